@@ -1,0 +1,2 @@
+//! The keelson binary.
+fn main() {}

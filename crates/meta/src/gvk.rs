@@ -1,0 +1,103 @@
+//! Names of kinds and resources: group, version, kind, resource.
+
+use std::fmt;
+
+/// An API group and one of its versions. The core group is the empty string.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupVersion {
+    /// The group, empty for the core group.
+    pub group: String,
+    /// The version, such as `v1`.
+    pub version: String,
+}
+
+/// A kind in a group, without a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKind {
+    /// The group, empty for the core group.
+    pub group: String,
+    /// The kind, such as `Pod`.
+    pub kind: String,
+}
+
+/// A resource in a group, without a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupResource {
+    /// The group, empty for the core group.
+    pub group: String,
+    /// The plural resource name, such as `pods`.
+    pub resource: String,
+}
+
+/// A kind in a version of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupVersionKind {
+    /// The group, empty for the core group.
+    pub group: String,
+    /// The version, such as `v1`.
+    pub version: String,
+    /// The kind, such as `Pod`.
+    pub kind: String,
+}
+
+/// A resource in a version of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupVersionResource {
+    /// The group, empty for the core group.
+    pub group: String,
+    /// The version, such as `v1`.
+    pub version: String,
+    /// The plural resource name, such as `pods`.
+    pub resource: String,
+}
+
+impl GroupVersion {
+    /// Reads an `apiVersion`: `v1` is the core group, `apps/v1` the group `apps`.
+    ///
+    /// # Errors
+    /// `None` when the text has more than one slash.
+    pub fn parse(api_version: &str) -> Option<Self> {
+        match api_version.split_once('/') {
+            None => Some(Self { group: String::new(), version: api_version.to_owned() }),
+            Some((_, version)) if version.contains('/') => None,
+            Some((group, version)) => Some(Self { group: group.to_owned(), version: version.to_owned() }),
+        }
+    }
+}
+
+/// `apps/v1`, or `v1` in the core group.
+impl fmt::Display for GroupVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() { self.version.fmt(f) } else { write!(f, "{}/{}", self.group, self.version) }
+    }
+}
+
+/// `Deployment.apps`, or `Pod` in the core group.
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        dotted(f, &self.kind, &self.group)
+    }
+}
+
+/// `deployments.apps`, or `pods` in the core group.
+impl fmt::Display for GroupResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        dotted(f, &self.resource, &self.group)
+    }
+}
+
+impl GroupVersionKind {
+    /// This kind without its version.
+    pub fn group_kind(&self) -> GroupKind {
+        GroupKind { group: self.group.clone(), kind: self.kind.clone() }
+    }
+
+    /// The `apiVersion` of an object of this kind.
+    pub fn group_version(&self) -> GroupVersion {
+        GroupVersion { group: self.group.clone(), version: self.version.clone() }
+    }
+}
+
+fn dotted(f: &mut fmt::Formatter<'_>, name: &str, group: &str) -> fmt::Result {
+    if group.is_empty() { f.write_str(name) } else { write!(f, "{name}.{group}") }
+}

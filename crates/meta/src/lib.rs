@@ -1,0 +1,25 @@
+//! The vocabulary of the Kubernetes API, as pure data and rules.
+//!
+//! Group/version/kind/resource names, object metadata, `Status`, request options and their validity rules, label and
+//! field selectors, and name rules. Nothing here does IO, knows HTTP, or knows how objects are stored.
+
+pub mod clock;
+pub mod error;
+pub mod field_error;
+pub mod field_selector;
+pub mod gvk;
+pub mod label_selector;
+pub mod names;
+pub mod object;
+pub mod options;
+pub mod random;
+pub mod revision;
+pub mod status;
+
+pub use clock::{Clock, SystemClock};
+pub use error::ApiError;
+pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use object::Object;
+pub use random::Random;
+pub use revision::Revision;
+pub use status::Status;

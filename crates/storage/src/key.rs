@@ -1,0 +1,43 @@
+//! Keys of the store: slash-separated paths, ordered bytewise.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A path such as `/registry/pods/default/web-0`. Keys order by their bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreKey(Arc<str>);
+
+impl StoreKey {
+    /// The key with this path.
+    pub fn new(path: impl Into<Arc<str>>) -> Self {
+        Self(path.into())
+    }
+
+    /// The path.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first key behind all keys that start with `prefix`: the end of a range over the prefix.
+    ///
+    /// `prefix` ends in an ASCII character (prefixes end in `/`), so adding one to its last byte keeps it valid.
+    pub fn prefix_end(prefix: &str) -> Self {
+        let mut end = prefix.as_bytes().to_vec();
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        Self::new(String::from_utf8_lossy(&end).into_owned())
+    }
+}
+
+impl fmt::Debug for StoreKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for StoreKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,18 @@
+//! The contract every storage engine keeps, and what belongs to it: keys, continue tokens, the conformance suite, and a
+//! deterministic in-memory engine.
+//!
+//! Nothing here knows what an object is: values are bytes. The order of keys is the bytewise order of their paths, in
+//! every engine. Revisions become visible in order: when a reader has seen revision R, no revision below R can appear.
+
+pub mod conformance;
+pub mod continue_token;
+pub mod key;
+pub mod memory;
+pub mod store;
+
+pub use continue_token::ContinueToken;
+pub use key::StoreKey;
+pub use store::{
+    CommitError, Committed, Compare, Condition, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, Tail,
+    TailBatch, Transaction, Write,
+};

@@ -1,0 +1,222 @@
+//! The `Store` trait: what the API server asks of an engine.
+
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use keelson_meta::Revision;
+
+use crate::key::StoreKey;
+
+/// A key, its value, and the revision that wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue {
+    /// The key.
+    pub key: StoreKey,
+    /// The bytes as they were written.
+    pub value: Bytes,
+    /// The revision of the write that made this value.
+    pub revision: Revision,
+}
+
+/// Compares and writes that take effect together or not at all. A key is written at most once in a transaction.
+#[derive(Clone, Debug, Default)]
+pub struct Transaction {
+    /// What must hold for the writes to happen. Any keys, also ones that are not written.
+    pub compares: Vec<Compare>,
+    /// What is written when all compares hold.
+    pub writes: Vec<Write>,
+}
+
+/// One condition on one key.
+#[derive(Clone, Debug)]
+pub struct Compare {
+    /// The key.
+    pub key: StoreKey,
+    /// What must be true of it.
+    pub condition: Condition,
+}
+
+/// What a [`Compare`] asks of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The key has no value.
+    Absent,
+    /// The key has a value, any.
+    Exists,
+    /// The key's value was written at this revision.
+    At(Revision),
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// Sets the value. `expires` is the time after which [`Store::expire`] deletes it (whole seconds count).
+    Put {
+        /// The key.
+        key: StoreKey,
+        /// Its new value.
+        value: Bytes,
+        /// When it ends by itself, if ever.
+        expires: Option<SystemTime>,
+    },
+    /// Deletes the key. Deleting an absent key does nothing and makes no event.
+    Delete {
+        /// The key.
+        key: StoreKey,
+    },
+}
+
+/// A transaction that took effect and is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The revision of each write, in the transaction's order. They ascend; an engine may give all writes of one
+    /// transaction the same revision.
+    pub revisions: Vec<Revision>,
+}
+
+/// Why a transaction had no effect.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// A compare did not hold. Nothing was written.
+    #[error("compare {index} of the transaction does not hold")]
+    Compare {
+        /// The first compare that failed, by its place in the transaction.
+        index: usize,
+        /// What the key holds now.
+        current: Option<KeyValue>,
+    },
+    /// The engine failed. Whether the writes happened is unknown only for [`StoreError::Unavailable`].
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A failure of the engine itself.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The revision asked for is compacted away; reads work from `oldest` on.
+    #[error("revision {requested} is compacted; the oldest readable is {oldest}")]
+    Compacted {
+        /// The revision that was asked for.
+        requested: Revision,
+        /// The oldest revision that can be read.
+        oldest: Revision,
+    },
+    /// The revision asked for does not exist yet.
+    #[error("revision {requested} is in the future; the newest is {current}")]
+    Future {
+        /// The revision that was asked for.
+        requested: Revision,
+        /// The newest revision.
+        current: Revision,
+    },
+    /// The engine can't be reached or has stopped; a retry may help.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// What is stored can't be understood, or the engine broke its own rules; a retry does not help.
+    #[error("the store is damaged: {0}")]
+    Corrupt(String),
+}
+
+impl StoreError {
+    /// Whether the same call may work later.
+    pub const fn is_retryable(&self) -> bool {
+        match self {
+            Self::Unavailable(_) | Self::Future { .. } => true,
+            Self::Compacted { .. } | Self::Corrupt(_) => false,
+        }
+    }
+}
+
+/// A read of all keys in `[from, to)`, in bytewise order, at one revision.
+#[derive(Clone, Debug)]
+pub struct RangeRequest {
+    /// The first key.
+    pub from: StoreKey,
+    /// The key behind the last one.
+    pub to: StoreKey,
+    /// The revision to read at; `None` reads the newest.
+    pub revision: Option<Revision>,
+    /// How many entries at the most; `None` is all.
+    pub limit: Option<usize>,
+}
+
+/// The answer to a [`RangeRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangePage {
+    /// The entries in key order.
+    pub entries: Vec<KeyValue>,
+    /// The revision that was read at.
+    pub revision: Revision,
+    /// Whether entries behind the limit were left out.
+    pub more: bool,
+}
+
+/// One change of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreEvent {
+    /// The key.
+    pub key: StoreKey,
+    /// The revision of the change.
+    pub revision: Revision,
+    /// The new value; `None` when the key was deleted.
+    pub value: Option<Bytes>,
+}
+
+/// Changes in revision order, and how far the tail has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TailBatch {
+    /// The changes, ascending by revision; never part of a revision (all events of one revision are in one batch).
+    pub events: Vec<StoreEvent>,
+    /// Every change up to and including this revision has been delivered.
+    pub watermark: Revision,
+}
+
+/// The stream of all changes to the store. It ends only with an error.
+pub type Tail = BoxStream<'static, Result<TailBatch, StoreError>>;
+
+/// A multi-version key-value store with one global revision counter.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Applies a transaction. Returns once it is durable and visible to every read that starts afterwards.
+    ///
+    /// # Errors
+    /// [`CommitError::Compare`] when a condition does not hold.
+    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError>;
+
+    /// The newest value of a key. Sees every commit that was acknowledged before the call.
+    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError>;
+
+    /// Reads a range at one revision.
+    ///
+    /// # Errors
+    /// [`StoreError::Compacted`] and [`StoreError::Future`] for a revision that can't be read.
+    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError>;
+
+    /// The newest revision. Sees every commit that was acknowledged before the call.
+    async fn current_revision(&self) -> Result<Revision, StoreError>;
+
+    /// The oldest revision that [`Store::range`] can read at. A [`Store::tail`] may start after it.
+    async fn oldest_revision(&self) -> Result<Revision, StoreError>;
+
+    /// All changes after `after`, from history first and then as they are committed.
+    ///
+    /// # Errors
+    /// [`StoreError::Compacted`] when changes after `after` are no longer known.
+    async fn tail(&self, after: Revision) -> Result<Tail, StoreError>;
+
+    /// Forgets what only reads below `oldest` could see. Never changes a result at a revision of `oldest` or above.
+    /// Compacting to a revision that is already compacted does nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Future`] when `oldest` has not happened yet.
+    async fn compact(&self, oldest: Revision) -> Result<(), StoreError>;
+
+    /// Deletes the keys whose time to live ended at or before `now`, as ordinary deletes with revisions and events.
+    /// Returns how many.
+    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError>;
+
+    /// Whether the engine answers, for health checks.
+    async fn check(&self) -> Result<(), StoreError>;
+}

@@ -1,0 +1,2 @@
+//! helpers
+fn main() {}
