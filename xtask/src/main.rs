@@ -1,2 +1,78 @@
-//! helpers
-fn main() {}
+//! `cargo xtask`: the helpers of this repository, one subcommand each.
+//!
+//! It stands beside the product: nothing depends on it and it depends on no crate of the workspace, so that it builds in
+//! seconds on a fresh clone. Everything that a contributor or a CI job runs goes through here.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its streams")]
+
+mod bench;
+mod ci;
+mod deny;
+mod kubectl;
+mod run;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+/// The helpers of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Fetch what the tests need, then run every test.
+    Test {
+        /// Passed on to `cargo test` (`-p CRATE` narrows the run; after `--` come filters for the tests).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Check file heads, crate edges, sizes and words.
+    Tidy,
+    /// Check licences, sources and banned crates of every dependency against deny.toml.
+    Deny,
+    /// Everything a change must pass: format, clippy, tidy, deny, test.
+    Ci,
+    /// Build the release binaries and measure a fresh server.
+    Bench {
+        /// Passed on to `keelson-bench` (try `--help`).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Print the path of the kubectl that the tests use, fetching it if needed.
+    Kubectl,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli.task) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
+    let workspace = Workspace::load()?;
+    match task {
+        Task::Test { args } => test::test(&workspace, &args),
+        Task::Tidy => tidy::tidy(&workspace).map(|()| ExitCode::SUCCESS),
+        Task::Deny => deny::deny(&workspace).map(|()| ExitCode::SUCCESS),
+        Task::Ci => ci::ci(&workspace),
+        Task::Bench { args } => bench::bench(&workspace, &args),
+        Task::Kubectl => {
+            println!("{}", kubectl::find(&workspace)?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! `cargo xtask ci`: every check of a change in one go, cheapest first; stops at the first that fails.
+//!
+//! The tests run last, so that their closing lines end the output.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::workspace::Workspace;
+use crate::{deny, run, test, tidy};
+
+pub(crate) fn ci(workspace: &Workspace) -> Result<ExitCode> {
+    step("format");
+    if !run::shown(cargo(workspace).args(["fmt", "--all", "--check"]))? {
+        return Ok(ExitCode::FAILURE);
+    }
+    step("tidy");
+    tidy::tidy(workspace)?;
+    step("deny");
+    deny::deny(workspace)?;
+    step("clippy");
+    if !run::shown(cargo(workspace).args([
+        "clippy",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))? {
+        return Ok(ExitCode::FAILURE);
+    }
+    step("test");
+    test::test(workspace, &[])
+}
+
+fn cargo(workspace: &Workspace) -> Command {
+    let mut command = run::cargo();
+    command.current_dir(&workspace.root);
+    command
+}
+
+fn step(name: &str) {
+    eprintln!("== {name}");
+}

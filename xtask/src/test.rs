@@ -1,0 +1,41 @@
+//! `cargo xtask test`: prepares what the tests need, then hands over to `cargo test`.
+//!
+//! Nothing is printed after cargo's own closing lines, so that whoever reads the end of the output reads the result.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::workspace::Workspace;
+use crate::{kubectl, run};
+
+/// Tells the tests where kubectl is; the test kit reads it.
+const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
+
+pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
+    let kubectl = kubectl::find(workspace)?;
+    let mut command = run::cargo();
+    command.current_dir(&workspace.root).env(KUBECTL_VARIABLE, kubectl).args(["test", "--locked", "--no-fail-fast"]);
+    if !names_a_package(args) {
+        command.arg("--workspace");
+    }
+    run::shown(command.args(args)).map(run::code)
+}
+
+fn names_a_package(args: &[String]) -> bool {
+    args.iter().take_while(|a| *a != "--").any(|a| a == "-p" || a.starts_with("--package"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_a_package;
+
+    #[test]
+    fn a_package_is_seen_before_the_separator_only() {
+        let check = |line: &str| names_a_package(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert!(check("-p keelson"));
+        assert!(check("--package=keelson"));
+        assert!(!check("chunk -- -p"));
+        assert!(!check(""));
+    }
+}

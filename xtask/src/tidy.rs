@@ -1,0 +1,83 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//!
+//! Each rule is a module with a pure function from text to findings; this one walks the files and prints. Findings are
+//! either faults, which fail the run, or notes, which do not.
+
+mod edges;
+mod heads;
+mod sizes;
+mod words;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::workspace::Workspace;
+
+/// Directories that are not ours to read.
+const SKIPPED: [&str; 3] = ["target", ".git", "node_modules"];
+
+/// Something that a rule found, with where it is.
+struct Finding {
+    place: String,
+    text: String,
+    fault: bool,
+}
+
+impl Finding {
+    fn fault(place: impl fmt::Display, text: impl Into<String>) -> Self {
+        Self { place: place.to_string(), text: text.into(), fault: true }
+    }
+
+    fn note(place: impl fmt::Display, text: impl Into<String>) -> Self {
+        Self { place: place.to_string(), text: text.into(), fault: false }
+    }
+}
+
+pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
+    let mut findings = edges::check(&workspace.members);
+    let mut files = 0;
+    for path in files_below(&workspace.root)? {
+        let Ok(text) = std::fs::read_to_string(&path) else { continue }; // not text: nothing to check
+        let place = path.strip_prefix(&workspace.root).unwrap_or(&path).display().to_string();
+        findings.extend(words::check(&place, &text));
+        if path.extension().is_some_and(|e| e == "rs") {
+            findings.extend(heads::check(&place, &text));
+            findings.extend(sizes::check(&place, &text));
+            files += 1;
+        }
+    }
+    report(&findings, files)
+}
+
+fn report(findings: &[Finding], files: usize) -> Result<()> {
+    for finding in findings {
+        println!("{}: {}: {}", if finding.fault { "fault" } else { "note" }, finding.place, finding.text);
+    }
+    match findings.iter().filter(|f| f.fault).count() {
+        0 => {
+            println!("tidy: {files} files, no fault");
+            Ok(())
+        }
+        faults => bail!("tidy: {faults} faults in {files} files"),
+    }
+}
+
+fn files_below(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut pending = vec![root.to_path_buf()];
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() && !SKIPPED.iter().any(|s| entry.file_name() == *s) {
+                pending.push(entry.path());
+            } else if kind.is_file() {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

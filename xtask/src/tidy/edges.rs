@@ -1,0 +1,110 @@
+//! Which crate may use which: a crate knows the layers below it and nothing beside or above.
+//!
+//! The list is explicit. A new edge is a decision about the design, made here and in ARCHITECTURE.md, not in passing in a
+//! manifest.
+
+use super::Finding;
+use crate::workspace::Member;
+
+/// What the crates of one layer may use in production code, lowest layer first.
+const ALLOWED: [(&str, &[&str]); 17] = [
+    // pure: no IO, no clock, no threads
+    ("meta", &[]),
+    ("patch", &["meta"]),
+    ("codec", &["meta"]),
+    ("resources", &["meta"]),
+    // state
+    ("storage", &["meta"]),
+    ("storage-sql", &["meta", "storage"]),
+    ("cache", &["meta", "codec", "storage"]),
+    // rules
+    ("access", &["meta"]),
+    ("registry", &["meta", "codec", "patch", "resources", "storage", "cache"]),
+    // documents that are built once and served as they are
+    ("discovery", &["meta", "resources"]),
+    ("openapi", &["meta", "resources"]),
+    // edge
+    ("http", &["meta", "codec", "resources", "storage", "cache", "access", "registry", "discovery", "openapi"]),
+    // top: wiring
+    (
+        "server",
+        &[
+            "meta",
+            "codec",
+            "resources",
+            "storage",
+            "storage-sql",
+            "cache",
+            "access",
+            "registry",
+            "discovery",
+            "openapi",
+            "http",
+        ],
+    ),
+    ("keelson", &["server"]),
+    // beside
+    ("testkit", &["meta", "storage", "server"]),
+    ("bench", &["server"]),
+    ("xtask", &[]),
+];
+
+/// What any crate of the edge or the top may use in its tests besides.
+const FOR_TESTS: [&str; 3] = ["meta", "storage", "testkit"];
+
+pub(super) fn check(members: &[Member]) -> Vec<Finding> {
+    members.iter().flat_map(check_member).collect()
+}
+
+fn check_member(member: &Member) -> Vec<Finding> {
+    let name = short(&member.name);
+    let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == name) else {
+        return vec![Finding::fault(name, "this crate has no layer: give it one in xtask/src/tidy/edges.rs")];
+    };
+    let forbidden = |on: &str, dev: bool| !(allowed.contains(&on) || on == name || dev && FOR_TESTS.contains(&on));
+    let mut faults = Vec::new();
+    for edge in &member.uses {
+        let on = short(&edge.on);
+        if forbidden(on, edge.dev) {
+            faults.push(Finding::fault(
+                name,
+                format!("may not use {on}: the layers in xtask/src/tidy/edges.rs forbid it"),
+            ));
+        }
+    }
+    faults
+}
+
+/// `keelson-meta` is `meta` in the list; the binary keeps its name.
+fn short(name: &str) -> &str {
+    name.strip_prefix("keelson-").unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALLOWED, check_member};
+    use crate::workspace::{Edge, Member};
+
+    fn member(name: &str, on: &str, dev: bool) -> Member {
+        Member { name: name.into(), uses: vec![Edge { on: on.into(), dev }] }
+    }
+
+    #[test]
+    fn an_edge_upwards_is_a_fault() {
+        assert!(check_member(&member("keelson-cache", "keelson-storage", false)).is_empty());
+        assert_eq!(check_member(&member("keelson-cache", "keelson-http", false)).len(), 1);
+        assert_eq!(check_member(&member("keelson-codec", "keelson-testkit", false)).len(), 1);
+        assert!(check_member(&member("keelson", "keelson-testkit", true)).is_empty());
+        assert_eq!(check_member(&member("keelson-new", "keelson-meta", false)).len(), 1);
+    }
+
+    #[test]
+    fn the_list_itself_has_no_cycle() {
+        let rank = |name: &str| ALLOWED.iter().position(|(known, _)| *known == name).expect("every name has a layer");
+        for (name, allowed) in ALLOWED {
+            for on in allowed {
+                assert!(rank(on) < rank(name), "{name} uses {on}, which is listed after it");
+            }
+        }
+    }
+}

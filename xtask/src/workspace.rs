@@ -1,0 +1,107 @@
+//! What cargo knows of the workspace: its root, its target directory, its members and every resolved dependency.
+//!
+//! This is the one place that reads `cargo metadata`; the checks work on the plain values here and never on its JSON.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::run;
+
+/// The workspace as cargo resolves it from the lockfile.
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) members: Vec<Member>,
+    pub(crate) dependencies: Vec<Package>,
+}
+
+/// A crate of this repository.
+pub(crate) struct Member {
+    pub(crate) name: String,
+    /// Names of the workspace crates that it uses, in any kind of dependency.
+    pub(crate) uses: Vec<Edge>,
+}
+
+/// One dependency of a member on another member.
+pub(crate) struct Edge {
+    pub(crate) on: String,
+    /// For tests only: `[dev-dependencies]`.
+    pub(crate) dev: bool,
+}
+
+/// A crate that comes from outside.
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// The SPDX expression of its manifest, if it states one.
+    pub(crate) license: Option<String>,
+    /// Cargo's text for where it comes from; none for a path.
+    pub(crate) source: Option<String>,
+}
+
+impl Workspace {
+    /// Reads `cargo metadata`, without changing the lockfile.
+    pub(crate) fn load() -> Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask stands in the workspace root")?;
+        let bytes =
+            run::output(run::cargo().current_dir(root).args(["metadata", "--format-version", "1", "--locked"]))?;
+        let metadata: Value = serde_json::from_slice(&bytes).context("cargo metadata printed no JSON")?;
+        let members: HashSet<&str> = array(&metadata["workspace_members"]).filter_map(Value::as_str).collect();
+        let built = built(root)?;
+        let packages = || array(&metadata["packages"]);
+        let is_member = |p: &Value| p["id"].as_str().is_some_and(|id| members.contains(id));
+        let names: HashSet<String> = packages().filter(|p| is_member(p)).map(|p| text(&p["name"])).collect();
+        Ok(Self {
+            root: root.to_path_buf(),
+            target: PathBuf::from(text(&metadata["target_directory"])),
+            members: packages().filter(|p| is_member(p)).map(|p| member(p, &names)).collect(),
+            dependencies: packages()
+                .filter(|p| !is_member(p))
+                .map(package)
+                .filter(|p| built.contains(&(p.name.clone(), p.version.clone())))
+                .collect(),
+        })
+    }
+}
+
+/// Name and version of every crate that some build of the workspace compiles, on any platform.
+///
+/// `cargo metadata` also names optional crates that no feature turns on, so the tree is asked.
+fn built(root: &Path) -> Result<HashSet<(String, String)>> {
+    let tree =
+        ["tree", "--workspace", "--locked", "--target", "all", "--edges", "all", "--prefix", "none", "--format", "{p}"];
+    let output = run::output(run::cargo().current_dir(root).args(tree))?;
+    let pair = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.to_owned(), words.next()?.strip_prefix('v')?.to_owned()))
+    };
+    Ok(String::from_utf8_lossy(&output).lines().filter_map(pair).collect())
+}
+
+fn member(package: &Value, names: &HashSet<String>) -> Member {
+    let uses = array(&package["dependencies"])
+        .map(|d| Edge { on: text(&d["name"]), dev: d["kind"] == "dev" })
+        .filter(|edge| names.contains(&edge.on))
+        .collect();
+    Member { name: text(&package["name"]), uses }
+}
+
+fn package(package: &Value) -> Package {
+    Package {
+        name: text(&package["name"]),
+        version: text(&package["version"]),
+        license: package["license"].as_str().map(str::to_owned),
+        source: package["source"].as_str().map(str::to_owned),
+    }
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
