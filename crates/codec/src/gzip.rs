@@ -1,0 +1,83 @@
+//! One gzip member put together from blocks that were deflated on their own.
+//!
+//! A block ends on a byte boundary and refers to nothing before itself, so blocks can be kept, shared between answers
+//! and concatenated in any order (RFC 1951). The checksum of the whole is combined from those of the blocks.
+
+use bytes::Bytes;
+use crc32fast::Hasher;
+use flate2::{Compress, Compression, FlushCompress, Status};
+
+/// The empty last block that ends every deflate stream: final bit, fixed codes, end of block.
+const FINAL_BLOCK: [u8; 2] = [0x03, 0x00];
+
+/// RFC 1952: magic, deflate, no flags, no time, fastest compression, unknown system.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
+
+/// A deflated piece of a longer text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeflateBlock {
+    /// Raw deflate data that ends on a byte boundary and is not final.
+    pub bytes: Bytes,
+    /// The CRC-32 of the text.
+    pub crc32: u32,
+    /// The length of the text in bytes.
+    pub len: u64,
+}
+
+impl DeflateBlock {
+    /// Deflates `text`; `level` is 0 to 9, upstream answers use 1. Costs about 260 KiB of working memory while it runs
+    /// and five bytes of output for the boundary, so texts should be tens of KiB.
+    pub fn compress(text: &[u8], level: u32) -> Self {
+        let mut deflate = Compress::new(Compression::new(level), false);
+        let mut out = Vec::with_capacity(text.len() / 4 + 64);
+        loop {
+            let rest = usize::try_from(deflate.total_in()).map_or(text, |done| &text[done..]);
+            let status = deflate
+                .compress_vec(rest, &mut out, FlushCompress::Sync)
+                .expect("the stream is not ended and its state is only touched here");
+            let consumed = deflate.total_in() == text.len() as u64;
+            // A flush is complete only when it left room in the output.
+            if consumed && (out.len() < out.capacity() || status == Status::BufError) {
+                break;
+            }
+            out.reserve(out.capacity().max(64));
+        }
+        Self { bytes: Bytes::from(out), crc32: crc32fast::hash(text), len: text.len() as u64 }
+    }
+}
+
+/// Keeps the books of one gzip member. The answer is the header, then the bytes of every pushed block in order, then
+/// what [`finish`](Self::finish) gives.
+#[derive(Clone, Debug, Default)]
+pub struct MemberWriter {
+    crc: Hasher,
+    len: u64,
+}
+
+impl MemberWriter {
+    /// A member without any text.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The first bytes of every member.
+    pub fn header() -> [u8; 10] {
+        HEADER
+    }
+
+    /// Notes that the bytes of `block` are sent next.
+    pub fn push(&mut self, block: &DeflateBlock) {
+        self.crc.combine(&Hasher::new_with_initial_len(block.crc32, block.len));
+        self.len += block.len;
+    }
+
+    /// The last bytes of the member: the final block, the checksum and the length modulo 2^32.
+    pub fn finish(self) -> [u8; 10] {
+        let mut end = [0; 10];
+        let [low @ .., _, _, _, _] = self.len.to_le_bytes();
+        end[..2].copy_from_slice(&FINAL_BLOCK);
+        end[2..6].copy_from_slice(&self.crc.finalize().to_le_bytes());
+        end[6..].copy_from_slice(&low);
+        end
+    }
+}

@@ -1,0 +1,61 @@
+//! Indented JSON from compact JSON, byte by byte, without a value tree.
+//!
+//! The form is that of Go's `MarshalIndent` with two spaces: every member on its own line, empty arrays and objects on
+//! one line. Answers to browsers and `curl` and to `?pretty=true` have it.
+
+/// Appends the indented form of one compact JSON value. Lines after the first start `depth` levels in, so that an item
+/// can be written into the middle of a list. Cost: one pass; the input must be valid and without whitespace.
+pub fn write(compact: &[u8], depth: usize, out: &mut Vec<u8>) {
+    let mut depth = depth;
+    let mut at = 0;
+    while let Some(&byte) = compact.get(at) {
+        match byte {
+            b'"' => {
+                let end = string_end(compact, at);
+                out.extend_from_slice(&compact[at..end]);
+                at = end;
+                continue;
+            }
+            b'{' | b'[' if matches!(compact.get(at + 1), Some(b'}' | b']')) => {
+                out.extend_from_slice(&compact[at..at + 2]);
+                at += 1;
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                out.push(byte);
+                new_line(depth, out);
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                new_line(depth, out);
+                out.push(byte);
+            }
+            b',' => {
+                out.push(byte);
+                new_line(depth, out);
+            }
+            b':' => out.extend_from_slice(b": "),
+            _ => out.push(byte),
+        }
+        at += 1;
+    }
+}
+
+/// Appends a line break and the indentation of a level.
+pub fn new_line(depth: usize, out: &mut Vec<u8>) {
+    out.push(b'\n');
+    out.resize(out.len() + 2 * depth, b' ');
+}
+
+/// The position after the string that starts at `start`.
+fn string_end(text: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    loop {
+        match text.get(at) {
+            None => return text.len(),
+            Some(b'"') => return at + 1,
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+        }
+    }
+}

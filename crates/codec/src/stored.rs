@@ -1,0 +1,315 @@
+//! An object as it is stored: canonical JSON bytes without a `resourceVersion`.
+//!
+//! The order of the keys is fixed, so that equal objects have equal bytes and every answer that shows the object is
+//! two copies around one number:
+//!
+//! `{"kind":K,"apiVersion":A,"metadata":{"name","generateName","namespace","uid",` here goes the `resourceVersion`
+//! `"generation",...},...}`
+//!
+//! Invariant: the bytes of a [`StoredObject`] are valid compact JSON of this shape, no deeper than
+//! [`MAX_DEPTH`](crate::json::MAX_DEPTH), and hold neither `resourceVersion` nor `selfLink`.
+
+use bytes::Bytes;
+use keelson_meta::{GroupVersionKind, Object, Revision};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::cursor::Cursor;
+use crate::json;
+use crate::json::JsonError;
+use crate::syntax;
+
+mod summary;
+
+pub use summary::{FieldPath, Summary};
+
+/// Metadata that says which object this is, written before the `resourceVersion`.
+const IDENTITY: [&str; 4] = ["name", "generateName", "namespace", "uid"];
+
+/// The order Kubernetes gives the rest of the metadata; unknown fields follow in the order they came.
+const DETAILS: [&str; 9] = [
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+
+/// Metadata that is never stored: the store's revision is the resourceVersion, and `selfLink` is gone since 1.20.
+const NEVER_STORED: [&str; 2] = ["resourceVersion", "selfLink"];
+
+const KIND_START: &[u8] = b"{\"kind\":\"";
+const API_VERSION_START: &[u8] = b",\"apiVersion\":\"";
+const REVISION_START: &[u8] = b"\"resourceVersion\":\"";
+
+/// Bytes that do not hold an object.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The bytes are not JSON.
+    #[error(transparent)]
+    Syntax(#[from] JsonError),
+    /// The bytes are JSON, but not an object.
+    #[error("a stored object must be a JSON object")]
+    NotAnObject,
+    /// A field of the metadata has a type no stored object has.
+    #[error("metadata.{0} of a stored object has the wrong type")]
+    Metadata(&'static str),
+}
+
+/// The canonical bytes of one object. Cloning is cheap: the bytes are shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredObject {
+    bytes: Bytes,
+    /// Where `"metadata"` starts; before it stand the kind and the apiVersion.
+    body: u32,
+    /// Where the resourceVersion belongs.
+    splice: u32,
+}
+
+impl StoredObject {
+    /// Writes the object in canonical form. `resourceVersion` and `selfLink` are left out; a missing kind or apiVersion
+    /// becomes the empty string and missing metadata becomes `{}`.
+    pub fn encode(object: &Object) -> Self {
+        let mut out = Vec::with_capacity(1024);
+        write_header(&mut out, object.0.get("kind"), object.0.get("apiVersion"));
+        let body = out.len();
+        out.extend_from_slice(b"\"metadata\":{");
+        let mut fields = Fields { first: true, out };
+        let metadata = object.0.get("metadata").and_then(Value::as_object);
+        let splice = metadata.map_or(fields.out.len(), |metadata| write_metadata(&mut fields, metadata));
+        let mut out = fields.out;
+        out.push(b'}');
+        let mut fields = Fields { first: false, out };
+        for (key, value) in &object.0 {
+            if !matches!(key.as_str(), "kind" | "apiVersion" | "metadata") {
+                fields.write(key, value);
+            }
+        }
+        let mut out = fields.out;
+        out.push(b'}');
+        out.shrink_to_fit();
+        Self::with_marks(Bytes::from(out), body, splice)
+    }
+
+    /// Takes bytes that were stored. Canonical bytes are checked in one pass and kept as they are, without a copy;
+    /// other JSON objects are read and written anew.
+    ///
+    /// # Errors
+    /// When the bytes are not a JSON object.
+    pub fn parse(bytes: Bytes) -> Result<Self, DecodeError> {
+        let layout = syntax::check(&bytes)?;
+        if layout.compact
+            && let Some((body, splice)) = find_marks(&bytes)
+        {
+            return Ok(Self::with_marks(bytes, body, splice));
+        }
+        match json::parse(&bytes)?.value {
+            Value::Object(map) => Ok(Self::encode(&Object(map))),
+            _ => Err(DecodeError::NotAnObject),
+        }
+    }
+
+    fn with_marks(bytes: Bytes, body: usize, splice: usize) -> Self {
+        let mark = |at: usize| u32::try_from(at).expect("objects are limited to a few MiB when they are received");
+        Self { body: mark(body), splice: mark(splice), bytes }
+    }
+
+    /// The bytes to store.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The object as a value tree, with its `resourceVersion`.
+    pub fn decode(&self, revision: Revision) -> Object {
+        let mut text = Vec::with_capacity(self.object_len(revision));
+        self.write_object(revision, &mut text);
+        match json::parse(&text) {
+            Ok(json::Parsed { value: Value::Object(map), .. }) => Object(map),
+            // The bytes were checked or written by this module, see the invariant above.
+            Ok(_) | Err(_) => Object(Map::new()),
+        }
+    }
+
+    /// Appends the object as an item of a typed list: without kind and apiVersion.
+    pub fn write_item(&self, revision: Revision, out: &mut Vec<u8>) {
+        out.push(b'{');
+        self.write_body(revision, out);
+    }
+
+    /// How many bytes [`write_item`](Self::write_item) appends.
+    pub fn item_len(&self, revision: Revision) -> usize {
+        1 + self.body_len(revision)
+    }
+
+    /// Appends the whole object.
+    pub fn write_object(&self, revision: Revision, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.slice(0, self.body));
+        self.write_body(revision, out);
+    }
+
+    /// How many bytes [`write_object`](Self::write_object) appends.
+    pub fn object_len(&self, revision: Revision) -> usize {
+        self.body as usize + self.body_len(revision)
+    }
+
+    /// Appends the whole object under another kind and apiVersion. For versions that differ in nothing else.
+    pub fn write_object_as(&self, kind: &GroupVersionKind, revision: Revision, out: &mut Vec<u8>) {
+        let api_version = Value::String(kind.group_version().to_string());
+        write_header(out, Some(&Value::String(kind.kind.clone())), Some(&api_version));
+        self.write_body(revision, out);
+    }
+
+    /// The kind it is stored as. Escapes are not undone: no kind needs any.
+    pub fn kind(&self) -> &str {
+        self.header_text(KIND_START.len())
+    }
+
+    /// The apiVersion it is stored as. Escapes are not undone: no apiVersion needs any.
+    pub fn api_version(&self) -> &str {
+        let kind_end = KIND_START.len() + self.kind().len() + 1;
+        self.header_text(kind_end + API_VERSION_START.len())
+    }
+
+    /// What a cache needs to know about the object, in one pass over the bytes and without a value tree.
+    ///
+    /// # Errors
+    /// When a field of the metadata has a type that no stored object has.
+    pub fn summary(&self, fields: &[FieldPath]) -> Result<Summary, DecodeError> {
+        summary::read(Cursor::new(&self.bytes, self.body as usize), fields)
+    }
+
+    fn header_text(&self, start: usize) -> &str {
+        let text = Cursor::new(&self.bytes, start - 1).string().bytes();
+        std::str::from_utf8(text).unwrap_or_default()
+    }
+
+    fn write_body(&self, revision: Revision, out: &mut Vec<u8>) {
+        let (before, after) = self.commas();
+        out.extend_from_slice(self.slice(self.body, self.splice));
+        out.extend_from_slice(before);
+        out.extend_from_slice(REVISION_START);
+        out.extend_from_slice(itoa::Buffer::new().format(revision.get()).as_bytes());
+        out.extend_from_slice(b"\"");
+        out.extend_from_slice(after);
+        out.extend_from_slice(&self.bytes[self.splice as usize..]);
+    }
+
+    fn body_len(&self, revision: Revision) -> usize {
+        let (before, after) = self.commas();
+        let digits = itoa::Buffer::new().format(revision.get()).len();
+        let inserted = before.len() + REVISION_START.len() + digits + 1 + after.len();
+        self.bytes.len() - self.body as usize + inserted
+    }
+
+    /// What must stand before and after the inserted field: the marks sit between `{` or a value and `,` or `}`.
+    fn commas(&self) -> (&'static [u8], &'static [u8]) {
+        let splice = self.splice as usize;
+        match (self.bytes[splice - 1], self.bytes[splice]) {
+            (b'{', b'}') => (b"", b""),
+            (b'{', _) => (b"", b","),
+            _ => (b",", b""),
+        }
+    }
+
+    fn slice(&self, from: u32, to: u32) -> &[u8] {
+        &self.bytes[from as usize..to as usize]
+    }
+}
+
+/// Writes members of a JSON object, with the commas between them.
+struct Fields {
+    first: bool,
+    out: Vec<u8>,
+}
+
+impl Fields {
+    fn write(&mut self, key: &str, value: &Value) {
+        if !self.first {
+            self.out.push(b',');
+        }
+        self.first = false;
+        json::write_string(key, &mut self.out);
+        self.out.push(b':');
+        json::write(value, &mut self.out);
+    }
+}
+
+/// Writes the fields of the metadata and gives the place of the resourceVersion.
+fn write_metadata(fields: &mut Fields, metadata: &Map<String, Value>) -> usize {
+    let write_known = |fields: &mut Fields, names: &[&str]| {
+        for name in names {
+            if let Some(value) = metadata.get(*name) {
+                fields.write(name, value);
+            }
+        }
+    };
+    write_known(fields, &IDENTITY);
+    let splice = fields.out.len();
+    write_known(fields, &DETAILS);
+    for (key, value) in metadata {
+        let name = key.as_str();
+        if !IDENTITY.contains(&name) && !DETAILS.contains(&name) && !NEVER_STORED.contains(&name) {
+            fields.write(name, value);
+        }
+    }
+    splice
+}
+
+fn write_header(out: &mut Vec<u8>, kind: Option<&Value>, api_version: Option<&Value>) {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    out.extend_from_slice(b"{\"kind\":");
+    json::write_string(&text(kind), out);
+    out.extend_from_slice(b",\"apiVersion\":");
+    json::write_string(&text(api_version), out);
+    out.push(b',');
+}
+
+/// The marks of valid compact JSON that is in canonical form already.
+fn find_marks(bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut cursor = Cursor::new(bytes, KIND_START.len() - 1);
+    if !bytes.starts_with(KIND_START) {
+        return None;
+    }
+    cursor.string();
+    if !cursor.take(&API_VERSION_START[..API_VERSION_START.len() - 1]) || cursor.peek() != b'"' {
+        return None;
+    }
+    cursor.string();
+    let body = cursor.position() + 1;
+    if !cursor.take(b",\"metadata\":{") {
+        return None;
+    }
+    let splice = find_splice(&mut cursor)?;
+    while let Some(key) = cursor.key() {
+        if key.is_any(&["kind", "apiVersion", "metadata"]) {
+            return None;
+        }
+        cursor.skip();
+    }
+    Some((body, splice))
+}
+
+/// Walks the metadata: the identity comes first and in order, and what is never stored is not there.
+fn find_splice(cursor: &mut Cursor<'_>) -> Option<usize> {
+    let mut splice = cursor.position();
+    let mut identity = &IDENTITY[..];
+    while let Some(key) = cursor.key() {
+        match identity.iter().position(|name| key.is(name)) {
+            Some(index) => {
+                identity = &identity[index + 1..];
+                cursor.skip();
+                splice = cursor.position();
+            }
+            None if key.is_any(&IDENTITY) || key.is_any(&NEVER_STORED) => return None,
+            None => {
+                identity = &[];
+                cursor.skip();
+            }
+        }
+    }
+    Some(splice)
+}

@@ -1,0 +1,161 @@
+//! What a cache keeps of an object, picked out of its bytes while the rest is skipped.
+
+use super::DecodeError;
+use crate::cursor::{Cursor, RawText};
+
+/// What a cache needs to know about an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.namespace`, empty when the object is cluster scoped.
+    pub namespace: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.labels`, sorted by key.
+    pub labels: Vec<(String, String)>,
+    /// The text of every field that was asked for, in the order it was asked for: strings as they are, numbers and
+    /// booleans as JSON writes them, the empty string for fields that are absent, null, or not scalar.
+    pub fields: Vec<String>,
+    /// `metadata.deletionTimestamp`.
+    pub deletion_timestamp: Option<String>,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+}
+
+/// The way to a field from the root of an object, such as `spec.nodeName`. Elements of arrays have no path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldPath(Vec<String>);
+
+impl FieldPath {
+    /// Reads a path whose steps are separated by dots. Keys that hold a dot cannot be named.
+    pub fn parse(path: &str) -> Self {
+        Self(path.split('.').map(str::to_owned).collect())
+    }
+
+    /// The keys from the root to the field; never empty.
+    pub fn steps(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// How many paths one pass can follow: one bit each.
+const PATHS_PER_PASS: usize = u64::BITS as usize;
+
+/// Reads the summary. The cursor stands on the key `metadata`, which is the first one after kind and apiVersion.
+pub(super) fn read(mut cursor: Cursor<'_>, paths: &[FieldPath]) -> Result<Summary, DecodeError> {
+    let mut summary = Summary { fields: vec![String::new(); paths.len()], ..Summary::default() };
+    cursor.take(b"\"metadata\":");
+    let metadata = cursor.clone();
+    cursor.take(b"{");
+    read_metadata(&mut cursor, &mut summary)?;
+    for (paths, found) in paths.chunks(PATHS_PER_PASS).zip(summary.fields.chunks_mut(PATHS_PER_PASS)) {
+        let mut follow = Follow { paths, found };
+        let everything = u64::MAX >> (PATHS_PER_PASS - paths.len());
+        let in_metadata = follow.matching(everything, 0, |step| step == "metadata");
+        if in_metadata != 0 {
+            follow.value(&mut metadata.clone(), 1, in_metadata);
+        }
+        follow.root(cursor.clone(), everything & !in_metadata);
+    }
+    Ok(summary)
+}
+
+fn read_metadata(cursor: &mut Cursor<'_>, summary: &mut Summary) -> Result<(), DecodeError> {
+    while let Some(key) = cursor.key() {
+        match key.bytes() {
+            b"name" => summary.name = text(cursor, "name")?,
+            b"namespace" => summary.namespace = text(cursor, "namespace")?,
+            b"uid" => summary.uid = text(cursor, "uid")?,
+            b"labels" => summary.labels = labels(cursor)?,
+            b"deletionTimestamp" => {
+                let time = text(cursor, "deletionTimestamp")?;
+                summary.deletion_timestamp = Some(time).filter(|time| !time.is_empty());
+            }
+            b"generation" => summary.generation = cursor.scalar().and_then(|number| number.parse().ok()),
+            _ => cursor.skip(),
+        }
+    }
+    Ok(())
+}
+
+/// A string; null counts as the empty one, as it does for Go.
+fn text(cursor: &mut Cursor<'_>, field: &'static str) -> Result<String, DecodeError> {
+    match cursor.peek() {
+        b'"' | b'n' => Ok(cursor.scalar().unwrap_or_default().into_owned()),
+        _ => Err(DecodeError::Metadata(field)),
+    }
+}
+
+fn labels(cursor: &mut Cursor<'_>) -> Result<Vec<(String, String)>, DecodeError> {
+    let mut labels = Vec::new();
+    if cursor.take(b"null") {
+        return Ok(labels);
+    }
+    if !cursor.take(b"{") {
+        return Err(DecodeError::Metadata("labels"));
+    }
+    while let Some(key) = cursor.key() {
+        labels.push((key.decode().into_owned(), text(cursor, "labels")?));
+    }
+    labels.sort_unstable();
+    Ok(labels)
+}
+
+/// Follows up to 64 paths at once; a set of paths is a mask of their indexes.
+struct Follow<'a> {
+    paths: &'a [FieldPath],
+    found: &'a mut [String],
+}
+
+impl Follow<'_> {
+    /// Visits the members of the root object and stops as soon as every path was met.
+    fn root(&mut self, mut cursor: Cursor<'_>, mut active: u64) {
+        while active != 0
+            && let Some(key) = cursor.key()
+        {
+            let met = self.member(&mut cursor, key, 0, active);
+            active &= !met;
+        }
+    }
+
+    /// Visits one member of an object at `depth` and says which paths go through it.
+    fn member(&mut self, cursor: &mut Cursor<'_>, key: RawText<'_>, depth: usize, active: u64) -> u64 {
+        let name = key.decode();
+        let through = self.matching(active, depth, |step| step == name);
+        if through == 0 {
+            cursor.skip();
+        } else {
+            self.value(cursor, depth + 1, through);
+        }
+        through
+    }
+
+    /// Visits a value that `active` paths lead to in `depth` steps.
+    fn value(&mut self, cursor: &mut Cursor<'_>, depth: usize, active: u64) {
+        if cursor.peek() != b'{' {
+            let text = cursor.scalar().unwrap_or_default();
+            for (index, path) in self.paths.iter().enumerate() {
+                if active & (1 << index) != 0 && path.0.len() == depth {
+                    self.found[index].replace_range(.., &text);
+                }
+            }
+            return;
+        }
+        cursor.take(b"{");
+        while let Some(key) = cursor.key() {
+            self.member(cursor, key, depth, active);
+        }
+    }
+
+    /// The paths of `active` whose step at `depth` passes the test.
+    fn matching(&self, active: u64, depth: usize, test: impl Fn(&str) -> bool) -> u64 {
+        let mut mask = 0;
+        for (index, path) in self.paths.iter().enumerate() {
+            if active & (1 << index) != 0 && path.0.get(depth).is_some_and(|step| test(step)) {
+                mask |= 1 << index;
+            }
+        }
+        mask
+    }
+}

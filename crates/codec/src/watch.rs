@@ -1,0 +1,94 @@
+//! The frames of a watch in JSON: one event, one line.
+//!
+//! A frame is made once per event and shared by everyone who watches; see the API conventions for what each type of
+//! event carries.
+
+use bytes::Bytes;
+use keelson_meta::{GroupVersionKind, Revision, Status};
+
+use crate::json::write_string;
+use crate::stored::StoredObject;
+
+/// The type of a watch event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventType {
+    /// The object is new to the watcher.
+    Added,
+    /// The object changed.
+    Modified,
+    /// The object left: its last content, at the revision of the deletion.
+    Deleted,
+    /// Progress only.
+    Bookmark,
+    /// The watch ends; the object is a `Status`.
+    Error,
+}
+
+impl EventType {
+    /// The type as it is sent.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+            Self::Bookmark => "BOOKMARK",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// The annotation that marks the bookmark after the initial events of a watch-list (KEP-3157).
+const INITIAL_EVENTS_END: &str = "\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}";
+
+/// An event that shows an object at a revision, under its stored kind or, with `kind`, under another one.
+pub fn event_frame(
+    event: EventType,
+    object: &StoredObject,
+    revision: Revision,
+    kind: Option<&GroupVersionKind>,
+) -> Bytes {
+    let mut out = start(event, object.object_len(revision) + 64);
+    match kind {
+        None => object.write_object(revision, &mut out),
+        Some(kind) => object.write_object_as(kind, revision, &mut out),
+    }
+    finish(out)
+}
+
+/// A bookmark: an object of the watched kind that has nothing but a `resourceVersion`.
+pub fn bookmark_frame(kind: &GroupVersionKind, revision: Revision, initial_events_end: bool) -> Bytes {
+    let mut out = start(EventType::Bookmark, 192);
+    out.extend_from_slice(b"{\"kind\":");
+    write_string(&kind.kind, &mut out);
+    out.extend_from_slice(b",\"apiVersion\":");
+    write_string(&kind.group_version().to_string(), &mut out);
+    out.extend_from_slice(b",\"metadata\":{\"resourceVersion\":\"");
+    out.extend_from_slice(itoa::Buffer::new().format(revision.get()).as_bytes());
+    out.push(b'"');
+    if initial_events_end {
+        out.push(b',');
+        out.extend_from_slice(INITIAL_EVENTS_END.as_bytes());
+    }
+    out.extend_from_slice(b"}}");
+    finish(out)
+}
+
+/// The last frame of a watch that failed.
+pub fn error_frame(status: &Status) -> Bytes {
+    let mut out = start(EventType::Error, 512);
+    serde_json::to_writer(&mut out, status).expect("a Status has string keys and memory takes every byte");
+    finish(out)
+}
+
+fn start(event: EventType, capacity: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(capacity);
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(event.as_str().as_bytes());
+    out.extend_from_slice(b"\",\"object\":");
+    out
+}
+
+fn finish(mut out: Vec<u8>) -> Bytes {
+    out.extend_from_slice(b"}\n");
+    Bytes::from(out)
+}
