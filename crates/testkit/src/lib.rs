@@ -1,1 +1,16 @@
-//! (being laid)
+//! What the tests of a whole server are written with: a server in this process or as a child, and its clients.
+//!
+//! A server is started on a free port with fresh certificates and speaks TLS as it does to users; nothing here reaches
+//! around the wire. Helpers panic with a text that says what was asked and what came back, since all callers are tests.
+
+mod endpoint;
+mod kubectl;
+mod process;
+mod raw;
+mod record;
+
+pub use endpoint::Endpoint;
+pub use kubectl::{Kubectl, KubectlOutput, KubectlStream};
+pub use process::{ProcessServer, ProcessServerBuilder};
+pub use raw::{Answer, Call, Raw, Stream};
+pub use record::{check_record, check_records};

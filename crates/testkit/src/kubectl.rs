@@ -1,0 +1,176 @@
+//! kubectl as a user runs it, on the server of a test.
+//!
+//! The binary is the one that `cargo xtask test` names in `KEELSON_TEST_KUBECTL`. Its caches go to a directory that lives
+//! as long as the command, so that no run sees the discovery of another server.
+
+use std::ffi::{OsStr, OsString};
+use std::future::{Future, IntoFuture};
+use std::path::Path;
+use std::pin::Pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+const VARIABLE: &str = "KEELSON_TEST_KUBECTL";
+
+/// Longest time that a command, or the next line of one, is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A command that is not running yet. Await it, or [`Kubectl::spawn`] it to read while it runs.
+#[derive(Debug)]
+pub struct Kubectl {
+    command: Command,
+    line: String,
+    stdin: Option<String>,
+    home: TempDir,
+}
+
+impl Kubectl {
+    pub(crate) fn new<I>(kubeconfig: &Path, args: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<OsStr>,
+    {
+        let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+        let line = args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let home = TempDir::new().expect("a temporary directory can be made");
+        let mut command = Command::new(binary());
+        command.arg("--kubeconfig").arg(kubeconfig).arg("--cache-dir").arg(home.path().join("cache")).args(args);
+        command.env("HOME", home.path()).env_remove("KUBECONFIG").current_dir(home.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        Self { command, line: format!("kubectl {line}"), stdin: None, home }
+    }
+
+    /// Text for the command's standard input (`-f -`).
+    #[must_use]
+    pub fn stdin(mut self, text: impl Into<String>) -> Self {
+        self.stdin = Some(text.into());
+        self
+    }
+
+    /// Starts the command and leaves it running, to be read line by line (`-w`).
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub async fn spawn(self) -> KubectlStream {
+        let (mut child, line, home) = self.start().await;
+        let stdout = child.stdout.take().expect("standard output was piped");
+        KubectlStream { child, lines: BufReader::new(stdout).lines(), line, _home: home }
+    }
+
+    async fn start(mut self) -> (Child, String, TempDir) {
+        self.command.stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+        let mut child = self.command.spawn().unwrap_or_else(|error| panic!("cannot start {}: {error}", self.line));
+        if let (Some(text), Some(mut pipe)) = (self.stdin, child.stdin.take()) {
+            // A command that refuses its arguments closes the pipe early; its own message says more than the broken pipe.
+            let _ = pipe.write_all(text.as_bytes()).await;
+        }
+        (child, self.line, self.home)
+    }
+
+    async fn run(self) -> KubectlOutput {
+        let (child, line, _home) = self.start().await;
+        let output = tokio::time::timeout(PATIENCE, child.wait_with_output())
+            .await
+            .unwrap_or_else(|_| panic!("{line} did not end within {PATIENCE:?}"))
+            .unwrap_or_else(|error| panic!("{line} cannot be waited for: {error}"));
+        KubectlOutput {
+            line,
+            status: output.status,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl IntoFuture for Kubectl {
+    type Output = KubectlOutput;
+    type IntoFuture = Pin<Box<dyn Future<Output = KubectlOutput> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// What a command printed and how it ended.
+#[derive(Clone, Debug)]
+pub struct KubectlOutput {
+    line: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it printed.
+    pub stdout: String,
+    /// What it printed beside that: warnings and errors.
+    pub stderr: String,
+}
+
+impl KubectlOutput {
+    /// What it printed, of a command that must succeed.
+    ///
+    /// # Panics
+    /// When it failed.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert!(self.status.success(), "{} failed ({}):\n{}{}", self.line, self.status, self.stderr, self.stdout);
+        self.stdout
+    }
+
+    /// What it printed as an error, of a command that must fail.
+    ///
+    /// # Panics
+    /// When it succeeded.
+    #[track_caller]
+    pub fn refused(self) -> String {
+        assert!(!self.status.success(), "{} succeeded:\n{}", self.line, self.stdout);
+        self.stderr
+    }
+
+    /// The JSON that it printed, of a command that must succeed.
+    ///
+    /// # Panics
+    /// When it failed or printed something else.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        let line = self.line.clone();
+        let text = self.ok();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{line} printed no JSON ({error}):\n{text}"))
+    }
+}
+
+/// A command that runs; it is killed when this is dropped.
+#[derive(Debug)]
+pub struct KubectlStream {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    line: String,
+    _home: TempDir,
+}
+
+impl KubectlStream {
+    /// The next line that it prints; `None` when it has ended.
+    ///
+    /// # Panics
+    /// When nothing comes for a minute.
+    pub async fn next_line(&mut self) -> Option<String> {
+        tokio::time::timeout(PATIENCE, self.lines.next_line())
+            .await
+            .unwrap_or_else(|_| panic!("{} printed nothing for {PATIENCE:?}", self.line))
+            .unwrap_or_else(|error| panic!("{} cannot be read: {error}", self.line))
+    }
+
+    /// Ends it.
+    pub async fn stop(mut self) {
+        // It may have ended by itself, which is just as well.
+        let _ = self.child.kill().await;
+    }
+}
+
+fn binary() -> OsString {
+    std::env::var_os(VARIABLE).unwrap_or_else(|| {
+        panic!("{VARIABLE} does not name a kubectl: run the tests with `cargo xtask test`, which fetches one")
+    })
+}

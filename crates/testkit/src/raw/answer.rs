@@ -1,0 +1,124 @@
+//! What came back: a whole answer, or one that is still coming.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Response};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use super::PATIENCE;
+use super::connection::Connection;
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub(super) what: String,
+    /// The status code.
+    pub status: u16,
+    /// Every header, as sent.
+    pub headers: HeaderMap,
+    /// The body, as sent (compressed when `content-encoding` says so).
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// A header's value, or the empty text when it is absent.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The same answer, which must have this status.
+    ///
+    /// # Panics
+    /// When the status is another.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert!(self.status == status, "{}: {} instead of {status}\n{}", self.what, self.status, self.text());
+        self
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// When it is something else.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{}: {}, no JSON ({error}):\n{}", self.what, self.status, self.text()))
+    }
+}
+
+/// An answer that is still coming: a watch, or a list that is read slowly on purpose.
+#[derive(Debug)]
+pub struct Stream {
+    what: String,
+    /// The status code.
+    pub status: u16,
+    /// Every header, as sent.
+    pub headers: HeaderMap,
+    body: Incoming,
+    pending: BytesMut,
+    /// Dropping the sender would end an HTTP/1.1 connection under its body.
+    _connection: Connection,
+}
+
+impl Stream {
+    pub(super) fn new(what: String, connection: Connection, response: Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        let status = head.status.as_u16();
+        Self { what, status, headers: head.headers, body, pending: BytesMut::new(), _connection: connection }
+    }
+
+    /// The next bytes as they come; `None` at a clean end, an error when the stream was cut off.
+    ///
+    /// # Errors
+    /// When the server ended the stream by breaking it.
+    ///
+    /// # Panics
+    /// When nothing comes for a minute.
+    pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, hyper::Error> {
+        if !self.pending.is_empty() {
+            return Ok(Some(self.pending.split().freeze()));
+        }
+        self.receive().await
+    }
+
+    /// The next line, parsed: one event of a watch. `None` at the end, clean or not.
+    ///
+    /// # Panics
+    /// When nothing comes for a minute, or the line is no JSON.
+    pub async fn next_json(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+                let line = self.pending.split_to(end + 1);
+                return Some(serde_json::from_slice(&line).unwrap_or_else(|error| {
+                    panic!("{}: a line that is no JSON ({error}): {}", self.what, String::from_utf8_lossy(&line))
+                }));
+            }
+            match self.receive().await {
+                Ok(Some(chunk)) => self.pending.extend_from_slice(&chunk),
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Option<Bytes>, hyper::Error> {
+        loop {
+            let next = tokio::time::timeout(PATIENCE, self.body.frame());
+            match next.await.unwrap_or_else(|_| panic!("{}: nothing came for {PATIENCE:?}", self.what)) {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(error),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Records: request and answer pairs in text files (`*.wire`), which are read by people and checked against a server.
+//!
+//! A file is a sequence of steps on one server, each a title, a request and the answer that is expected. What differs
+//! from run to run is written as a placeholder: `{uid1}`, `{rv1}`, `{continue1}`, `{name1}`, numbered by first
+//! appearance so that equal numbers mean equal values, and `{time}`. A request may use the placeholders of earlier
+//! answers. With `KEELSON_UPDATE=1` the file is rewritten with what the server says.
+
+mod normalise;
+mod step;
+
+use std::path::{Path, PathBuf};
+
+use http::Method;
+
+use crate::{Answer, Endpoint};
+use normalise::Names;
+use step::{Expected, Step};
+
+const UPDATE: &str = "KEELSON_UPDATE";
+
+/// Runs every step of a record against the server and compares the answers.
+///
+/// # Panics
+/// When the file cannot be read, or an answer differs; the text shows the first difference of each step.
+pub async fn check_record(path: impl AsRef<Path>, server: &Endpoint) {
+    let path = path.as_ref();
+    let written =
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
+    let (preamble, steps) = step::parse(&written).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
+    let raw = server.raw();
+    let mut names = Names::default();
+    let mut differences = Vec::new();
+    let mut seen = Vec::new();
+    for step in steps {
+        let answer = send(&raw, &step, &names).await;
+        let actual = expected_of(&step, &answer, &mut names);
+        if actual != step.expected {
+            differences.push(format!("### {}\n{}", step.title, difference(&step.expected, &actual)));
+        }
+        seen.push(Step { expected: actual, ..step });
+    }
+    if differences.is_empty() {
+        return;
+    }
+    if std::env::var_os(UPDATE).is_some_and(|value| value == "1") {
+        let text = step::render(&preamble, &seen);
+        std::fs::write(path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        return;
+    }
+    let differences = differences.join("\n");
+    panic!("{}: the server answers differently ({UPDATE}=1 rewrites the record)\n{differences}", path.display());
+}
+
+/// Runs every record of a directory, in the order of their names, on one server.
+///
+/// # Panics
+/// As [`check_record`], and when the directory holds no record.
+pub async fn check_records(directory: impl AsRef<Path>, server: &Endpoint) {
+    let directory = directory.as_ref();
+    let entries =
+        std::fs::read_dir(directory).unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "wire"));
+    paths.sort();
+    assert!(!paths.is_empty(), "{} holds no record", directory.display());
+    for path in paths {
+        check_record(path, server).await;
+    }
+}
+
+async fn send(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
+    let method =
+        Method::from_bytes(step.method.as_bytes()).unwrap_or_else(|_| panic!("{:?} is no method", step.method));
+    let mut call = raw.call(method, names.fill(&step.path)).body(names.fill(&step.body));
+    for (name, value) in &step.headers {
+        call = call.header(name, names.fill(value));
+    }
+    call.await
+}
+
+/// The answer as a record would write it. Only the headers that the record chose are kept.
+fn expected_of(step: &Step, answer: &Answer, names: &mut Names) -> Expected {
+    let body = names.normalise(&answer.text());
+    let chosen: Vec<&str> = match step.expected.headers.as_slice() {
+        [] if step.expected.status == 0 => vec!["content-type"],
+        headers => headers.iter().map(|(name, _)| name.as_str()).collect(),
+    };
+    let header = |name: &str| (name.to_owned(), names.hide(answer.header(name)));
+    Expected { status: answer.status, headers: chosen.into_iter().map(header).collect(), body }
+}
+
+fn difference(expected: &Expected, actual: &Expected) -> String {
+    let (expected, actual) = (expected.to_string(), actual.to_string());
+    let (left, right): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), actual.lines().collect());
+    let same = left.iter().zip(&right).take_while(|(a, b)| a == b).count();
+    let tail = left[same..].iter().rev().zip(right[same..].iter().rev()).take_while(|(a, b)| a == b).count();
+    let context = left[same.saturating_sub(3)..same].iter().map(|line| format!("    {line}\n"));
+    let gone = left[same..left.len() - tail].iter().map(|line| format!("  - {line}\n"));
+    let come = right[same..right.len() - tail].iter().map(|line| format!("  + {line}\n"));
+    context.chain(gone).chain(come).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Expected, difference};
+
+    #[test]
+    fn a_difference_shows_only_the_lines_that_differ() {
+        let expected = Expected { status: 200, headers: vec![], body: "a\nb\nc".into() };
+        let actual = Expected { status: 200, headers: vec![], body: "a\nx\nc".into() };
+        assert_eq!(difference(&expected, &actual), "    < 200\n    \n    a\n  - b\n  + x\n");
+    }
+}

@@ -1,0 +1,158 @@
+//! The text form of a record: parsing and writing, each the inverse of the other.
+//!
+//! ```text
+//! # what this file shows
+//!
+//! ### the title of a step
+//! POST /api/v1/namespaces/default/configmaps
+//! content-type: application/json
+//!
+//! {"metadata": {"name": "a"}}
+//!
+//! < 201
+//! < content-type: application/json
+//!
+//! { ...the body, as it is compared... }
+//! ```
+
+use std::fmt;
+
+use anyhow::{Context as _, Result, ensure};
+
+const TITLE: &str = "### ";
+const ANSWER: &str = "< ";
+
+/// One request and what is expected to come back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) title: String,
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: String,
+    pub(super) expected: Expected,
+}
+
+/// An answer in the form that is compared. Status 0 stands for a step that has none written yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: String,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{ANSWER}{}", self.status)?;
+        for (name, value) in &self.headers {
+            writeln!(f, "{ANSWER}{name}: {value}")?;
+        }
+        if self.body.is_empty() { Ok(()) } else { write!(f, "\n{}\n", self.body) }
+    }
+}
+
+/// The text before the first step, and the steps.
+pub(super) fn parse(text: &str) -> Result<(String, Vec<Step>)> {
+    let mut preamble = String::new();
+    let mut sections: Vec<(String, Vec<&str>)> = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix(TITLE), sections.last_mut()) {
+            (Some(title), _) => sections.push((title.trim().to_owned(), Vec::new())),
+            (None, Some((_, lines))) => lines.push(line),
+            (None, None) => preamble.extend([line, "\n"]),
+        }
+    }
+    let step = |(title, lines): (String, Vec<&str>)| {
+        let context = format!("step {title:?}");
+        step(title, &lines).context(context)
+    };
+    Ok((preamble.trim_end().to_owned(), sections.into_iter().map(step).collect::<Result<_>>()?))
+}
+
+/// The whole file.
+pub(super) fn render(preamble: &str, steps: &[Step]) -> String {
+    let mut blocks = Vec::new();
+    if !preamble.is_empty() {
+        blocks.push(format!("{preamble}\n"));
+    }
+    for step in steps {
+        let mut block = format!("{TITLE}{}\n{} {}\n", step.title, step.method, step.path);
+        for (name, value) in &step.headers {
+            block.push_str(&format!("{name}: {value}\n"));
+        }
+        if !step.body.is_empty() {
+            block.push_str(&format!("\n{}\n", step.body));
+        }
+        blocks.push(format!("{block}\n{}", step.expected));
+    }
+    blocks.join("\n")
+}
+
+fn step(title: String, lines: &[&str]) -> Result<Step> {
+    let answer = lines.iter().position(|line| line.starts_with(ANSWER)).unwrap_or(lines.len());
+    let (request, answer) = lines.split_at(answer);
+    let (head, body) = split_body(request);
+    let (first, headers) = head.split_first().context("there is no request line")?;
+    let (method, path) = first.split_once(' ').context("the request line is not `METHOD /path`")?;
+    ensure!(path.starts_with('/'), "the path {path:?} does not begin with a slash");
+    Ok(Step {
+        title,
+        method: method.to_owned(),
+        path: path.trim().to_owned(),
+        headers: headers.iter().map(|line| header(line)).collect::<Result<_>>()?,
+        body,
+        expected: expected(answer)?,
+    })
+}
+
+fn expected(lines: &[&str]) -> Result<Expected> {
+    let (head, body) = split_body(lines);
+    let Some((status, headers)) = head.split_first() else { return Ok(Expected::default()) };
+    let status = status.trim_start_matches(ANSWER).trim().parse().context("the answer has no status")?;
+    let headers = headers.iter().map(|line| header(line.trim_start_matches(ANSWER))).collect::<Result<_>>()?;
+    Ok(Expected { status, headers, body })
+}
+
+/// Lines before the first blank one, and the text after it.
+fn split_body<'a>(lines: &'a [&'a str]) -> (&'a [&'a str], String) {
+    let end = lines.iter().position(|line| line.trim().is_empty()).unwrap_or(lines.len());
+    (&lines[..end], lines[end..].join("\n").trim_matches('\n').to_owned())
+}
+
+fn header(line: &str) -> Result<(String, String)> {
+    let (name, value) = line.split_once(':').with_context(|| format!("{line:?} is not `name: value`"))?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse, render};
+
+    const RECORD: &str = "# Two steps.\n\n### a get\nGET /api/v1\naccept: application/json\n\n< 200\n< content-type: application/json\n\n{\n  \"a\": 1\n}\n\n### a post\nPOST /api/v1/x?y=z\n\n{\n\n}\n\n< 404\n";
+
+    #[test]
+    fn what_is_written_reads_back_and_writes_the_same() {
+        let (preamble, steps) = parse(RECORD).unwrap();
+        assert_eq!((preamble.as_str(), steps.len()), ("# Two steps.", 2));
+        assert_eq!(steps[0].headers, [("accept".to_owned(), "application/json".to_owned())]);
+        assert_eq!(steps[0].expected.body, "{\n  \"a\": 1\n}");
+        assert_eq!((steps[1].path.as_str(), steps[1].body.as_str()), ("/api/v1/x?y=z", "{\n\n}"));
+        assert_eq!(steps[1].expected.status, 404);
+        assert_eq!(render(&preamble, &steps), RECORD);
+    }
+
+    #[test]
+    fn a_step_without_an_answer_yet_is_accepted() {
+        let (_, steps) = parse("### new\nGET /x\n").unwrap();
+        assert_eq!(steps[0].expected.status, 0);
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_title_of_the_step() {
+        for text in
+            ["### a\n", "### a\nGET\n", "### a\nGET x\n", "### a\nGET /x\nnonsense\n", "### a\nGET /x\n\n< ok\n"]
+        {
+            assert!(format!("{:#}", parse(text).unwrap_err()).starts_with("step \"a\": "), "{text:?}");
+        }
+    }
+}
