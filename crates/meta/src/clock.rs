@@ -1,0 +1,152 @@
+//! Wall-clock time, and the two text forms in which the API carries it.
+//!
+//! Code that needs the time of day takes a [`Clock`], so that a test or a simulation decides what time it is. Timers
+//! and timeouts do not belong here; they run on the async runtime's clock.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// First second of year 0, the earliest time RFC 3339 can write.
+const EARLIEST_SECOND: i64 = -62_167_219_200;
+/// Last second of year 9999, the latest time RFC 3339 can write.
+const LATEST_SECOND: i64 = 253_402_300_799;
+
+/// A source of wall-clock time.
+pub trait Clock: Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> SystemTime;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// A clock that moves only when told to.
+#[derive(Debug)]
+pub struct ManualClock(Mutex<SystemTime>);
+
+impl ManualClock {
+    /// A clock that stands at `start`.
+    pub fn new(start: SystemTime) -> Self {
+        Self(Mutex::new(start))
+    }
+
+    /// Moves the clock to `time`, which may be in its past.
+    pub fn set(&self, time: SystemTime) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = time;
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> SystemTime {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time as metadata carries it: UTC in whole seconds, such as `2026-01-02T03:04:05Z`.
+pub fn rfc3339(time: SystemTime) -> String {
+    format!("{}Z", civil(time).0)
+}
+
+/// The time with microseconds, as `Lease` and `Event` carry it: `2026-01-02T03:04:05.000000Z`.
+pub fn rfc3339_micro(time: SystemTime) -> String {
+    let (seconds, micros) = civil(time);
+    format!("{seconds}.{micros:06}Z")
+}
+
+/// Reads an RFC 3339 time with any offset and any precision; `None` if it is not one.
+///
+/// As in Go's layout the letters are upper case, and no other separator may stand for the `T`.
+pub fn parse_rfc3339(text: &str) -> Option<SystemTime> {
+    if text.as_bytes().get(10) != Some(&b'T') || text.ends_with('z') {
+        return None;
+    }
+    OffsetDateTime::parse(text, &Rfc3339).ok().map(SystemTime::from)
+}
+
+/// Date and time to the second, and the microseconds beyond it. Times outside the years 0 to 9999 are clamped, as the
+/// format has four digits for the year.
+fn civil(time: SystemTime) -> (String, u32) {
+    let (seconds, micros) = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_micros()),
+        Err(before) => before_epoch(before.duration()),
+    };
+    let seconds = seconds.clamp(EARLIEST_SECOND, LATEST_SECOND);
+    let date = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let (year, month, day) = date.to_calendar_date();
+    let (hour, minute, second) = date.to_hms();
+    let month = u8::from(month);
+    (format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"), micros)
+}
+
+/// Splits a distance before 1970 into whole seconds (rounded down, so away from 1970) and microseconds after them.
+fn before_epoch(distance: Duration) -> (i64, u32) {
+    let whole = i64::try_from(distance.as_secs()).unwrap_or(i64::MAX);
+    match distance.subsec_micros() {
+        0 => (-whole, 0),
+        micros => (-whole - 1, 1_000_000 - micros),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(seconds: u64, micros: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros)
+    }
+
+    #[test]
+    fn seconds_are_cut_not_rounded() {
+        assert_eq!(rfc3339(at(1_767_323_045, 999_999)), "2026-01-02T03:04:05Z");
+        assert_eq!(rfc3339_micro(at(1_767_323_045, 42)), "2026-01-02T03:04:05.000042Z");
+    }
+
+    #[test]
+    fn times_before_1970_are_written_downwards() {
+        let half_before = UNIX_EPOCH - Duration::from_millis(500);
+        assert_eq!(rfc3339_micro(half_before), "1969-12-31T23:59:59.500000Z");
+        assert_eq!(rfc3339(UNIX_EPOCH - Duration::from_secs(1)), "1969-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn offsets_are_understood_and_nonsense_is_not() {
+        assert_eq!(parse_rfc3339("2026-01-02T05:04:05+02:00"), Some(at(1_767_323_045, 0)));
+        for wrong in ["yesterday", "", "2026-01-02 05:04:05Z", "2026-01-02t05:04:05z", "2026-01-02T05:04:05z"] {
+            assert_eq!(parse_rfc3339(wrong), None, "{wrong}");
+        }
+        assert_eq!(parse_rfc3339("2026-13-02T05:04:05Z"), None);
+    }
+
+    #[test]
+    fn manual_clock_moves_when_told() {
+        let clock = ManualClock::new(at(10, 0));
+        clock.advance(Duration::from_secs(5));
+        assert_eq!(clock.now(), at(15, 0));
+        clock.set(at(1, 0));
+        assert_eq!(clock.now(), at(1, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(seconds in 0u64..253_402_300_799, micros in 0u64..1_000_000) {
+            prop_assert_eq!(parse_rfc3339(&rfc3339(at(seconds, micros))), Some(at(seconds, 0)));
+            prop_assert_eq!(parse_rfc3339(&rfc3339_micro(at(seconds, micros))), Some(at(seconds, micros)));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Texts as Go prints them, because clients read (and match on) messages that upstream formats with Go's `%q`,
+//! `encoding/json` and `strconv`.
+
+use serde_json::Value;
+use std::fmt::Write;
+
+/// The text in double quotes with Go's escapes, like `%q`.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            c if is_print(c) => out.push(c),
+            c => push_escape(&mut out, u32::from(c)),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn push_escape(out: &mut String, code: u32) {
+    let written = match code {
+        0..=0x7f => write!(out, "\\x{code:02x}"),
+        0x80..=0xffff => write!(out, "\\u{code:04x}"),
+        _ => write!(out, "\\U{code:08x}"),
+    };
+    debug_assert!(written.is_ok(), "writing to a string cannot fail");
+}
+
+/// Whether Go counts the character as printable: letters, marks, numbers, punctuation, symbols and the ASCII space.
+pub fn is_print(c: char) -> bool {
+    match c {
+        ' '..='~' => true,
+        c if c.is_ascii() => false,
+        // Rust's debug form escapes the same categories as Go. The letter in front keeps it from also escaping
+        // combining marks, which it does only at the start of a text.
+        c => {
+            let pair: String = ['a', c].iter().collect();
+            pair.escape_debug().eq(pair.chars())
+        }
+    }
+}
+
+/// The value as Go's `encoding/json` writes it: compact, with `<`, `>`, `&` and the line separators escaped.
+pub fn json(value: &Value) -> String {
+    let plain = value.to_string();
+    let mut out = String::with_capacity(plain.len());
+    for c in plain.chars() {
+        match c {
+            // These occur only inside strings, so escaping them in the finished text is sound.
+            '<' => out.push_str("\\u003c"),
+            '>' => out.push_str("\\u003e"),
+            '&' => out.push_str("\\u0026"),
+            '\u{2028}' => out.push_str("\\u2028"),
+            '\u{2029}' => out.push_str("\\u2029"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Reads a signed decimal number.
+///
+/// # Errors
+/// Go's message, such as `strconv.ParseInt: parsing "abc": invalid syntax`.
+pub fn parse_int(text: &str) -> Result<i64, String> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    check_digits("ParseInt", text, digits)?;
+    text.parse().map_err(|_| number_error("ParseInt", text, "value out of range"))
+}
+
+/// Reads an unsigned decimal number. A sign is not accepted.
+///
+/// # Errors
+/// Go's message, such as `strconv.ParseUint: parsing "-1": invalid syntax`.
+pub fn parse_uint(text: &str) -> Result<u64, String> {
+    check_digits("ParseUint", text, text)?;
+    text.parse().map_err(|_| number_error("ParseUint", text, "value out of range"))
+}
+
+/// Reads a boolean query parameter: absent, `false` and `0` are false, anything else (even an empty value) is true.
+pub fn parse_bool(text: &str) -> bool {
+    !(text == "0" || text.eq_ignore_ascii_case("false"))
+}
+
+/// The message for a JSON value of the wrong type for a field, such as
+/// `json: cannot unmarshal number into Go struct field ConfigMap.data of type string`.
+pub fn type_error(field: &str, value: &Value, go_type: &str) -> String {
+    let given = match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        // Where a number is wanted, only its value can be at fault, so Go names it.
+        Value::Number(number) if go_type.starts_with("int") => format!("number {number}"),
+        Value::Number(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+    };
+    format!("json: cannot unmarshal {given} into Go struct field {field} of type {go_type}")
+}
+
+fn check_digits(function: &str, text: &str, digits: &str) -> Result<(), String> {
+    let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if valid { Ok(()) } else { Err(number_error(function, text, "invalid syntax")) }
+}
+
+fn number_error(function: &str, text: &str, why: &str) -> String {
+    format!("strconv.{function}: parsing {}: {why}", quote(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn quoting_escapes_as_go_does() {
+        for (text, expected) in [
+            ("plain", "\"plain\""),
+            ("a\"b\\c", r#""a\"b\\c""#),
+            ("tab\tnl\n", r#""tab\tnl\n""#),
+            ("\u{1}\u{7f}", r#""\x01\x7f""#),
+            ("grüße 日本", "\"grüße 日本\""),
+            ("e\u{301}", "\"e\u{301}\""),
+            ("\u{a0}\u{200b}", r#""\u00a0\u200b""#),
+            ("\u{e0001}", r#""\U000e0001""#),
+            ("it's", "\"it's\""),
+        ] {
+            assert_eq!(quote(text), expected);
+        }
+    }
+
+    #[test]
+    fn json_is_escaped_for_html() {
+        assert_eq!(json(&json!({"a": ["<b>", "x & y"]})), r#"{"a":["\u003cb\u003e","x \u0026 y"]}"#);
+    }
+
+    #[test]
+    fn numbers_fail_with_go_texts() {
+        assert_eq!(parse_int("-12"), Ok(-12));
+        assert_eq!(parse_int("+12"), Ok(12));
+        assert_eq!(parse_int("abc"), Err("strconv.ParseInt: parsing \"abc\": invalid syntax".into()));
+        assert_eq!(parse_int(""), Err("strconv.ParseInt: parsing \"\": invalid syntax".into()));
+        assert_eq!(
+            parse_int("9223372036854775808"),
+            Err("strconv.ParseInt: parsing \"9223372036854775808\": value out of range".into())
+        );
+        assert_eq!(parse_uint("007"), Ok(7));
+        assert_eq!(parse_uint("+7"), Err("strconv.ParseUint: parsing \"+7\": invalid syntax".into()));
+        assert_eq!(
+            parse_uint("18446744073709551616"),
+            Err("strconv.ParseUint: parsing \"18446744073709551616\": value out of range".into())
+        );
+    }
+
+    #[test]
+    fn only_false_and_zero_are_false() {
+        assert!(["1", "true", "", "yes", "no", "t"].into_iter().all(parse_bool));
+        assert!(!["0", "false", "False", "FALSE"].into_iter().any(parse_bool));
+    }
+}

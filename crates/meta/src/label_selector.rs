@@ -1,0 +1,142 @@
+//! Label selectors: `app=web,tier in (a,b),!legacy`.
+//!
+//! [`LabelSelector`] holds the meaning, `parse` holds the grammar. The grammar and its messages are upstream's, oddities
+//! included: `in` and `notin` are names except where an operator can stand, and values of a set may be empty.
+
+mod parse;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Requirements that must all hold, ordered by key. The empty selector holds for every object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector(Vec<Requirement>);
+
+/// A condition on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    key: String,
+    operator: Operator,
+    values: BTreeSet<String>,
+}
+
+/// The condition on a label's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `key in (a,b)`: present with one of the values.
+    In,
+    /// `key notin (a,b)`: absent, or with none of the values.
+    NotIn,
+    /// `key=a`: present with the value.
+    Equals,
+    /// `key==a`: present with the value.
+    DoubleEquals,
+    /// `key!=a`: absent, or with another value.
+    NotEquals,
+    /// `key`: present.
+    Exists,
+    /// `!key`: absent.
+    DoesNotExist,
+    /// `key>1`: present with a greater integer.
+    GreaterThan,
+    /// `key<1`: present with a smaller integer.
+    LessThan,
+}
+
+impl LabelSelector {
+    /// The selector that holds for every object.
+    pub fn everything() -> Self {
+        Self::default()
+    }
+
+    /// Reads a selector.
+    ///
+    /// # Errors
+    /// The text for the client.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut requirements = parse::requirements(text)?;
+        requirements.sort_by(|one, other| one.key.cmp(&other.key));
+        Ok(Self(requirements))
+    }
+
+    /// Whether the selector holds for every object.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The requirements, ordered by key.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.0
+    }
+
+    /// Whether the selector holds for an object of which `get` tells the labels.
+    pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(get(&requirement.key)))
+    }
+}
+
+impl Requirement {
+    /// The label's key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The condition.
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    /// The values of the condition, in order: none for presence and absence, several only for sets.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().map(String::as_str)
+    }
+
+    /// Whether the requirement holds for a label with this value, or for none.
+    pub fn matches(&self, label: Option<&str>) -> bool {
+        match self.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => {
+                label.is_some_and(|value| self.values.contains(value))
+            }
+            Operator::NotIn | Operator::NotEquals => label.is_none_or(|value| !self.values.contains(value)),
+            Operator::Exists => label.is_some(),
+            Operator::DoesNotExist => label.is_none(),
+            Operator::GreaterThan => self.compare(label).is_some_and(|(value, bound)| value > bound),
+            Operator::LessThan => self.compare(label).is_some_and(|(value, bound)| value < bound),
+        }
+    }
+
+    /// The label's value and the bound as integers; `None` if either is not one.
+    fn compare(&self, label: Option<&str>) -> Option<(i64, i64)> {
+        Some((label?.parse().ok()?, self.values.first()?.parse().ok()?))
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, requirement) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str(",")?;
+            }
+            requirement.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, operator, values } = self;
+        let values = values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        match operator {
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::Equals => write!(f, "{key}={values}"),
+            Operator::DoubleEquals => write!(f, "{key}=={values}"),
+            Operator::NotEquals => write!(f, "{key}!={values}"),
+            Operator::Exists => write!(f, "{key}"),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+            Operator::GreaterThan => write!(f, "{key}>{values}"),
+            Operator::LessThan => write!(f, "{key}<{values}"),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What `metadata` may contain, for a new object and for a changed one.
+//!
+//! The types are already known to be right (`metadata_types`). Rules give all their complaints at once, in upstream's
+//! order; within labels and annotations, which upstream walks in random order, in the order of the document.
+
+use serde_json::{Map, Value, json};
+
+use crate::field_error::FieldError;
+use crate::go_format::quote;
+use crate::gvk::GroupVersion;
+use crate::names::{NameRule, label_key_faults, label_value_faults};
+use crate::object::Object;
+use crate::options::field_manager_errors;
+
+/// Limit on keys and values of all annotations of an object together, in bytes.
+pub const ANNOTATIONS_MAX: usize = 256 * 1024;
+/// Longest `subresource` of a managed fields entry, in bytes.
+const SUBRESOURCE_MAX: usize = 256;
+
+/// The finalizer that makes the garbage collector orphan dependents.
+pub const FINALIZER_ORPHAN: &str = "orphan";
+/// The finalizer that makes the garbage collector delete dependents first.
+pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
+/// Finalizers of built-in kinds that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", FINALIZER_ORPHAN, FINALIZER_FOREGROUND];
+
+/// The complaints about the metadata of a new object of a built-in kind, whose name has already been generated.
+pub fn validate_metadata(object: &Object, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
+    let mut errors = validate_custom_metadata(object, namespaced, rule);
+    errors.extend(standard_finalizer_errors(object));
+    errors
+}
+
+/// The complaints about the metadata of a new custom object, whose finalizers may have any qualified name.
+pub fn validate_custom_metadata(object: &Object, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
+    let mut errors = name_errors(object, rule);
+    errors.extend(namespace_errors(object.namespace(), namespaced));
+    if let Some(generation) = object.generation().filter(|generation| *generation < 0) {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("metadata.generation", generation, detail));
+    }
+    errors.extend(label_errors(object));
+    errors.extend(annotation_errors(object));
+    errors.extend(owner_errors(object));
+    errors.extend(finalizer_errors(object));
+    errors.extend(managed_fields_errors(object));
+    errors
+}
+
+/// The complaints about the metadata of a changed object of a built-in kind.
+pub fn validate_metadata_update(new: &Object, old: &Object) -> Vec<FieldError> {
+    let mut errors = validate_custom_metadata_update(new, old);
+    errors.extend(standard_finalizer_errors(new));
+    errors
+}
+
+/// The complaints about the metadata of a changed custom object.
+pub fn validate_custom_metadata_update(new: &Object, old: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if old.deletion_timestamp().is_some() {
+        errors.extend(new_finalizers_error(new, old));
+    }
+    if new.resource_version().is_empty() {
+        errors.push(FieldError::invalid("metadata.resourceVersion", "", "must be specified for an update"));
+    }
+    let generation = new.generation().unwrap_or(0);
+    if generation < old.generation().unwrap_or(0) {
+        errors.push(FieldError::invalid("metadata.generation", generation, "must not be decremented"));
+    }
+    for field in ["name", "namespace", "uid"] {
+        let given = new.meta_str(field).unwrap_or_default();
+        if given != old.meta_str(field).unwrap_or_default() {
+            errors.push(FieldError::invalid(format!("metadata.{field}"), given, "field is immutable"));
+        }
+    }
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let given = new.meta(field).unwrap_or(&Value::Null);
+        if given != old.meta(field).unwrap_or(&Value::Null) {
+            errors.push(FieldError::invalid(format!("metadata.{field}"), given.clone(), "field is immutable"));
+        }
+    }
+    errors.extend(label_errors(new));
+    errors.extend(annotation_errors(new));
+    errors.extend(owner_errors(new));
+    errors.extend(managed_fields_errors(new));
+    errors
+}
+
+fn name_errors(object: &Object, rule: NameRule) -> Vec<FieldError> {
+    let complaints = |field: &'static str, name: &str, prefix: bool| -> Vec<FieldError> {
+        rule.check(name, prefix).into_iter().map(|fault| FieldError::invalid(field, name, fault)).collect()
+    };
+    let mut errors = Vec::new();
+    if !object.generate_name().is_empty() {
+        errors.extend(complaints("metadata.generateName", object.generate_name(), true));
+    }
+    if object.name().is_empty() {
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
+    } else {
+        errors.extend(complaints("metadata.name", object.name(), false));
+    }
+    errors
+}
+
+fn namespace_errors(namespace: &str, namespaced: bool) -> Vec<FieldError> {
+    const FIELD: &str = "metadata.namespace";
+    match (namespaced, namespace) {
+        (true, "") => vec![FieldError::required(FIELD, "")],
+        (true, name) => {
+            let faults = NameRule::DnsLabel.check(name, false).into_iter();
+            faults.map(|fault| FieldError::invalid(FIELD, name, fault)).collect()
+        }
+        (false, "") => Vec::new(),
+        (false, _) => vec![FieldError::forbidden(FIELD, "not allowed on this type")],
+    }
+}
+
+fn label_errors(object: &Object) -> Vec<FieldError> {
+    const FIELD: &str = "metadata.labels";
+    let mut errors = Vec::new();
+    for (key, value) in object.labels() {
+        errors.extend(label_key_faults(key).into_iter().map(|fault| FieldError::invalid(FIELD, key, fault)));
+        errors.extend(label_value_faults(value).into_iter().map(|fault| FieldError::invalid(FIELD, value, fault)));
+    }
+    errors
+}
+
+fn annotation_errors(object: &Object) -> Vec<FieldError> {
+    const FIELD: &str = "metadata.annotations";
+    let mut errors = Vec::new();
+    let mut total = 0;
+    for (key, value) in object.annotations() {
+        total += key.len() + value.len();
+        // Keys are label keys of which the domain may have upper case letters.
+        let faults = label_key_faults(&key.to_lowercase()).into_iter();
+        errors.extend(faults.map(|fault| FieldError::invalid(FIELD, key, fault)));
+    }
+    if total > ANNOTATIONS_MAX {
+        errors.push(FieldError::too_long(FIELD, ANNOTATIONS_MAX));
+    }
+    errors
+}
+
+fn finalizer_errors(object: &Object) -> Vec<FieldError> {
+    const FIELD: &str = "metadata.finalizers";
+    let finalizers = object.finalizers();
+    let mut errors = Vec::new();
+    for finalizer in &finalizers {
+        let faults = label_key_faults(finalizer).into_iter();
+        errors.extend(faults.map(|fault| FieldError::invalid(FIELD, *finalizer, fault)));
+    }
+    if finalizers.contains(&FINALIZER_ORPHAN) && finalizers.contains(&FINALIZER_FOREGROUND) {
+        let detail = format!("finalizer {FINALIZER_ORPHAN} and {FINALIZER_FOREGROUND} cannot be both set");
+        errors.push(FieldError::invalid(FIELD, finalizers, detail));
+    }
+    errors
+}
+
+fn standard_finalizer_errors(object: &Object) -> Vec<FieldError> {
+    let detail = "name is neither a standard finalizer name nor is it fully qualified";
+    let finalizers = object.finalizers().into_iter().enumerate();
+    finalizers
+        .filter(|(_, name)| !name.contains('/') && !STANDARD_FINALIZERS.contains(name))
+        .map(|(index, name)| FieldError::invalid(format!("metadata.finalizers[{index}]"), name, detail))
+        .collect()
+}
+
+/// While an object is being deleted, finalizers can only go.
+fn new_finalizers_error(new: &Object, old: &Object) -> Option<FieldError> {
+    let kept = old.finalizers();
+    let mut added: Vec<_> = new.finalizers().into_iter().filter(|name| !kept.contains(name)).collect();
+    added.sort_unstable();
+    added.dedup();
+    if added.is_empty() {
+        return None;
+    }
+    let added: Vec<_> = added.into_iter().map(quote).collect();
+    let detail = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        added.join(", ")
+    );
+    Some(FieldError::forbidden("metadata.finalizers", detail))
+}
+
+fn owner_errors(object: &Object) -> Vec<FieldError> {
+    const FIELD: &str = "metadata.ownerReferences";
+    let references: Vec<_> = object.meta_list("ownerReferences").iter().filter_map(Value::as_object).collect();
+    let mut errors = Vec::new();
+    let mut first_controller: Option<String> = None;
+    for reference in &references {
+        errors.extend(owner_reference_errors(FIELD, reference));
+        if reference.get("controller") != Some(&Value::Bool(true)) {
+            continue;
+        }
+        let controller = format!("{}/{}", text(reference, "kind"), text(reference, "name"));
+        match &first_controller {
+            None => first_controller = Some(controller),
+            Some(first) => {
+                let all: Vec<Value> = references.iter().map(|reference| owner_value(reference)).collect();
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and \
+                     {controller}"
+                );
+                errors.push(FieldError::invalid(FIELD, all, detail));
+            }
+        }
+    }
+    errors
+}
+
+fn owner_reference_errors(field: &str, reference: &Map<String, Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let api_version = text(reference, "apiVersion");
+    let version = GroupVersion::parse(api_version);
+    if version.as_ref().is_none_or(|version| version.version.is_empty()) {
+        let detail = "version must not be empty";
+        errors.push(FieldError::invalid(format!("{field}.apiVersion"), api_version, detail));
+    }
+    for part in ["kind", "name", "uid"] {
+        if text(reference, part).is_empty() {
+            errors.push(FieldError::invalid(format!("{field}.{part}"), "", "must not be empty"));
+        }
+    }
+    // Events come and go by themselves, so nothing may hang on one.
+    if api_version == "v1" && text(reference, "kind") == "Event" {
+        let detail = "/v1, Kind=Event is disallowed from being an owner";
+        errors.push(FieldError::invalid(field, owner_value(reference), detail));
+    }
+    errors
+}
+
+/// The reference as upstream's type writes it.
+fn owner_value(reference: &Map<String, Value>) -> Value {
+    let mut value = json!({
+        "apiVersion": text(reference, "apiVersion"),
+        "kind": text(reference, "kind"),
+        "name": text(reference, "name"),
+        "uid": text(reference, "uid"),
+    });
+    for flag in ["controller", "blockOwnerDeletion"] {
+        if let Some(set) = reference.get(flag).filter(|set| set.is_boolean()) {
+            value[flag] = set.clone();
+        }
+    }
+    value
+}
+
+fn managed_fields_errors(object: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, entry) in object.meta_list("managedFields").iter().enumerate() {
+        let Some(entry) = entry.as_object() else { continue };
+        let field = format!("metadata.managedFields[{index}]");
+        let operation = text(entry, "operation");
+        if !matches!(operation, "Apply" | "Update") {
+            errors.push(FieldError::invalid(format!("{field}.operation"), operation, "must be `Apply` or `Update`"));
+        }
+        let fields_type = text(entry, "fieldsType");
+        if !matches!(fields_type, "" | "FieldsV1") {
+            errors.push(FieldError::invalid(format!("{field}.fieldsType"), fields_type, "must be `FieldsV1`"));
+        }
+        errors.extend(field_manager_errors(&format!("{field}.manager"), text(entry, "manager")));
+        if text(entry, "subresource").len() > SUBRESOURCE_MAX {
+            errors.push(FieldError::too_long(format!("{field}.subresource"), SUBRESOURCE_MAX));
+        }
+    }
+    errors
+}
+
+fn text<'a>(map: &'a Map<String, Value>, field: &str) -> &'a str {
+    map.get(field).and_then(Value::as_str).unwrap_or_default()
+}

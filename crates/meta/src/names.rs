@@ -1,0 +1,196 @@
+//! What names, label keys and label values may look like, and how names are generated.
+//!
+//! Each rule gives all its complaints as texts for the client; no complaint means the text is valid. The regular
+//! expressions appear only inside messages: the checks are written out, as they run for every object.
+
+use std::net::IpAddr;
+
+use crate::random::{Random, SUFFIX_LENGTH};
+
+/// Longest name that `generateName` can lead to, in bytes; every kind accepts at least a DNS label.
+const GENERATED_NAME_MAX: usize = 63;
+const LABEL_MAX: usize = 63;
+const SUBDOMAIN_MAX: usize = 253;
+
+const DNS_LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const DNS_LABEL_TEXT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
+                              must start and end with an alphanumeric character";
+const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const SUBDOMAIN_TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+                              '.', and must start and end with an alphanumeric character";
+const DNS_1035_LABEL: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
+const DNS_1035_LABEL_TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start \
+                                   with an alphabetic character, and end with an alphanumeric character";
+const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const LABEL_KEY_TEXT: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+                              alphanumeric character";
+const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
+const LABEL_VALUE_TEXT: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
+                                '.', and must start and end with an alphanumeric character";
+
+/// What the names of a kind may look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NameRule {
+    /// A DNS subdomain (RFC 1123): labels with dots between, 253 bytes at most. The rule of most kinds.
+    DnsSubdomain,
+    /// A DNS label (RFC 1123): no dots, 63 bytes at most. Namespaces.
+    DnsLabel,
+    /// A DNS label that starts with a letter (RFC 1035). Services.
+    Dns1035Label,
+    /// Anything that can stand as one segment of a URL path. RBAC and other kinds with free names.
+    PathSegment,
+    /// An IP address in its canonical form. `IPAddress` objects.
+    IpAddress,
+}
+
+impl NameRule {
+    /// The complaints about this name. A `prefix` is one to which random characters will be added, so it may end in a
+    /// dash.
+    pub fn check(self, name: &str, prefix: bool) -> Vec<String> {
+        let masked = if prefix { mask_trailing_dash(name) } else { name.to_owned() };
+        match self {
+            Self::DnsSubdomain => dns_subdomain_faults(&masked),
+            Self::DnsLabel => dns_label_faults(&masked),
+            Self::Dns1035Label => dns_1035_label_faults(&masked),
+            Self::PathSegment => path_segment_faults(name, prefix),
+            Self::IpAddress => ip_address_faults(name),
+        }
+    }
+}
+
+/// A name from a `generateName`: as much of the base as leaves room, and five random characters.
+pub fn generate_name(base: &str, random: &dyn Random) -> String {
+    let mut end = base.len().min(GENERATED_NAME_MAX - SUFFIX_LENGTH);
+    while !base.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{}", &base[..end], random.name_suffix())
+}
+
+/// The complaints about a DNS label (RFC 1123).
+pub fn dns_label_faults(text: &str) -> Vec<String> {
+    let mut faults = length_faults(text, LABEL_MAX);
+    if !is_dns_label(text) {
+        // A subdomain that is no label has dots, as its length has been judged.
+        faults.push(if is_subdomain(text) {
+            "must not contain dots".to_owned()
+        } else {
+            regex_fault(DNS_LABEL_TEXT, DNS_LABEL, &["my-name", "123-abc"])
+        });
+    }
+    faults
+}
+
+/// The complaints about a DNS label that must start with a letter (RFC 1035).
+pub fn dns_1035_label_faults(text: &str) -> Vec<String> {
+    let mut faults = length_faults(text, LABEL_MAX);
+    if !(is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())) {
+        faults.push(regex_fault(DNS_1035_LABEL_TEXT, DNS_1035_LABEL, &["my-name", "abc-123"]));
+    }
+    faults
+}
+
+/// The complaints about a DNS subdomain (RFC 1123).
+pub fn dns_subdomain_faults(text: &str) -> Vec<String> {
+    let mut faults = length_faults(text, SUBDOMAIN_MAX);
+    if !is_subdomain(text) {
+        faults.push(regex_fault(SUBDOMAIN_TEXT, SUBDOMAIN, &["example.com"]));
+    }
+    faults
+}
+
+/// The complaints about a text that shall be one segment of a URL path.
+pub fn path_segment_faults(text: &str, prefix: bool) -> Vec<String> {
+    if !prefix && matches!(text, "." | "..") {
+        return vec![format!("may not be '{text}'")];
+    }
+    let forbidden = ["/", "%"].into_iter().filter(|part| text.contains(part));
+    forbidden.map(|part| format!("may not contain '{part}'")).collect()
+}
+
+/// The complaints about a label key, which is also the form of annotation keys and finalizers: an optional DNS
+/// subdomain with a slash, and a name.
+pub fn label_key_faults(key: &str) -> Vec<String> {
+    let examples = ["MyName", "my.name", "123-abc"];
+    let mut faults = Vec::new();
+    let name = match key.split('/').collect::<Vec<_>>().as_slice() {
+        [name] => *name,
+        [prefix, name] => {
+            if prefix.is_empty() {
+                faults.push("prefix part must be non-empty".to_owned());
+            } else {
+                faults.extend(dns_subdomain_faults(prefix).into_iter().map(|fault| format!("prefix part {fault}")));
+            }
+            name
+        }
+        _ => {
+            let fault = regex_fault(LABEL_KEY_TEXT, LABEL_KEY, &examples);
+            let and = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            return vec![format!("a valid label key {fault} {and}")];
+        }
+    };
+    if name.is_empty() {
+        faults.push("name part must be non-empty".to_owned());
+    }
+    faults.extend(length_faults(name, LABEL_MAX).into_iter().map(|fault| format!("name part {fault}")));
+    if !is_label_text(name) {
+        faults.push(format!("name part {}", regex_fault(LABEL_KEY_TEXT, LABEL_KEY, &examples)));
+    }
+    faults
+}
+
+/// The complaints about a label value.
+pub fn label_value_faults(value: &str) -> Vec<String> {
+    let mut faults = length_faults(value, LABEL_MAX);
+    if !value.is_empty() && !is_label_text(value) {
+        faults.push(regex_fault(LABEL_VALUE_TEXT, LABEL_VALUE, &["MyValue", "my_value", "12345"]));
+    }
+    faults
+}
+
+fn ip_address_faults(text: &str) -> Vec<String> {
+    match text.parse::<IpAddr>() {
+        Err(_) => vec![format!("ParseAddr({}): unable to parse IP", crate::go_format::quote(text))],
+        Ok(address) if address.to_string() != text => vec!["must be a canonical format IP address".to_owned()],
+        Ok(_) => Vec::new(),
+    }
+}
+
+/// The dash at the end of a prefix counts together with the character before it as one letter, as upstream has it.
+fn mask_trailing_dash(name: &str) -> String {
+    let Some(rest) = name.strip_suffix('-').filter(|rest| !rest.is_empty()) else { return name.to_owned() };
+    let kept = rest.char_indices().next_back().map_or(0, |(index, _)| index);
+    format!("{}a", &rest[..kept])
+}
+
+fn length_faults(text: &str, limit: usize) -> Vec<String> {
+    if text.len() > limit { vec![format!("must be no more than {limit} bytes")] } else { Vec::new() }
+}
+
+fn regex_fault(text: &str, regex: &str, examples: &[&str]) -> String {
+    let examples: String = examples
+        .iter()
+        .enumerate()
+        .map(|(index, example)| format!("{}'{example}', ", if index > 0 { " or " } else { "" }))
+        .collect();
+    format!("{text} (e.g. {examples}regex used for validation is '{regex}')")
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_dns_label)
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    bounded(text, edge, |byte| edge(byte) || *byte == b'-')
+}
+
+fn is_label_text(text: &str) -> bool {
+    bounded(text, u8::is_ascii_alphanumeric, |byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+/// Whether the text is not empty, begins and ends with an `edge` character, and has only `inner` ones.
+fn bounded(text: &str, edge: impl Fn(&u8) -> bool, inner: impl Fn(&u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(&edge) && bytes.last().is_some_and(&edge) && bytes.iter().all(inner)
+}

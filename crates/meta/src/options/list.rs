@@ -1,0 +1,225 @@
+//! Options of reading: get, list and watch.
+//!
+//! The text of a resourceVersion is judged late, by [`ListOptions::requested_version`]: upstream finds it only in
+//! storage, after it has judged the field selector against the kind.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use super::query::Query;
+use crate::error::ApiError;
+use crate::field_error::FieldError;
+use crate::field_selector::FieldSelector;
+use crate::go_format;
+use crate::label_selector::LabelSelector;
+use crate::revision::Revision;
+
+const MATCH_FIELD: &str = "resourceVersionMatch";
+
+/// The options of a list, a watch or the deletion of a collection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListOptions {
+    /// `labelSelector`.
+    pub label_selector: LabelSelector,
+    /// `fieldSelector`, not yet judged against the fields of the kind.
+    pub field_selector: FieldSelector,
+    /// `watch`, or a path that begins with `/watch`.
+    pub watch: bool,
+    /// `allowWatchBookmarks`.
+    pub allow_bookmarks: bool,
+    /// `resourceVersion` as given; see [`Self::requested_version`].
+    pub resource_version_raw: String,
+    /// `resourceVersionMatch`.
+    pub resource_version_match: Option<ResourceVersionMatch>,
+    /// `timeoutSeconds`; 0 counts as not given, and less as over at once.
+    pub timeout: Option<Duration>,
+    /// `limit`; 0 and less count as not given.
+    pub limit: Option<NonZeroUsize>,
+    /// `continue`.
+    pub continue_token: Option<String>,
+    /// `sendInitialEvents`, for a watch: true also when the client does not say and gives no resourceVersion or `0`.
+    pub send_initial_events: bool,
+}
+
+/// The options of a get.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GetOptions {
+    /// `resourceVersion` as given; see [`Self::requested_version`].
+    pub resource_version_raw: String,
+}
+
+/// How a resourceVersion is to be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceVersionMatch {
+    /// The content at that very revision.
+    Exact,
+    /// The content at that revision or at a later one.
+    NotOlderThan,
+}
+
+/// The resourceVersion that a read asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestedVersion {
+    /// None: the newest content.
+    Unset,
+    /// `0`: whatever is at hand.
+    Any,
+    /// A revision.
+    At(Revision),
+}
+
+impl RequestedVersion {
+    fn parse(text: &str) -> Result<Self, ApiError> {
+        if text.is_empty() {
+            return Ok(Self::Unset);
+        }
+        match go_format::parse_uint(text) {
+            Ok(0) => Ok(Self::Any),
+            Ok(number) => Ok(Self::At(Revision::new(number))),
+            Err(why) => {
+                let error = FieldError::invalid("resourceVersion", text, why);
+                Err(ApiError::BadRequest(format!("invalid resource version: {error}")))
+            }
+        }
+    }
+}
+
+impl GetOptions {
+    /// Reads the options of a get. They break no rules before storage judges them.
+    pub fn parse(query: &Query<'_>) -> Self {
+        Self { resource_version_raw: query.text("resourceVersion").unwrap_or_default() }
+    }
+
+    /// The resourceVersion asked for.
+    ///
+    /// # Errors
+    /// 400 if it is not a number.
+    pub fn requested_version(&self) -> Result<RequestedVersion, ApiError> {
+        RequestedVersion::parse(&self.resource_version_raw)
+    }
+}
+
+impl ListOptions {
+    /// Reads the options of a list or watch. On a `watch_path` (`/api/v1/watch/...`) they are always those of a watch.
+    ///
+    /// # Errors
+    /// 400 for values that cannot be read, 422 for combinations that are not allowed.
+    pub fn parse(query: &Query<'_>, watch_path: bool) -> Result<Self, ApiError> {
+        // Numbers come before selectors in upstream's order, and selectors before the rules on combinations.
+        let timeout = query.integer("timeoutSeconds")?;
+        let limit = query.integer("limit")?;
+        let label_selector = LabelSelector::parse(query.get("labelSelector").unwrap_or_default());
+        let field_selector = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default());
+        let watch = watch_path || query.flag("watch").unwrap_or(false);
+        let versions = Versions::parse(query, watch);
+        let options = Self {
+            label_selector: label_selector.map_err(ApiError::BadRequest)?,
+            field_selector: field_selector.map_err(ApiError::BadRequest)?,
+            watch,
+            allow_bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
+            resource_version_match: versions.known_match(),
+            timeout: timeout.filter(|seconds| *seconds != 0).map(seconds),
+            limit: limit.and_then(|limit| usize::try_from(limit).ok()).and_then(NonZeroUsize::new),
+            send_initial_events: versions.send_initial_events == Some(true),
+            resource_version_raw: versions.resource_version.clone(),
+            continue_token: query.text("continue"),
+        };
+        let paged = options.continue_token.is_some();
+        super::check("ListOptions", if watch { versions.watch_errors(paged) } else { versions.list_errors(paged) })?;
+        Ok(options)
+    }
+
+    /// The resourceVersion asked for.
+    ///
+    /// # Errors
+    /// 400 if it is not a number.
+    pub fn requested_version(&self) -> Result<RequestedVersion, ApiError> {
+        RequestedVersion::parse(&self.resource_version_raw)
+    }
+}
+
+/// A negative number of seconds is over at once.
+fn seconds(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+/// The options that say which version of a collection is meant; they restrict one another.
+struct Versions {
+    resource_version: String,
+    version_match: String,
+    send_initial_events: Option<bool>,
+}
+
+impl Versions {
+    fn parse(query: &Query<'_>, watch: bool) -> Self {
+        let mut versions = Self {
+            resource_version: query.text("resourceVersion").unwrap_or_default(),
+            version_match: query.text(MATCH_FIELD).unwrap_or_default(),
+            send_initial_events: query.flag("sendInitialEvents"),
+        };
+        // A watch from nowhere begins with the objects there are, unless the client says otherwise.
+        let says = versions.send_initial_events.is_some() || !versions.version_match.is_empty();
+        if watch && !says && matches!(versions.resource_version.as_str(), "" | "0") {
+            versions.send_initial_events = Some(true);
+            "NotOlderThan".clone_into(&mut versions.version_match);
+        }
+        versions
+    }
+
+    fn known_match(&self) -> Option<ResourceVersionMatch> {
+        match self.version_match.as_str() {
+            "Exact" => Some(ResourceVersionMatch::Exact),
+            "NotOlderThan" => Some(ResourceVersionMatch::NotOlderThan),
+            _ => None,
+        }
+    }
+
+    fn list_errors(&self, paged: bool) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let given = !self.version_match.is_empty();
+        if given && self.resource_version.is_empty() {
+            let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            errors.push(FieldError::forbidden(MATCH_FIELD, detail));
+        }
+        if given && paged {
+            errors.push(match_with_continue());
+        }
+        if given && self.known_match().is_none() {
+            let known = ["Exact", "NotOlderThan", ""];
+            errors.push(FieldError::not_supported(MATCH_FIELD, self.version_match.as_str(), &known));
+        }
+        if self.known_match() == Some(ResourceVersionMatch::Exact) && self.resource_version == "0" {
+            let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            errors.push(FieldError::forbidden(MATCH_FIELD, detail));
+        }
+        if self.send_initial_events.is_some() {
+            errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        }
+        errors
+    }
+
+    fn watch_errors(&self, paged: bool) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let given = !self.version_match.is_empty();
+        let not_older = self.known_match() == Some(ResourceVersionMatch::NotOlderThan);
+        if self.send_initial_events.is_some() && !not_older {
+            let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(FieldError::forbidden(MATCH_FIELD, detail));
+        }
+        if given && self.send_initial_events.is_none() {
+            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            errors.push(FieldError::forbidden(MATCH_FIELD, detail));
+        }
+        if given && !not_older {
+            errors.push(FieldError::not_supported(MATCH_FIELD, self.version_match.as_str(), &["NotOlderThan"]));
+        }
+        if given && paged {
+            errors.push(match_with_continue());
+        }
+        errors
+    }
+}
+
+fn match_with_continue() -> FieldError {
+    FieldError::forbidden(MATCH_FIELD, "resourceVersionMatch is forbidden when continue is provided")
+}

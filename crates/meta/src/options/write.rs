@@ -1,0 +1,236 @@
+//! Options of writing: create, update and patch.
+
+use super::query::Query;
+use crate::error::ApiError;
+use crate::field_error::FieldError;
+use crate::go_format::is_print;
+
+/// Longest name of a field manager, in bytes.
+const FIELD_MANAGER_MAX: usize = 128;
+
+/// What happens to fields that the kind does not have, and to fields given twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// They are dropped in silence.
+    Ignore,
+    /// They are dropped, and the answer has a warning for each.
+    #[default]
+    Warn,
+    /// The request fails.
+    Strict,
+}
+
+/// Whether a patch is one of server-side apply, to which other rules apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchKind {
+    /// A JSON patch, a merge patch or a strategic merge patch.
+    Change,
+    /// A server-side apply.
+    Apply,
+}
+
+/// The options of a create.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// `dryRun`: everything but the write.
+    pub dry_run: bool,
+    /// `fieldManager`.
+    pub field_manager: Option<String>,
+    /// `fieldValidation`.
+    pub field_validation: FieldValidation,
+}
+
+/// The options of an update.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdateOptions {
+    /// `dryRun`: everything but the write.
+    pub dry_run: bool,
+    /// `fieldManager`.
+    pub field_manager: Option<String>,
+    /// `fieldValidation`.
+    pub field_validation: FieldValidation,
+}
+
+/// The options of a patch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PatchOptions {
+    /// `dryRun`: everything but the write.
+    pub dry_run: bool,
+    /// `fieldManager`; always there for a server-side apply.
+    pub field_manager: Option<String>,
+    /// `fieldValidation`.
+    pub field_validation: FieldValidation,
+    /// `force`: take fields over from other managers. Only for a server-side apply.
+    pub force: Option<bool>,
+}
+
+impl CreateOptions {
+    /// Reads the options of a create.
+    ///
+    /// # Errors
+    /// 422 for values that are not allowed.
+    pub fn parse(query: &Query<'_>) -> Result<Self, ApiError> {
+        let Common { dry_run, field_manager, field_validation } = Common::parse(query, "CreateOptions", Vec::new())?;
+        Ok(Self { dry_run, field_manager, field_validation })
+    }
+}
+
+impl UpdateOptions {
+    /// Reads the options of an update.
+    ///
+    /// # Errors
+    /// 422 for values that are not allowed.
+    pub fn parse(query: &Query<'_>) -> Result<Self, ApiError> {
+        let Common { dry_run, field_manager, field_validation } = Common::parse(query, "UpdateOptions", Vec::new())?;
+        Ok(Self { dry_run, field_manager, field_validation })
+    }
+}
+
+impl PatchOptions {
+    /// Reads the options of a patch.
+    ///
+    /// # Errors
+    /// 422 for values that are not allowed.
+    pub fn parse(query: &Query<'_>, kind: PatchKind) -> Result<Self, ApiError> {
+        let force = query.flag("force");
+        let mut errors = Vec::new();
+        match kind {
+            PatchKind::Change if force.is_some() => {
+                errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+            }
+            PatchKind::Apply if query.text("fieldManager").is_none() => {
+                errors.push(FieldError::required("fieldManager", "is required for apply patch"));
+            }
+            PatchKind::Change | PatchKind::Apply => {}
+        }
+        let Common { dry_run, field_manager, field_validation } = Common::parse(query, "PatchOptions", errors)?;
+        Ok(Self { dry_run, field_manager, field_validation, force })
+    }
+}
+
+/// What all writes have in common.
+struct Common {
+    dry_run: bool,
+    field_manager: Option<String>,
+    field_validation: FieldValidation,
+}
+
+impl Common {
+    fn parse(query: &Query<'_>, kind: &str, mut errors: Vec<FieldError>) -> Result<Self, ApiError> {
+        let field_manager = query.text("fieldManager");
+        errors.extend(field_manager_errors("fieldManager", field_manager.as_deref().unwrap_or_default()));
+        let dry_run: Vec<&str> = query.all("dryRun").collect();
+        errors.extend(dry_run_error(&dry_run));
+        let field_validation = field_validation(query.get("fieldValidation").unwrap_or_default());
+        match field_validation {
+            Ok(field_validation) if errors.is_empty() => {
+                Ok(Self { dry_run: !dry_run.is_empty(), field_manager, field_validation })
+            }
+            other => {
+                errors.extend(other.err().into_iter().flatten());
+                Err(super::check(kind, errors).expect_err("this arm has an error"))
+            }
+        }
+    }
+}
+
+/// The complaints about the name of a field manager.
+pub(crate) fn field_manager_errors(field: &str, name: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if name.len() > FIELD_MANAGER_MAX {
+        errors.push(FieldError::too_long(field, FIELD_MANAGER_MAX));
+    }
+    for (position, c) in name.char_indices().filter(|(_, c)| !is_print(*c)) {
+        let detail = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
+        errors.push(FieldError::invalid(field, name, detail));
+    }
+    errors
+}
+
+/// The complaint about the values of `dryRun`, of which only `All` is known.
+pub(super) fn dry_run_error(values: &[&str]) -> Option<FieldError> {
+    let known = values.iter().all(|value| *value == "All");
+    (!known).then(|| FieldError::not_supported("dryRun", values.to_vec(), &["All"]))
+}
+
+fn field_validation(text: &str) -> Result<FieldValidation, Vec<FieldError>> {
+    match text {
+        "" | "Warn" => Ok(FieldValidation::Warn),
+        "Ignore" => Ok(FieldValidation::Ignore),
+        "Strict" => Ok(FieldValidation::Strict),
+        other => Err(vec![FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"])]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(query: &str) -> Result<CreateOptions, String> {
+        CreateOptions::parse(&Query::parse(query)).map_err(|error| error.to_string())
+    }
+
+    fn patch(query: &str, kind: PatchKind) -> Result<PatchOptions, String> {
+        PatchOptions::parse(&Query::parse(query), kind).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_given_means_warn_and_write() {
+        assert_eq!(create(""), Ok(CreateOptions::default()));
+        assert_eq!(create("fieldManager=&fieldValidation="), Ok(CreateOptions::default()));
+    }
+
+    #[test]
+    fn values_are_read() {
+        let expected = CreateOptions {
+            dry_run: true,
+            field_manager: Some("kubectl-create".into()),
+            field_validation: FieldValidation::Strict,
+        };
+        assert_eq!(create("dryRun=All&dryRun=All&fieldManager=kubectl-create&fieldValidation=Strict"), Ok(expected));
+        assert_eq!(patch("force=true&fieldManager=a", PatchKind::Apply).expect("valid").force, Some(true));
+    }
+
+    #[test]
+    fn faults_have_upstream_texts() {
+        let prefix = "CreateOptions.meta.k8s.io \"\" is invalid: ";
+        for (query, text) in [
+            ("dryRun=Some", "dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""),
+            (
+                "fieldValidation=Maybe",
+                "fieldValidation: Unsupported value: \"Maybe\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
+            ),
+            ("fieldManager=a%07b", "fieldManager: Invalid value: \"a\\ab\": invalid character U+0007 (at position 1)"),
+            (
+                "dryRun=&fieldValidation=x",
+                "[dryRun: Unsupported value: [\"\"]: supported values: \"All\", fieldValidation: Unsupported value: \
+                 \"x\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"]",
+            ),
+        ] {
+            assert_eq!(create(query), Err(format!("{prefix}{text}")), "{query}");
+        }
+        let long = format!("fieldManager={}", "m".repeat(129));
+        assert_eq!(create(&long), Err(format!("{prefix}fieldManager: Too long: may not be more than 128 bytes")));
+    }
+
+    #[test]
+    fn apply_and_change_have_their_own_rules() {
+        let prefix = "PatchOptions.meta.k8s.io \"\" is invalid: ";
+        assert_eq!(
+            patch("", PatchKind::Apply),
+            Err(format!("{prefix}fieldManager: Required value: is required for apply patch"))
+        );
+        assert_eq!(
+            patch("force=false", PatchKind::Change),
+            Err(format!("{prefix}force: Forbidden: may not be specified for non-apply patch"))
+        );
+        assert!(patch("", PatchKind::Change).is_ok());
+    }
+
+    #[test]
+    fn updates_name_their_own_options() {
+        let error = UpdateOptions::parse(&Query::parse("dryRun=x")).expect_err("not allowed");
+        assert_eq!(error.code(), 422);
+        assert!(error.to_string().starts_with("UpdateOptions.meta.k8s.io \"\" is invalid: dryRun: "));
+    }
+}
