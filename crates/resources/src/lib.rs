@@ -1,1 +1,22 @@
-//! (being laid)
+//! The catalogue of built-in resources, as declarations.
+//!
+//! Every built-in resource says here, once, what it is called, where it is served, where it is stored, which verbs and
+//! subresources it has, and which of its fields can be selected. Discovery, OpenAPI, routing and the registry read these
+//! declarations; none of them keeps a list of its own. One file per API group lies below `groups`.
+//! Nothing here knows objects, requests or stores, and nothing is parsed or computed at start-up but a few small tables.
+
+mod catalogue;
+mod collection;
+mod declare;
+mod fields;
+mod group;
+mod groups;
+mod hash;
+mod resource;
+
+pub use catalogue::Catalogue;
+pub use collection::{Collection, CollectionId};
+pub use fields::{FieldRef, FieldRefusal, SelectableField};
+pub use group::{Group, GroupVersionEntry};
+pub use hash::storage_version_hash;
+pub use resource::{Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, Verb};

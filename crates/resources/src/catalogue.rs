@@ -1,0 +1,255 @@
+//! The catalogue: all groups, and the tables by which a request finds its resource.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use crate::collection::{Collection, CollectionId};
+use crate::group::Group;
+use crate::groups::GROUPS;
+use crate::resource::{Resource, ServedVersion, StorageKind};
+
+/// All built-in groups with their resources.
+#[derive(Debug)]
+pub struct Catalogue {
+    groups: &'static [Group],
+    by_plural: HashMap<(&'static str, &'static str), &'static Resource>,
+    collections: Vec<Collection>,
+    collection_of: HashMap<&'static str, CollectionId>,
+}
+
+impl Catalogue {
+    /// The built-in resources. The tables are made at the first call, in some microseconds.
+    pub fn builtin() -> &'static Self {
+        static BUILTIN: OnceLock<Catalogue> = OnceLock::new();
+        BUILTIN.get_or_init(|| Self::new(GROUPS))
+    }
+
+    /// All groups, in the order of discovery; the core group is the first.
+    pub fn groups(&self) -> &'static [Group] {
+        self.groups
+    }
+
+    /// A group by name, empty for the core group.
+    pub fn group(&self, name: &str) -> Option<&'static Group> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    /// All resources, by group and plural name.
+    pub fn resources(&self) -> impl Iterator<Item = &'static Resource> {
+        self.groups.iter().flat_map(|group| group.resources)
+    }
+
+    /// The resource of a path's group, version and plural name.
+    pub fn lookup(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Option<(&'static Resource, &'static ServedVersion)> {
+        let resource = self.resource(group, plural)?;
+        Some((resource, resource.version(version)?))
+    }
+
+    /// A resource in whatever version.
+    pub fn resource(&self, group: &str, plural: &str) -> Option<&'static Resource> {
+        self.by_plural.get(&(group, plural)).copied()
+    }
+
+    /// The resource whose objects are of a kind.
+    pub fn by_kind(&self, group: &str, kind: &str) -> Option<&'static Resource> {
+        self.group(group)?.resources.iter().find(|resource| resource.kind == kind)
+    }
+
+    /// What is stored: each prefix once, at the index that its id says.
+    pub fn collections(&self) -> &[Collection] {
+        &self.collections
+    }
+
+    /// The collection in which a resource's objects are stored; `None` when they are not stored.
+    pub fn collection_of(&self, resource: &Resource) -> Option<&Collection> {
+        match resource.storage {
+            StorageKind::Persisted { prefix, .. } => {
+                self.collection_of.get(prefix).map(|id| &self.collections[usize::from(id.0)])
+            }
+            StorageKind::Virtual => None,
+        }
+    }
+
+    fn new(groups: &'static [Group]) -> Self {
+        let mut catalogue =
+            Self { groups, by_plural: HashMap::new(), collections: Vec::new(), collection_of: HashMap::new() };
+        for resource in groups.iter().flat_map(|group| group.resources) {
+            catalogue.by_plural.insert((resource.group, resource.plural), resource);
+            if let StorageKind::Persisted { prefix, .. } = resource.storage {
+                catalogue.collect(prefix, resource);
+            }
+        }
+        catalogue
+    }
+
+    fn collect(&mut self, prefix: &'static str, resource: &'static Resource) {
+        let next = CollectionId(u16::try_from(self.collections.len()).expect("fewer than 65536 built-in resources"));
+        let id = *self.collection_of.entry(prefix).or_insert(next);
+        if id == next {
+            self.collections.push(Collection::new(id, prefix, resource.is_namespaced()));
+        }
+        self.collections[usize::from(id.0)].add(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use keelson_meta::names::NameRule;
+
+    use super::*;
+    use crate::resource::Verb;
+
+    #[test]
+    fn resources_and_versions_stand_in_the_order_of_discovery() {
+        let groups = Catalogue::builtin().groups();
+        assert_eq!(groups[0].name, "", "the core group is first");
+        assert!(groups[1..].is_sorted_by_key(|group| (std::cmp::Reverse(group.priority), group.name)));
+        for group in groups {
+            assert!(group.versions.is_sorted_by_key(|version| std::cmp::Reverse(version.priority)), "{}", group.name);
+            assert!(group.resources.is_sorted_by_key(|resource| resource.plural), "{}", group.name);
+        }
+    }
+
+    #[test]
+    fn a_resource_belongs_to_its_group_and_is_served_in_its_versions() {
+        for group in Catalogue::builtin().groups() {
+            for resource in group.resources {
+                assert_eq!(resource.group, group.name, "{}", resource.plural);
+                assert!(!resource.versions.is_empty(), "{}", resource.plural);
+                assert!(resource.versions.iter().all(|version| group.serves(version.name)), "{}", resource.plural);
+            }
+            for version in group.versions {
+                assert!(group.served_in(version.name).next().is_some(), "{}/{}", group.name, version.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_follow_from_kinds() {
+        for resource in Catalogue::builtin().resources() {
+            assert_eq!(resource.singular, resource.kind.to_lowercase());
+            assert_eq!(resource.plural, resource.plural.to_lowercase());
+        }
+    }
+
+    #[test]
+    fn verbs_and_subresources_are_in_alphabetical_order() {
+        for resource in Catalogue::builtin().resources() {
+            for version in resource.versions {
+                assert!(version.verbs.is_sorted_by_key(|verb| verb.as_str()), "{}", resource.plural);
+                assert!(version.subresources.is_sorted_by_key(|part| part.name), "{}", resource.plural);
+                for part in version.subresources {
+                    assert!(part.verbs.is_sorted_by_key(|verb| verb.as_str()), "{}/{}", resource.plural, part.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_be_watched_is_stored_and_nothing_else() {
+        for resource in Catalogue::builtin().resources() {
+            let watched = resource.versions.iter().any(|version| version.allows(Verb::Watch));
+            assert_eq!(watched, resource.is_persisted(), "{}", resource.plural);
+        }
+    }
+
+    #[test]
+    fn stored_forms_are_versions_that_are_served() {
+        let catalogue = Catalogue::builtin();
+        for resource in catalogue.resources() {
+            if let Some(stored) = resource.storage_gvk() {
+                let owner =
+                    catalogue.by_kind(&stored.group, &stored.kind).expect("the stored kind is in the catalogue");
+                assert!(owner.version(&stored.version).is_some(), "{stored:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn prefixes_are_where_kubernetes_puts_them() {
+        let cases = [
+            ("", "pods", "/registry/pods/"),
+            ("", "nodes", "/registry/minions/"),
+            ("", "services", "/registry/services/specs/"),
+            ("", "endpoints", "/registry/services/endpoints/"),
+            ("", "replicationcontrollers", "/registry/controllers/"),
+            ("networking.k8s.io", "ingresses", "/registry/ingress/"),
+            ("apps", "deployments", "/registry/deployments/"),
+            (
+                "apiextensions.k8s.io",
+                "customresourcedefinitions",
+                "/registry/apiextensions.k8s.io/customresourcedefinitions/",
+            ),
+            ("apiregistration.k8s.io", "apiservices", "/registry/apiregistration.k8s.io/apiservices/"),
+            ("events.k8s.io", "events", "/registry/events/"),
+        ];
+        let catalogue = Catalogue::builtin();
+        for (group, plural, prefix) in cases {
+            let resource = catalogue.resource(group, plural).expect("a built-in resource");
+            let collection = catalogue.collection_of(resource).expect("a stored resource");
+            assert_eq!(collection.key_prefix(), prefix);
+        }
+    }
+
+    #[test]
+    fn no_collection_lies_within_another() {
+        let prefixes: Vec<String> = Catalogue::builtin().collections().iter().map(Collection::key_prefix).collect();
+        for (index, prefix) in prefixes.iter().enumerate() {
+            let others = prefixes.iter().enumerate().filter(|(other, _)| *other != index);
+            assert!(others.map(|(_, other)| other).all(|other| !other.starts_with(prefix.as_str())), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn only_events_share_a_collection() {
+        for (index, collection) in Catalogue::builtin().collections().iter().enumerate() {
+            assert_eq!(usize::from(collection.id.0), index);
+            let groups: Vec<&str> = collection.resources.iter().map(|resource| resource.group).collect();
+            match collection.prefix {
+                "events" => assert_eq!(groups, ["", "events.k8s.io"]),
+                _ => assert_eq!(groups.len(), 1, "{}", collection.prefix),
+            }
+            assert!(collection.resources.iter().all(|resource| resource.is_namespaced() == collection.namespaced));
+            assert_eq!(collection.paths.iter().collect::<HashSet<_>>().len(), collection.paths.len());
+        }
+    }
+
+    #[test]
+    fn pods_are_dispatched_by_node() {
+        let catalogue = Catalogue::builtin();
+        let pods = catalogue.collection_of(catalogue.resource("", "pods").expect("pods")).expect("stored");
+        assert_eq!(pods.dispatch.map(|index| pods.paths[index]), Some("spec.nodeName"));
+    }
+
+    #[test]
+    fn lookups_find_what_is_served_and_nothing_else() {
+        let catalogue = Catalogue::builtin();
+        let (resource, version) = catalogue.lookup("apps", "v1", "deployments").expect("deployments");
+        assert_eq!((resource.kind, version.name), ("Deployment", "v1"));
+        assert!(version.has_status());
+        assert!(version.subresource("scale").is_some());
+        for (group, version, plural) in
+            [("apps", "v2", "deployments"), ("", "v1", "deployments"), ("apps", "v1", "pods")]
+        {
+            assert!(catalogue.lookup(group, version, plural).is_none(), "{group}/{version} {plural}");
+        }
+        let version = |name| catalogue.lookup("resource.k8s.io", name, "devicetaintrules").is_some();
+        assert!(version("v1alpha3") && version("v1beta2") && !version("v1"));
+        assert_eq!(catalogue.by_kind("autoscaling", "HorizontalPodAutoscaler").map(|r| r.versions[0].name), Some("v2"));
+    }
+
+    #[test]
+    fn names_are_checked_by_the_rule_of_their_kind() {
+        let rule = |group, plural| Catalogue::builtin().resource(group, plural).expect("a built-in resource").name_rule;
+        assert_eq!(rule("", "configmaps"), NameRule::DnsSubdomain);
+        assert_eq!(rule("", "namespaces"), NameRule::DnsLabel);
+        assert_eq!(rule("rbac.authorization.k8s.io", "clusterroles"), NameRule::PathSegment);
+    }
+}

@@ -1,0 +1,58 @@
+//! Admission: webhooks and policies.
+
+use crate::declare::{STATUS, cluster, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 16700,
+    versions: &[version("v1", 15), version("v1beta1", 12), version("v1alpha1", 9)],
+    resources: &[
+        cluster(GROUP, "mutatingadmissionpolicies", "mutatingadmissionpolicy", "MutatingAdmissionPolicy")
+            .versions(&[served("v1"), served("v1beta1"), served("v1alpha1")])
+            .categories(&["api-extensions"])
+            .stored_as(GROUP, "v1beta1")
+            .counts_generations()
+            .updated_only_from_a_revision(),
+        cluster(
+            GROUP,
+            "mutatingadmissionpolicybindings",
+            "mutatingadmissionpolicybinding",
+            "MutatingAdmissionPolicyBinding",
+        )
+        .versions(&[served("v1"), served("v1beta1"), served("v1alpha1")])
+        .categories(&["api-extensions"])
+        .stored_as(GROUP, "v1beta1")
+        .counts_generations()
+        .updated_only_from_a_revision(),
+        cluster(GROUP, "mutatingwebhookconfigurations", "mutatingwebhookconfiguration", "MutatingWebhookConfiguration")
+            .categories(&["api-extensions"])
+            .counts_generations()
+            .updated_only_from_a_revision(),
+        cluster(GROUP, "validatingadmissionpolicies", "validatingadmissionpolicy", "ValidatingAdmissionPolicy")
+            .versions(&[served("v1").with(&[STATUS])])
+            .categories(&["api-extensions"])
+            .counts_generations()
+            .updated_only_from_a_revision(),
+        cluster(
+            GROUP,
+            "validatingadmissionpolicybindings",
+            "validatingadmissionpolicybinding",
+            "ValidatingAdmissionPolicyBinding",
+        )
+        .categories(&["api-extensions"])
+        .counts_generations()
+        .updated_only_from_a_revision(),
+        cluster(
+            GROUP,
+            "validatingwebhookconfigurations",
+            "validatingwebhookconfiguration",
+            "ValidatingWebhookConfiguration",
+        )
+        .categories(&["api-extensions"])
+        .counts_generations()
+        .updated_only_from_a_revision(),
+    ],
+};

@@ -1,0 +1,19 @@
+//! Custom resources.
+
+use crate::declare::{STATUS, cluster, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "apiextensions.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 16700,
+    versions: &[version("v1", 15)],
+    resources: &[cluster(GROUP, "customresourcedefinitions", "customresourcedefinition", "CustomResourceDefinition")
+        .versions(&[served("v1").with(&[STATUS])])
+        .short_names(&["crd", "crds"])
+        .categories(&["api-extensions"])
+        .stored_at("apiextensions.k8s.io/customresourcedefinitions")
+        .counts_generations()
+        .updated_only_from_a_revision()],
+};

@@ -1,0 +1,20 @@
+//! Aggregated API servers.
+
+use keelson_meta::names::NameRule;
+
+use crate::declare::{STATUS, cluster, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "apiregistration.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 20001,
+    versions: &[version("v1", 15)],
+    resources: &[cluster(GROUP, "apiservices", "apiservice", "APIService")
+        .versions(&[served("v1").with(&[STATUS])])
+        .categories(&["api-extensions"])
+        .stored_at("apiregistration.k8s.io/apiservices")
+        .names(NameRule::PathSegment)
+        .updated_only_from_a_revision()],
+};

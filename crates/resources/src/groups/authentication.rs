@@ -1,0 +1,20 @@
+//! Who is it: questions about tokens and about oneself. Nothing is stored.
+
+use crate::declare::{CREATE, cluster, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "authentication.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 17700,
+    versions: &[version("v1", 15)],
+    resources: &[
+        cluster(GROUP, "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview")
+            .versions(&[served("v1").verbs(CREATE)])
+            .not_stored(),
+        cluster(GROUP, "tokenreviews", "tokenreview", "TokenReview")
+            .versions(&[served("v1").verbs(CREATE)])
+            .not_stored(),
+    ],
+};

@@ -1,0 +1,26 @@
+//! May they: questions about access. Nothing is stored.
+
+use crate::declare::{CREATE, cluster, namespaced, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "authorization.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 17600,
+    versions: &[version("v1", 15)],
+    resources: &[
+        namespaced(GROUP, "localsubjectaccessreviews", "localsubjectaccessreview", "LocalSubjectAccessReview")
+            .versions(&[served("v1").verbs(CREATE)])
+            .not_stored(),
+        cluster(GROUP, "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview")
+            .versions(&[served("v1").verbs(CREATE)])
+            .not_stored(),
+        cluster(GROUP, "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview")
+            .versions(&[served("v1").verbs(CREATE)])
+            .not_stored(),
+        cluster(GROUP, "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview")
+            .versions(&[served("v1").verbs(CREATE)])
+            .not_stored(),
+    ],
+};

@@ -1,0 +1,17 @@
+//! Horizontal autoscaling of workloads.
+
+use crate::declare::{STATUS, namespaced, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "autoscaling";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 17500,
+    versions: &[version("v2", 30), version("v1", 15)],
+    resources: &[namespaced(GROUP, "horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler")
+        .versions(&[served("v2").with(&[STATUS]), served("v1").with(&[STATUS])])
+        .short_names(&["hpa"])
+        .categories(&["all"])
+        .stored_as(GROUP, "v2")],
+};

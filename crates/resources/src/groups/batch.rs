@@ -1,0 +1,28 @@
+//! Work that ends.
+
+use crate::declare::{STATUS, namespaced, served};
+use crate::fields::{FieldRefusal, SelectableField, count};
+use crate::group::{Group, version};
+
+const GROUP: &str = "batch";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 17400,
+    versions: &[version("v1", 15)],
+    resources: &[
+        namespaced(GROUP, "cronjobs", "cronjob", "CronJob")
+            .versions(&[served("v1").with(&[STATUS])])
+            .short_names(&["cj"])
+            .categories(&["all"])
+            .counts_generations(),
+        namespaced(GROUP, "jobs", "job", "Job")
+            .versions(&[served("v1").with(&[STATUS])])
+            .categories(&["all"])
+            .fields(FieldRefusal::QuotedForKind, JOB_FIELDS)
+            .counts_generations(),
+    ],
+};
+
+/// What selectors of jobs may name.
+const JOB_FIELDS: &[SelectableField] = &[count("status.successful", &["status.succeeded"])];

@@ -1,0 +1,19 @@
+//! Leases, by which processes agree on a leader.
+
+use crate::declare::{namespaced, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "coordination.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 16500,
+    versions: &[version("v1", 15), version("v1beta1", 13), version("v1alpha2", 12)],
+    resources: &[
+        namespaced(GROUP, "leasecandidates", "leasecandidate", "LeaseCandidate")
+            .versions(&[served("v1beta1"), served("v1alpha2")])
+            .stored_as(GROUP, "v1beta1")
+            .updated_only_from_a_revision(),
+        namespaced(GROUP, "leases", "lease", "Lease").created_by_update().updated_only_from_a_revision(),
+    ],
+};

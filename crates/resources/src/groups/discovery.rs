@@ -1,0 +1,13 @@
+//! Endpoint slices: where services are found.
+
+use crate::declare::namespaced;
+use crate::group::{Group, version};
+
+const GROUP: &str = "discovery.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 16200,
+    versions: &[version("v1", 15)],
+    resources: &[namespaced(GROUP, "endpointslices", "endpointslice", "EndpointSlice").counts_generations()],
+};

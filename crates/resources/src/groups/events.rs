@@ -1,0 +1,32 @@
+//! The newer form of events. They are stored as core events, in the same place.
+
+use crate::declare::namespaced;
+use crate::fields::{FieldRefusal, SelectableField, reads, text};
+use crate::group::{Group, version};
+
+const GROUP: &str = "events.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 17750,
+    versions: &[version("v1", 15)],
+    resources: &[namespaced(GROUP, "events", "event", "Event")
+        .short_names(&["ev"])
+        .stored_as("", "v1")
+        .fields(FieldRefusal::Plain, EVENT_FIELDS)
+        .created_by_update()],
+};
+
+/// What selectors of events may name.
+const EVENT_FIELDS: &[SelectableField] = &[
+    reads("regarding.kind", &["involvedObject.kind"]),
+    reads("regarding.namespace", &["involvedObject.namespace"]),
+    reads("regarding.name", &["involvedObject.name"]),
+    reads("regarding.uid", &["involvedObject.uid"]),
+    reads("regarding.apiVersion", &["involvedObject.apiVersion"]),
+    reads("regarding.resourceVersion", &["involvedObject.resourceVersion"]),
+    reads("regarding.fieldPath", &["involvedObject.fieldPath"]),
+    text(&["reason"]),
+    reads("reportingController", &["reportingComponent"]),
+    text(&["type"]),
+];

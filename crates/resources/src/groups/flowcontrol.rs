@@ -1,0 +1,20 @@
+//! Priority and fairness of requests.
+
+use crate::declare::{STATUS, cluster, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 16100,
+    versions: &[version("v1", 21)],
+    resources: &[
+        cluster(GROUP, "flowschemas", "flowschema", "FlowSchema")
+            .versions(&[served("v1").with(&[STATUS])])
+            .counts_generations(),
+        cluster(GROUP, "prioritylevelconfigurations", "prioritylevelconfiguration", "PriorityLevelConfiguration")
+            .versions(&[served("v1").with(&[STATUS])])
+            .counts_generations(),
+    ],
+};

@@ -1,0 +1,16 @@
+//! What each API server encodes and decodes.
+
+use crate::declare::{STATUS, cluster, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "internal.apiserver.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 16000,
+    versions: &[version("v1alpha1", 9)],
+    resources: &[cluster(GROUP, "storageversions", "storageversion", "StorageVersion")
+        .versions(&[served("v1alpha1").with(&[STATUS])])
+        .stored_as(GROUP, "v1alpha1")
+        .updated_only_from_a_revision()],
+};

@@ -1,0 +1,31 @@
+//! Ingress, network policies, and the ranges and addresses of services.
+
+use keelson_meta::names::NameRule;
+
+use crate::declare::{STATUS, cluster, namespaced, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "networking.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 17200,
+    versions: &[version("v1", 15), version("v1beta1", 12)],
+    resources: &[
+        cluster(GROUP, "ingressclasses", "ingressclass", "IngressClass").counts_generations(),
+        namespaced(GROUP, "ingresses", "ingress", "Ingress")
+            .versions(&[served("v1").with(&[STATUS])])
+            .short_names(&["ing"])
+            .stored_at("ingress")
+            .counts_generations(),
+        cluster(GROUP, "ipaddresses", "ipaddress", "IPAddress")
+            .versions(&[served("v1"), served("v1beta1")])
+            .short_names(&["ip"])
+            .names(NameRule::IpAddress),
+        namespaced(GROUP, "networkpolicies", "networkpolicy", "NetworkPolicy")
+            .short_names(&["netpol"])
+            .counts_generations(),
+        cluster(GROUP, "servicecidrs", "servicecidr", "ServiceCIDR")
+            .versions(&[served("v1").with(&[STATUS]), served("v1beta1").with(&[STATUS])]),
+    ],
+};

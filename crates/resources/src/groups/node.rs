@@ -1,0 +1,13 @@
+//! Container runtimes.
+
+use crate::declare::cluster;
+use crate::group::{Group, version};
+
+const GROUP: &str = "node.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 16300,
+    versions: &[version("v1", 15)],
+    resources: &[cluster(GROUP, "runtimeclasses", "runtimeclass", "RuntimeClass").updated_only_from_a_revision()],
+};

@@ -1,0 +1,17 @@
+//! Limits on voluntary disruption.
+
+use crate::declare::{STATUS, namespaced, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "policy";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 17100,
+    versions: &[version("v1", 15)],
+    resources: &[namespaced(GROUP, "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget")
+        .versions(&[served("v1").with(&[STATUS])])
+        .short_names(&["pdb"])
+        .counts_generations()
+        .updated_only_from_a_revision()],
+};

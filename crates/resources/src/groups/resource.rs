@@ -1,0 +1,42 @@
+//! Dynamic resource allocation: devices and claims on them.
+
+use crate::declare::{STATUS, cluster, namespaced, served};
+use crate::fields::{FieldRefusal, SelectableField, text};
+use crate::group::{Group, version};
+
+const GROUP: &str = "resource.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 16200,
+    versions: &[version("v1", 21), version("v1beta2", 15), version("v1beta1", 12), version("v1alpha3", 9)],
+    resources: &[
+        cluster(GROUP, "deviceclasses", "deviceclass", "DeviceClass")
+            .versions(&[served("v1"), served("v1beta2"), served("v1beta1")])
+            .counts_generations(),
+        cluster(GROUP, "devicetaintrules", "devicetaintrule", "DeviceTaintRule")
+            .versions(&[served("v1beta2").with(&[STATUS]), served("v1alpha3").with(&[STATUS])])
+            .stored_as(GROUP, "v1alpha3")
+            .counts_generations(),
+        namespaced(GROUP, "resourceclaims", "resourceclaim", "ResourceClaim").versions(&[
+            served("v1").with(&[STATUS]),
+            served("v1beta2").with(&[STATUS]),
+            served("v1beta1").with(&[STATUS]),
+        ]),
+        namespaced(GROUP, "resourceclaimtemplates", "resourceclaimtemplate", "ResourceClaimTemplate").versions(&[
+            served("v1"),
+            served("v1beta2"),
+            served("v1beta1"),
+        ]),
+        cluster(GROUP, "resourcepoolstatusrequests", "resourcepoolstatusrequest", "ResourcePoolStatusRequest")
+            .versions(&[served("v1alpha3").with(&[STATUS])])
+            .stored_as(GROUP, "v1alpha3"),
+        cluster(GROUP, "resourceslices", "resourceslice", "ResourceSlice")
+            .versions(&[served("v1"), served("v1beta2"), served("v1beta1")])
+            .fields(FieldRefusal::ForVersionedKind, RESOURCESLICE_FIELDS)
+            .counts_generations(),
+    ],
+};
+
+/// What selectors of resourceslices may name.
+const RESOURCESLICE_FIELDS: &[SelectableField] = &[text(&["spec.nodeName"]), text(&["spec.driver"])];

@@ -1,0 +1,15 @@
+//! Priorities of pods.
+
+use crate::declare::cluster;
+use crate::group::{Group, version};
+
+const GROUP: &str = "scheduling.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 16600,
+    versions: &[version("v1", 15)],
+    resources: &[cluster(GROUP, "priorityclasses", "priorityclass", "PriorityClass")
+        .short_names(&["pc"])
+        .counts_generations()],
+};

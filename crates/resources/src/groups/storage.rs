@@ -1,0 +1,25 @@
+//! Storage classes and CSI drivers.
+
+use crate::declare::{STATUS, cluster, namespaced, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "storage.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 16800,
+    versions: &[version("v1", 15), version("v1beta1", 9)],
+    resources: &[
+        cluster(GROUP, "csidrivers", "csidriver", "CSIDriver").updated_only_from_a_revision(),
+        cluster(GROUP, "csinodes", "csinode", "CSINode").updated_only_from_a_revision(),
+        namespaced(GROUP, "csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity")
+            .updated_only_from_a_revision(),
+        cluster(GROUP, "storageclasses", "storageclass", "StorageClass").short_names(&["sc"]),
+        cluster(GROUP, "volumeattachments", "volumeattachment", "VolumeAttachment")
+            .versions(&[served("v1").with(&[STATUS])])
+            .updated_only_from_a_revision(),
+        cluster(GROUP, "volumeattributesclasses", "volumeattributesclass", "VolumeAttributesClass")
+            .versions(&[served("v1"), served("v1beta1")])
+            .short_names(&["vac"]),
+    ],
+};

@@ -1,0 +1,15 @@
+//! Rewriting stored objects in the current storage version.
+
+use crate::declare::{STATUS, cluster, served};
+use crate::group::{Group, version};
+
+const GROUP: &str = "storagemigration.k8s.io";
+
+pub(super) const DECLARATION: Group = Group {
+    name: GROUP,
+    priority: 15800,
+    versions: &[version("v1beta1", 9)],
+    resources: &[cluster(GROUP, "storageversionmigrations", "storageversionmigration", "StorageVersionMigration")
+        .versions(&[served("v1beta1").with(&[STATUS])])
+        .stored_as(GROUP, "v1beta1")],
+};

@@ -1,0 +1,254 @@
+//! What a resource is: the types that the declarations are made of.
+
+use keelson_meta::names::NameRule;
+use keelson_meta::{GroupKind, GroupResource, GroupVersionKind};
+
+use crate::fields::{FieldRefusal, SelectableField};
+
+/// A built-in resource. Plain data: declarations are constants.
+#[derive(Debug)]
+pub struct Resource {
+    /// The API group, empty for the core group.
+    pub group: &'static str,
+    /// The plural name, as it stands in paths.
+    pub plural: &'static str,
+    /// The singular name.
+    pub singular: &'static str,
+    /// The kind of its objects. A list of them has this kind with `List` at its end.
+    pub kind: &'static str,
+    /// Whether its objects live in namespaces.
+    pub scope: Scope,
+    /// Abbreviations that command lines accept.
+    pub short_names: &'static [&'static str],
+    /// Groups of resources it belongs to, such as `all`.
+    pub categories: &'static [&'static str],
+    /// The versions it is served in, the preferred one first.
+    pub versions: &'static [ServedVersion],
+    /// Where and in which version it is stored, if it is.
+    pub storage: StorageKind,
+    /// What its objects may be called.
+    pub name_rule: NameRule,
+    /// The fields that a selector may name beside `metadata.name` and `metadata.namespace`.
+    pub selectable_fields: &'static [SelectableField],
+    /// How a selector on any other field is refused.
+    pub field_refusal: FieldRefusal,
+    /// The stored path that many watchers select by, each with one value; events are dispatched by it.
+    pub dispatch: Option<&'static str>,
+    /// Whether `metadata.generation` counts the changes of the spec.
+    pub generation: bool,
+    /// Whether an update of a name that is absent creates it.
+    pub create_on_update: bool,
+    /// Whether an update without a resourceVersion overwrites whatever is there.
+    pub unconditional_update: bool,
+}
+
+/// Whether objects live in namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One set for the whole cluster.
+    Cluster,
+    /// A set in each namespace.
+    Namespaced,
+}
+
+/// A version in which a resource is served.
+#[derive(Clone, Copy, Debug)]
+pub struct ServedVersion {
+    /// The version, such as `v1`.
+    pub name: &'static str,
+    /// What can be done with the resource, in alphabetical order.
+    pub verbs: &'static [Verb],
+    /// Its subresources, ordered by name.
+    pub subresources: &'static [Subresource],
+}
+
+/// A path below an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Subresource {
+    /// The last segment of the path, such as `status`.
+    pub name: &'static str,
+    /// What can be done with it, in alphabetical order.
+    pub verbs: &'static [Verb],
+    /// The kind that it takes and gives.
+    pub response: ResponseKind,
+    /// Whether a kubelet, a pod or a service behind this server would give the answer.
+    pub proxied: bool,
+}
+
+/// The kind that a subresource takes and gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseKind {
+    /// The kind of the resource itself.
+    Parent,
+    /// Another kind of the version that is asked.
+    Sibling(&'static str),
+    /// A kind of another group.
+    Foreign {
+        /// The group, never empty.
+        group: &'static str,
+        /// The version.
+        version: &'static str,
+        /// The kind.
+        kind: &'static str,
+    },
+}
+
+/// Where objects of a resource are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageKind {
+    /// In the store.
+    Persisted {
+        /// The place below `/registry/`, without slashes at its ends: where Kubernetes keeps it, so that a store can be shared.
+        prefix: &'static str,
+        /// The group of the stored form, empty for the core group. It differs from the resource's own only for events.
+        group: &'static str,
+        /// The version of the stored form.
+        version: &'static str,
+    },
+    /// Nowhere: each request is answered from what it says, or from other resources.
+    Virtual,
+}
+
+/// What a request does, in the words of authorization and discovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verb {
+    /// `create`
+    Create,
+    /// `delete`
+    Delete,
+    /// `deletecollection`
+    DeleteCollection,
+    /// `get`
+    Get,
+    /// `list`
+    List,
+    /// `patch`
+    Patch,
+    /// `update`
+    Update,
+    /// `watch`
+    Watch,
+}
+
+impl Verb {
+    /// The verb as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Patch => "patch",
+            Self::Update => "update",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+impl Scope {
+    /// The scope in the words of discovery.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "Cluster",
+            Self::Namespaced => "Namespaced",
+        }
+    }
+}
+
+impl ServedVersion {
+    /// Whether a verb is served.
+    pub fn allows(&self, verb: Verb) -> bool {
+        self.verbs.contains(&verb)
+    }
+
+    /// The subresource of a name.
+    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// Whether there is a `status` subresource, so that status and spec are written apart.
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+}
+
+impl Subresource {
+    /// Whether a verb is served.
+    pub fn allows(&self, verb: Verb) -> bool {
+        self.verbs.contains(&verb)
+    }
+
+    /// The kind that it takes and gives, below a version of a resource.
+    pub fn gvk(&self, resource: &Resource, version: &str) -> GroupVersionKind {
+        match self.response {
+            ResponseKind::Parent => resource.gvk(version),
+            ResponseKind::Sibling(kind) => GroupVersionKind { kind: kind.to_owned(), ..resource.gvk(version) },
+            ResponseKind::Foreign { group, version, kind } => named(group, version, kind),
+        }
+    }
+}
+
+impl Resource {
+    /// A version it is served in.
+    pub fn version(&self, name: &str) -> Option<&'static ServedVersion> {
+        self.versions.iter().find(|version| version.name == name)
+    }
+
+    /// Whether objects live in namespaces.
+    pub fn is_namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+
+    /// Whether objects are kept in the store.
+    pub fn is_persisted(&self) -> bool {
+        matches!(self.storage, StorageKind::Persisted { .. })
+    }
+
+    /// Whether a version of it has a `status` subresource.
+    pub fn has_status(&self) -> bool {
+        self.versions.iter().any(ServedVersion::has_status)
+    }
+
+    /// The kind of a list of its objects.
+    pub fn list_kind(&self) -> String {
+        format!("{}List", self.kind)
+    }
+
+    /// Its kind in a version.
+    pub fn gvk(&self, version: &str) -> GroupVersionKind {
+        named(self.group, version, self.kind)
+    }
+
+    /// Its kind without a version.
+    pub fn group_kind(&self) -> GroupKind {
+        GroupKind { group: self.group.to_owned(), kind: self.kind.to_owned() }
+    }
+
+    /// Its name without a version.
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource { group: self.group.to_owned(), resource: self.plural.to_owned() }
+    }
+
+    /// The group, version and kind that its objects are stored in; `None` when they are not stored.
+    pub fn storage_gvk(&self) -> Option<GroupVersionKind> {
+        match self.storage {
+            StorageKind::Persisted { group, version, .. } => Some(named(group, version, self.kind)),
+            StorageKind::Virtual => None,
+        }
+    }
+
+    /// The hash that legacy discovery publishes of its storage version; `None` when it is not stored.
+    pub fn storage_version_hash(&self) -> Option<String> {
+        match self.storage {
+            StorageKind::Persisted { group, version, .. } => {
+                Some(crate::storage_version_hash(group, version, self.kind))
+            }
+            StorageKind::Virtual => None,
+        }
+    }
+}
+
+fn named(group: &str, version: &str, kind: &str) -> GroupVersionKind {
+    GroupVersionKind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
+}
