@@ -29,6 +29,29 @@ pub struct Transaction {
     pub writes: Vec<Write>,
 }
 
+impl Transaction {
+    /// Adds a compare.
+    #[must_use]
+    pub fn when(mut self, key: StoreKey, condition: Condition) -> Self {
+        self.compares.push(Compare { key, condition });
+        self
+    }
+
+    /// Adds a put of a value that does not end by itself.
+    #[must_use]
+    pub fn put(mut self, key: StoreKey, value: impl Into<Bytes>) -> Self {
+        self.writes.push(Write::Put { key, value: value.into(), expires: None });
+        self
+    }
+
+    /// Adds a delete.
+    #[must_use]
+    pub fn delete(mut self, key: StoreKey) -> Self {
+        self.writes.push(Write::Delete { key });
+        self
+    }
+}
+
 /// One condition on one key.
 #[derive(Clone, Debug)]
 pub struct Compare {
@@ -47,6 +70,17 @@ pub enum Condition {
     Exists,
     /// The key's value was written at this revision.
     At(Revision),
+}
+
+impl Condition {
+    /// Whether the condition is true of a key whose value was written at `current` (`None`: it has no value).
+    pub fn holds(self, current: Option<Revision>) -> bool {
+        match self {
+            Self::Absent => current.is_none(),
+            Self::Exists => current.is_some(),
+            Self::At(revision) => current == Some(revision),
+        }
+    }
 }
 
 /// One write.
@@ -68,11 +102,26 @@ pub enum Write {
     },
 }
 
+impl Write {
+    /// The key that is written.
+    pub const fn key(&self) -> &StoreKey {
+        match self {
+            Self::Put { key, .. } | Self::Delete { key } => key,
+        }
+    }
+}
+
+/// Seconds since the epoch, rounded down: the unit in which engines keep times to live. 0 for times before 1970.
+pub fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 /// A transaction that took effect and is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// The revision of each write, in the transaction's order. They ascend; an engine may give all writes of one
-    /// transaction the same revision.
+    /// transaction the same revision. A delete of an absent key has no revision of its own: it reports the newest one
+    /// at its place in the order.
     pub revisions: Vec<Revision>,
 }
 
@@ -194,7 +243,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Compacted`] and [`StoreError::Future`] for a revision that can't be read.
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError>;
 
-    /// The newest revision. Sees every commit that was acknowledged before the call.
+    /// The newest revision. Sees every commit that was acknowledged before the call. Never 0: an empty store is at 1.
     async fn current_revision(&self) -> Result<Revision, StoreError>;
 
     /// The oldest revision that [`Store::range`] can read at. A [`Store::tail`] may start after it.
@@ -203,7 +252,8 @@ pub trait Store: Send + Sync + 'static {
     /// All changes after `after`, from history first and then as they are committed.
     ///
     /// # Errors
-    /// [`StoreError::Compacted`] when changes after `after` are no longer known.
+    /// [`StoreError::Compacted`] when changes after `after` are no longer known, at once or later in the stream when
+    /// a slow reader has been overtaken by a compaction; [`StoreError::Future`] when `after` has not happened yet.
     async fn tail(&self, after: Revision) -> Result<Tail, StoreError>;
 
     /// Forgets what only reads below `oldest` could see. Never changes a result at a revision of `oldest` or above.

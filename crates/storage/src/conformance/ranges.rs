@@ -1,0 +1,131 @@
+//! Range reads: bytewise order, limits, and reading at a revision.
+
+use keelson_meta::Revision;
+
+use super::{Factory, PREFIX, assert_future, commit, delete, everything, key, pairs, put, read, relative, text, texts};
+use crate::key::StoreKey;
+use crate::store::{KeyValue, RangeRequest, Store, StoreError, Transaction};
+
+/// Bytes decide, not characters or segments: `q-b/x` before `q/x`, upper case before lower, no collation.
+pub async fn inv08_keys_are_ordered_by_their_bytes(factory: &mut impl Factory) {
+    let store = factory.open().await;
+    let ordered = ["Q/x", "q", "q-b/x", "q.b/x", "q/x", "q/x-", "q/x.", "q/x0", "q/xa", "q0/x", "qa/x", "é/x", "𐀀/x"];
+    for name in ordered.iter().rev() {
+        commit(&*store, put(name, name)).await;
+    }
+    // Neighbours of the prefix do not belong to it.
+    for outside in ["/registry/conformance", "/registry/conformance-b/x", "/registry/conformance0", "/registry/z"] {
+        commit(&*store, Transaction::default().put(StoreKey::new(outside), "outside")).await;
+    }
+    let page = read(&*store, None).await;
+    assert_eq!(page.entries.iter().map(|entry| relative(&entry.key)).collect::<Vec<_>>(), ordered);
+    assert!(!page.more);
+    let request = RangeRequest { from: key("q/x\0"), to: key("qa"), revision: None, limit: None };
+    let page = store.range(request).await.unwrap();
+    assert_eq!(
+        page.entries.iter().map(|entry| relative(&entry.key)).collect::<Vec<_>>(),
+        ["q/x-", "q/x.", "q/x0", "q/xa", "q0/x"]
+    );
+}
+
+/// A limit returns that many from the start of the range; `more` is exact.
+pub async fn a_limit_cuts_and_says_whether_more_follows(factory: &mut impl Factory) {
+    let store = factory.open().await;
+    for name in ["a", "b", "c", "d"] {
+        commit(&*store, put(name, name)).await;
+    }
+    commit(&*store, delete("d")).await;
+    for (limit, names, more) in [
+        (0, vec![], true),
+        (1, vec!["a"], true),
+        (2, vec!["a", "b"], true),
+        (3, vec!["a", "b", "c"], false),
+        (9, vec!["a", "b", "c"], false),
+    ] {
+        let page = store.range(RangeRequest { limit: Some(limit), ..everything(None) }).await.unwrap();
+        assert_eq!(page.entries.iter().map(|entry| relative(&entry.key)).collect::<Vec<_>>(), names, "limit {limit}");
+        assert_eq!(page.more, more, "limit {limit}");
+    }
+    let reversed = RangeRequest { from: key("z"), to: key("a"), revision: None, limit: None };
+    let page = store.range(reversed).await.unwrap();
+    assert!(page.entries.is_empty() && !page.more);
+}
+
+/// Every revision in the history shows what was there then.
+pub async fn a_range_is_read_at_its_revision(factory: &mut impl Factory) {
+    let store = factory.open().await;
+    let start = store.current_revision().await.unwrap();
+    let one = commit(&*store, put("a", "1")).await;
+    let two = commit(&*store, put("b", "1")).await;
+    let three = commit(&*store, put("a", "2")).await;
+    let four = commit(&*store, delete("b")).await;
+    let five = commit(&*store, put("b", "3")).await;
+    let expected: [(Revision, &[(&str, &str)]); 6] = [
+        (start, &[]),
+        (one, &[("a", "1")]),
+        (two, &[("a", "1"), ("b", "1")]),
+        (three, &[("a", "2"), ("b", "1")]),
+        (four, &[("a", "2")]),
+        (five, &[("a", "2"), ("b", "3")]),
+    ];
+    for (revision, entries) in expected {
+        let page = read(&*store, Some(revision)).await;
+        assert_eq!(texts(&page), pairs(entries), "at {revision}");
+        assert_eq!(page.revision, revision);
+    }
+    assert_eq!(read(&*store, None).await.revision, five);
+}
+
+/// A revision that has not happened is an error that a retry may cure.
+pub async fn a_future_revision_is_refused(factory: &mut impl Factory) {
+    let store = factory.open().await;
+    let next = commit(&*store, put("a", "1")).await.next();
+    let refused = store.range(everything(Some(next))).await;
+    assert!(refused.as_ref().is_err_and(StoreError::is_retryable));
+    assert_future(refused, next);
+}
+
+/// Lists of an empty store have a resourceVersion, and 0 would mean something else to clients.
+pub async fn an_empty_store_has_a_revision(factory: &mut impl Factory) {
+    let store = factory.open().await;
+    let revision = store.current_revision().await.unwrap();
+    assert!(revision > Revision::ZERO);
+    assert!(store.oldest_revision().await.unwrap() <= revision);
+    let page = read(&*store, None).await;
+    assert_eq!((page.entries, page.revision, page.more), (vec![], revision, false));
+    store.check().await.unwrap();
+}
+
+/// Chunks of any size at one revision, with writes between them, are the list at that revision.
+pub async fn inv01_chunks_at_one_revision_equal_the_whole(factory: &mut impl Factory) {
+    let store = factory.open().await;
+    for number in 0..40 {
+        commit(&*store, put(&format!("ns-{}/o{number}", number % 3), "first")).await;
+    }
+    let whole = read(&*store, None).await;
+    for (size, number) in [(1, 0), (3, 1), (7, 2), (40, 3), (41, 4)] {
+        let chunked = walk(&*store, whole.revision, size, number).await;
+        assert_eq!(chunked, whole.entries, "in chunks of {size}");
+    }
+}
+
+async fn walk(store: &dyn Store, revision: Revision, size: usize, number: usize) -> Vec<KeyValue> {
+    let mut entries: Vec<KeyValue> = Vec::new();
+    let mut from = key("");
+    loop {
+        let to = StoreKey::prefix_end(PREFIX);
+        let request = RangeRequest { from, to, revision: Some(revision), limit: Some(size) };
+        let page = store.range(request).await.unwrap();
+        assert!(page.entries.len() <= size && page.revision == revision);
+        assert!(page.entries.iter().all(|entry| text(&entry.value) == "first"));
+        entries.extend(page.entries);
+        if !page.more {
+            return entries;
+        }
+        let last = &entries.last().expect("more follows only a full chunk").key;
+        from = StoreKey::new(format!("{last}\0"));
+        let other = format!("ns-{}/o{}", number % 3, entries.len());
+        commit(store, put(&other, "second")).await;
+        commit(store, delete(&relative(last))).await;
+    }
+}

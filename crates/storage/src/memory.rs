@@ -1,0 +1,284 @@
+//! The in-memory engine: deterministic, multi-version, for tests and simulation.
+//!
+//! One lock guards everything, every write has its own revision, and the clock never enters: the same calls in the same
+//! order give the same revisions and events. An empty store is at revision 1, so that no list is ever at
+//! resourceVersion 0, which means something else to clients.
+//!
+//! A clone is another handle on the same contents, which is how tests restart a server without losing its data.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream;
+use keelson_meta::Revision;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::key::StoreKey;
+use crate::store::{
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, Tail, TailBatch,
+    Transaction, Write, unix_seconds,
+};
+
+/// How many events one batch of a tail holds at the most.
+const TAIL_BATCH_EVENTS: usize = 1024;
+
+/// A store that lives in memory alone.
+#[derive(Clone)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// The newest revision, for tails that wait.
+    newest: watch::Sender<Revision>,
+}
+
+struct State {
+    revision: Revision,
+    oldest: Revision,
+    /// The versions of each key, ascending by revision. Never empty.
+    keys: BTreeMap<StoreKey, Vec<Version>>,
+    /// Every change after `oldest`, ascending by revision.
+    log: VecDeque<StoreEvent>,
+    /// When keys end, in seconds since the epoch. Holds only ends of newest versions.
+    ends: BTreeSet<(u64, StoreKey)>,
+}
+
+struct Version {
+    revision: Revision,
+    value: Option<Bytes>,
+    ends: Option<u64>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::starting_at(Revision::new(1))
+    }
+
+    /// An empty store whose newest revision is `revision`. The first write gets the one after it.
+    pub fn starting_at(revision: Revision) -> Self {
+        let state = State {
+            revision,
+            oldest: Revision::ZERO,
+            keys: BTreeMap::new(),
+            log: VecDeque::new(),
+            ends: BTreeSet::new(),
+        };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), newest: watch::Sender::new(revision) }) }
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
+        let mut state = self.shared.state.lock();
+        state.check_compares(&transaction)?;
+        let revisions = transaction.writes.into_iter().map(|write| state.apply(write)).collect();
+        // ORDER: tails are woken before the lock is released, so that the watched revision never goes back.
+        self.shared.newest.send_replace(state.revision);
+        Ok(Committed { revisions })
+    }
+
+    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
+        Ok(self.shared.state.lock().current(key))
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
+        self.shared.state.lock().range(&request)
+    }
+
+    async fn current_revision(&self) -> Result<Revision, StoreError> {
+        Ok(self.shared.state.lock().revision)
+    }
+
+    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
+        Ok(self.shared.state.lock().oldest)
+    }
+
+    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
+        self.shared.state.lock().check_readable(after)?;
+        let start = Some(TailState { shared: self.shared.clone(), newest: self.shared.newest.subscribe(), after });
+        Ok(Box::pin(stream::unfold(start, |state| async move {
+            let mut state = state?;
+            match state.next().await {
+                Ok(batch) => Some((Ok(batch), Some(state))),
+                Err(error) => Some((Err(error), None)),
+            }
+        })))
+    }
+
+    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
+        self.shared.state.lock().compact(oldest)
+    }
+
+    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
+        let mut state = self.shared.state.lock();
+        let count = state.expire(unix_seconds(now));
+        self.shared.newest.send_replace(state.revision);
+        Ok(count)
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Where one tail stands.
+struct TailState {
+    shared: Arc<Shared>,
+    newest: watch::Receiver<Revision>,
+    after: Revision,
+}
+
+impl TailState {
+    async fn next(&mut self) -> Result<TailBatch, StoreError> {
+        let after = self.after;
+        if self.newest.wait_for(|newest| *newest > after).await.is_err() {
+            return Err(StoreError::Unavailable("the store has stopped".to_owned()));
+        }
+        let batch = self.shared.state.lock().batch_after(after)?;
+        self.after = batch.watermark;
+        Ok(batch)
+    }
+}
+
+impl State {
+    fn newest(&self, key: &StoreKey) -> Option<&Version> {
+        self.keys.get(key).and_then(|versions| versions.last())
+    }
+
+    fn current(&self, key: &StoreKey) -> Option<KeyValue> {
+        self.newest(key).and_then(|version| version.key_value(key))
+    }
+
+    fn check_compares(&self, transaction: &Transaction) -> Result<(), CommitError> {
+        for (index, compare) in transaction.compares.iter().enumerate() {
+            let current = self.current(&compare.key);
+            if !compare.condition.holds(current.as_ref().map(|found| found.revision)) {
+                return Err(CommitError::Compare { index, current });
+            }
+        }
+        Ok(())
+    }
+
+    /// Does one write and returns its revision; a delete of an absent key returns the newest revision.
+    fn apply(&mut self, write: Write) -> Revision {
+        match write {
+            Write::Put { key, value, expires } => self.append(key, Some(value), expires.map(unix_seconds)),
+            Write::Delete { key } if self.current(&key).is_none() => self.revision,
+            Write::Delete { key } => self.append(key, None, None),
+        }
+    }
+
+    fn append(&mut self, key: StoreKey, value: Option<Bytes>, ends: Option<u64>) -> Revision {
+        self.revision = self.revision.next();
+        if let Some(old_end) = self.newest(&key).and_then(|version| version.ends) {
+            self.ends.remove(&(old_end, key.clone()));
+        }
+        if let Some(end) = ends {
+            self.ends.insert((end, key.clone()));
+        }
+        self.log.push_back(StoreEvent { key: key.clone(), revision: self.revision, value: value.clone() });
+        self.keys.entry(key).or_default().push(Version { revision: self.revision, value, ends });
+        self.revision
+    }
+
+    fn check_readable(&self, revision: Revision) -> Result<(), StoreError> {
+        if revision < self.oldest {
+            return Err(StoreError::Compacted { requested: revision, oldest: self.oldest });
+        }
+        if revision > self.revision {
+            return Err(StoreError::Future { requested: revision, current: self.revision });
+        }
+        Ok(())
+    }
+
+    fn range(&self, request: &RangeRequest) -> Result<RangePage, StoreError> {
+        let revision = request.revision.unwrap_or(self.revision);
+        self.check_readable(revision)?;
+        let mut page = RangePage { entries: Vec::new(), revision, more: false };
+        // BTreeMap::range panics on a range that ends before it starts.
+        if request.from >= request.to {
+            return Ok(page);
+        }
+        let limit = request.limit.unwrap_or(usize::MAX);
+        let bounds = (Bound::Included(&request.from), Bound::Excluded(&request.to));
+        for (key, versions) in self.keys.range::<StoreKey, _>(bounds) {
+            let visible = versions.partition_point(|version| version.revision <= revision);
+            let Some(entry) = visible.checked_sub(1).and_then(|last| versions[last].key_value(key)) else { continue };
+            if page.entries.len() == limit {
+                page.more = true;
+                break;
+            }
+            page.entries.push(entry);
+        }
+        Ok(page)
+    }
+
+    fn batch_after(&self, after: Revision) -> Result<TailBatch, StoreError> {
+        if after < self.oldest {
+            return Err(StoreError::Compacted { requested: after, oldest: self.oldest });
+        }
+        let start = self.log.partition_point(|event| event.revision <= after);
+        let events: Vec<StoreEvent> = self.log.range(start..).take(TAIL_BATCH_EVENTS).cloned().collect();
+        let watermark = match events.last() {
+            Some(last) if events.len() == TAIL_BATCH_EVENTS => last.revision,
+            Some(_) | None => self.revision,
+        };
+        Ok(TailBatch { events, watermark })
+    }
+
+    fn compact(&mut self, oldest: Revision) -> Result<(), StoreError> {
+        if oldest > self.revision {
+            return Err(StoreError::Future { requested: oldest, current: self.revision });
+        }
+        if oldest <= self.oldest {
+            return Ok(());
+        }
+        self.oldest = oldest;
+        self.keys.retain(|_, versions| {
+            let superseded = versions.partition_point(|version| version.revision <= oldest).saturating_sub(1);
+            versions.drain(..superseded);
+            if versions.first().is_some_and(|first| first.revision <= oldest && first.value.is_none()) {
+                versions.remove(0);
+            }
+            !versions.is_empty()
+        });
+        let forgotten = self.log.partition_point(|event| event.revision <= oldest);
+        self.log.drain(..forgotten);
+        Ok(())
+    }
+
+    fn expire(&mut self, now: u64) -> usize {
+        let mut count = 0;
+        while let Some((end, key)) = self.ends.first().cloned() {
+            if end > now {
+                break;
+            }
+            // The append takes the entry out of `ends`.
+            self.append(key, None, None);
+            count += 1;
+        }
+        count
+    }
+}
+
+impl Version {
+    fn key_value(&self, key: &StoreKey) -> Option<KeyValue> {
+        let value = self.value.clone()?;
+        Some(KeyValue { key: key.clone(), value, revision: self.revision })
+    }
+}

@@ -1,0 +1,37 @@
+//! The in-memory engine keeps the contract.
+
+use std::sync::Arc;
+
+use keelson_storage::Store;
+use keelson_storage::conformance::model::{Operation, check_operations};
+use keelson_storage::conformance::{Factory, run};
+use keelson_storage::memory::MemoryStore;
+use proptest::prelude::*;
+
+/// A clone of the store is the same store after a restart.
+#[derive(Default)]
+struct InMemory(MemoryStore);
+
+impl Factory for InMemory {
+    async fn open(&mut self) -> Arc<dyn Store> {
+        Arc::new(self.0.clone())
+    }
+}
+
+mod conformance {
+    keelson_storage::conformance_tests!(super::InMemory::default());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_suite_runs_as_one_function() {
+    run(InMemory::default).await;
+}
+
+proptest! {
+    #[test]
+    fn any_operations_match_the_model(bytes in proptest::collection::vec(any::<[u8; 3]>(), 0..120)) {
+        let operations: Vec<Operation> = bytes.into_iter().map(Operation::from_bytes).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(check_operations(&mut InMemory::default(), &operations));
+    }
+}
