@@ -1,0 +1,43 @@
+//! JSON in the form in which Go writes it, which is what the `ETag`s are computed over.
+
+use serde::Serialize;
+
+/// The compact JSON of a document with `<`, `>`, `&` and the two Unicode line separators escaped as Go does.
+pub(crate) fn to_vec(document: &impl Serialize) -> Vec<u8> {
+    let plain = serde_json::to_vec(document).expect("documents have string keys and no failing serializers");
+    if plain.iter().any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xe2)) { escape(&plain) } else { plain }
+}
+
+/// Escapes bytes that occur in JSON only inside strings, so that no parsing is needed.
+fn escape(plain: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(plain.len() + 16);
+    let mut rest = plain;
+    while let Some((&first, after)) = rest.split_first() {
+        let (text, length): (&[u8], usize) = match (first, after) {
+            (b'<', _) => (b"\\u003c", 1),
+            (b'>', _) => (b"\\u003e", 1),
+            (b'&', _) => (b"\\u0026", 1),
+            (0xe2, [0x80, 0xa8, ..]) => (b"\\u2028", 3),
+            (0xe2, [0x80, 0xa9, ..]) => (b"\\u2029", 3),
+            _ => (&rest[..1], 1),
+        };
+        escaped.extend_from_slice(text);
+        rest = &rest[length..];
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_escaped_as_go_does() {
+        assert_eq!(to_vec(&"a<b>&\u{2028}\u{2029}é€"), "\"a\\u003cb\\u003e\\u0026\\u2028\\u2029é€\"".as_bytes());
+    }
+
+    #[test]
+    fn ordinary_text_is_left_alone() {
+        assert_eq!(to_vec(&["pods", "a\"b"]), br#"["pods","a\"b"]"#);
+    }
+}

@@ -1,0 +1,171 @@
+//! The older form: a document for the list of groups, one for each group, and one for each group version.
+
+use serde::Serialize;
+
+use crate::json;
+use crate::order::OrderedGroup;
+use crate::source::{DiscoveredResource, Text, VersionSource};
+
+/// `/api`: the versions of the core group, and where clients outside reach this server.
+pub(crate) fn api_versions(core: Option<&OrderedGroup>, server_address: &str) -> Vec<u8> {
+    line(&ApiVersions {
+        kind: "APIVersions",
+        versions: core.iter().flat_map(|group| &group.versions).map(|source| source.version.as_ref()).collect(),
+        server_address_by_client_cidrs: [ServerAddress { client_cidr: "0.0.0.0/0", server_address }],
+    })
+}
+
+/// `/apis`: all groups but the core group.
+pub(crate) fn group_list(groups: &[OrderedGroup]) -> Vec<u8> {
+    line(&GroupList {
+        kind: "APIGroupList",
+        api_version: "v1",
+        groups: groups.iter().filter_map(group_entry).collect(),
+    })
+}
+
+/// `/apis/<group>`
+pub(crate) fn group(group: &OrderedGroup) -> Option<Vec<u8>> {
+    Some(line(&GroupDocument { kind: "APIGroup", api_version: "v1", group: group_entry(group)? }))
+}
+
+/// `/apis/<group>/<version>`, or `/api/<version>`, whose document upstream leaves without `apiVersion`.
+pub(crate) fn resources(source: &VersionSource) -> Vec<u8> {
+    line(&ResourceList {
+        kind: "APIResourceList",
+        api_version: if source.group.is_empty() { "" } else { "v1" },
+        group_version: group_version(&source.group, &source.version),
+        resources: source.resources.iter().flat_map(with_subresources).collect(),
+    })
+}
+
+fn line(document: &impl Serialize) -> Vec<u8> {
+    let mut bytes = json::to_vec(document);
+    bytes.push(b'\n');
+    bytes
+}
+
+fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiVersions<'a> {
+    kind: &'static str,
+    versions: Vec<&'a str>,
+    #[serde(rename = "serverAddressByClientCIDRs")]
+    server_address_by_client_cidrs: [ServerAddress<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ServerAddress<'a> {
+    #[serde(rename = "clientCIDR")]
+    client_cidr: &'static str,
+    server_address: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupList<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    groups: Vec<GroupEntry<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupDocument<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    #[serde(flatten)]
+    group: GroupEntry<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupEntry<'a> {
+    name: &'a str,
+    versions: Vec<VersionEntry<'a>>,
+    preferred_version: VersionEntry<'a>,
+}
+
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionEntry<'a> {
+    group_version: String,
+    version: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceList<'a> {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    api_version: &'static str,
+    group_version: String,
+    resources: Vec<Resource<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource<'a> {
+    name: String,
+    singular_name: &'a str,
+    namespaced: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    group: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    version: &'a str,
+    kind: &'a str,
+    verbs: &'a [Text],
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    short_names: &'a [Text],
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    categories: &'a [Text],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage_version_hash: Option<&'a str>,
+}
+
+fn group_entry(group: &OrderedGroup) -> Option<GroupEntry<'_>> {
+    let versions: Vec<VersionEntry<'_>> = group
+        .versions
+        .iter()
+        .map(|source| VersionEntry {
+            group_version: group_version(&source.group, &source.version),
+            version: &source.version,
+        })
+        .collect();
+    let preferred_version = versions.first()?.clone();
+    Some(GroupEntry { name: &group.name, versions, preferred_version })
+}
+
+/// A resource, followed by its subresources as entries of their own.
+fn with_subresources(resource: &DiscoveredResource) -> impl Iterator<Item = Resource<'_>> {
+    let own = Resource {
+        name: resource.plural.to_string(),
+        singular_name: &resource.singular,
+        namespaced: resource.namespaced,
+        group: &resource.kind.group,
+        version: &resource.kind.version,
+        kind: &resource.kind.kind,
+        verbs: &resource.verbs,
+        short_names: &resource.short_names,
+        categories: &resource.categories,
+        storage_version_hash: resource.storage_version_hash.as_deref(),
+    };
+    let parts = resource.subresources.iter().map(|part| Resource {
+        name: format!("{}/{}", resource.plural, part.name),
+        singular_name: "",
+        namespaced: resource.namespaced,
+        group: &part.kind.group,
+        version: &part.kind.version,
+        kind: &part.kind.kind,
+        verbs: &part.verbs,
+        short_names: &[],
+        categories: &[],
+        storage_version_hash: None,
+    });
+    std::iter::once(own).chain(parts)
+}

@@ -1,0 +1,145 @@
+//! What discovery is told: for each group version, who serves it and with which resources.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use keelson_resources::{Catalogue, Group, Resource, ResponseKind, ServedVersion, Subresource, Verb};
+
+/// A text that is usually part of the program and sometimes comes from a custom or aggregated API.
+pub type Text = Cow<'static, str>;
+
+/// One version of a group as one source serves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionSource {
+    /// The group, empty for the core group.
+    pub group: Text,
+    /// The version.
+    pub version: Text,
+    /// The group's place among groups, higher first; the highest of its versions counts.
+    pub group_priority: u32,
+    /// The version's place in its group, higher first.
+    pub version_priority: u32,
+    /// Which source prevails when several serve the same version of a group.
+    pub order: SourceOrder,
+    /// Whether `resources` is known to be what is served now.
+    pub freshness: Freshness,
+    /// The resources, in the order in which they are shown.
+    pub resources: Vec<DiscoveredResource>,
+}
+
+/// Kinds of sources; the smaller prevails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourceOrder {
+    /// Another server that registered the version.
+    Aggregated,
+    /// This server.
+    BuiltIn,
+    /// Custom resources.
+    Custom,
+}
+
+/// Whether a version's resources are known to be what is served now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// They are.
+    Current,
+    /// The server behind it did not answer; they are what it last said.
+    Stale,
+}
+
+/// A resource as discovery shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveredResource {
+    /// The plural name.
+    pub plural: Text,
+    /// The singular name.
+    pub singular: Text,
+    /// The kind of its objects.
+    pub kind: DiscoveredKind,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// What can be done with it, in the order in which it is shown.
+    pub verbs: Vec<Text>,
+    /// Abbreviations.
+    pub short_names: Vec<Text>,
+    /// Groups of resources it belongs to.
+    pub categories: Vec<Text>,
+    /// The hash of the storage version; `None` when it is not stored here.
+    pub storage_version_hash: Option<String>,
+    /// Its subresources, in the order in which they are shown.
+    pub subresources: Vec<DiscoveredSubresource>,
+}
+
+/// A subresource as discovery shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveredSubresource {
+    /// The last segment of its path.
+    pub name: Text,
+    /// The kind that it takes and gives.
+    pub kind: DiscoveredKind,
+    /// What can be done with it.
+    pub verbs: Vec<Text>,
+}
+
+/// A kind. Group and version are empty when they are those of the path, as upstream has it for built-in resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscoveredKind {
+    /// The group, empty when it is the path's.
+    pub group: Text,
+    /// The version, empty when it is the path's.
+    pub version: Text,
+    /// The kind.
+    pub kind: Text,
+}
+
+/// The sources of the built-in resources: one for each group version.
+pub(crate) fn builtin(catalogue: &Catalogue) -> Vec<Arc<VersionSource>> {
+    catalogue.groups().iter().flat_map(versions_of).collect()
+}
+
+fn versions_of(group: &'static Group) -> impl Iterator<Item = Arc<VersionSource>> {
+    group.versions.iter().map(move |entry| {
+        Arc::new(VersionSource {
+            group: group.name.into(),
+            version: entry.name.into(),
+            group_priority: group.priority,
+            version_priority: entry.priority,
+            order: SourceOrder::BuiltIn,
+            freshness: Freshness::Current,
+            resources: group.served_in(entry.name).map(|(resource, version)| discovered(resource, version)).collect(),
+        })
+    })
+}
+
+fn discovered(resource: &'static Resource, version: &'static ServedVersion) -> DiscoveredResource {
+    DiscoveredResource {
+        plural: resource.plural.into(),
+        singular: resource.singular.into(),
+        kind: DiscoveredKind { kind: resource.kind.into(), ..Default::default() },
+        namespaced: resource.is_namespaced(),
+        verbs: verbs(version.verbs),
+        short_names: texts(resource.short_names),
+        categories: texts(resource.categories),
+        storage_version_hash: resource.storage_version_hash(),
+        subresources: version.subresources.iter().map(|subresource| part(resource, subresource)).collect(),
+    }
+}
+
+fn part(parent: &'static Resource, subresource: &'static Subresource) -> DiscoveredSubresource {
+    let kind = match subresource.response {
+        ResponseKind::Parent => DiscoveredKind { kind: parent.kind.into(), ..Default::default() },
+        ResponseKind::Sibling(kind) => DiscoveredKind { kind: kind.into(), ..Default::default() },
+        ResponseKind::Foreign { group, version, kind } => {
+            DiscoveredKind { group: group.into(), version: version.into(), kind: kind.into() }
+        }
+    };
+    DiscoveredSubresource { name: subresource.name.into(), kind, verbs: verbs(subresource.verbs) }
+}
+
+fn verbs(verbs: &[Verb]) -> Vec<Text> {
+    verbs.iter().map(|verb| verb.as_str().into()).collect()
+}
+
+fn texts(texts: &'static [&'static str]) -> Vec<Text> {
+    texts.iter().map(|text| Text::Borrowed(text)).collect()
+}

@@ -1,0 +1,180 @@
+//! The documents of the built-in resources, compared with what kube-apiserver 1.36.2 serves for the same set.
+
+use std::sync::Arc;
+
+use keelson_discovery::{
+    AggregatedForm, DiscoveredKind, DiscoveredResource, Documents, Freshness, SourceOrder, VersionSource, root_paths,
+};
+use keelson_resources::Catalogue;
+use serde_json::{Value, json};
+
+/// The tag that kube-apiserver 1.36.2 gives to `/api`.
+const CORE_ETAG: &str = "4D7E1BED90B364BC86049DD9E636494980AEF65B7F8CFAA267616FA062B514A8\
+                         A3CC2C2851CC9337B8D28B4C80960E2353DE5E0B152E87CC223E02EA3C5C37AC";
+/// The tag that kube-apiserver 1.36.2 gives to `/apis`.
+const GROUPS_ETAG: &str = "08EEDE608C37C5B62CDFF173759E7FD7763FC82EFB2559C950CD53367502ED9E\
+                           39BB181617865A41BA109C77D3063DE121E32C7CE4037ACAFCDFBE4044514B42";
+
+fn builtin() -> Documents {
+    Documents::build(Catalogue::builtin())
+}
+
+fn parsed(json: &[u8]) -> Value {
+    assert!(json.ends_with(b"\n"), "documents end in a line break");
+    serde_json::from_slice(json).expect("documents are JSON")
+}
+
+fn custom(group: &str, version: &str) -> Arc<VersionSource> {
+    Arc::new(VersionSource {
+        group: group.to_owned().into(),
+        version: version.to_owned().into(),
+        group_priority: 1000,
+        version_priority: 100,
+        order: SourceOrder::Custom,
+        freshness: Freshness::Current,
+        resources: vec![DiscoveredResource {
+            plural: "foos".into(),
+            singular: "foo".into(),
+            kind: DiscoveredKind {
+                group: group.to_owned().into(),
+                version: version.to_owned().into(),
+                kind: "Foo".into(),
+            },
+            namespaced: true,
+            verbs: vec!["get".into(), "list".into()],
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            storage_version_hash: Some("hash".to_owned()),
+            subresources: Vec::new(),
+        }],
+    })
+}
+
+#[test]
+fn tags_equal_those_of_kube_apiserver_for_the_same_resources() {
+    let documents = builtin();
+    for form in [AggregatedForm::V2, AggregatedForm::V2Beta1] {
+        assert_eq!(documents.aggregated_core(form).etag, CORE_ETAG);
+        assert_eq!(documents.aggregated_groups(form).etag, GROUPS_ETAG);
+    }
+}
+
+#[test]
+fn both_aggregated_forms_differ_in_their_api_version_alone() {
+    let documents = builtin();
+    let text = |form| String::from_utf8(documents.aggregated_groups(form).json.to_vec()).expect("JSON is UTF-8");
+    let (v2, beta) = (text(AggregatedForm::V2), text(AggregatedForm::V2Beta1));
+    assert!(v2.starts_with(r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":"apiregistration.k8s.io"},"versions":[{"version":"v1","resources":[{"resource":"apiservices","#));
+    assert_eq!(v2.replacen("apidiscovery.k8s.io/v2", "apidiscovery.k8s.io/v2beta1", 1), beta);
+}
+
+#[test]
+fn any_change_alters_the_tag_and_equal_sources_give_it_back() {
+    let catalogue = Catalogue::builtin();
+    let tag = |further: &[&Arc<VersionSource>]| {
+        let further: Vec<Arc<VersionSource>> = further.iter().copied().cloned().collect();
+        Documents::build_with(catalogue, &further).aggregated_groups(AggregatedForm::V2).etag.clone()
+    };
+    let (one, other) = (&custom("example.org", "v1"), &custom("example.org", "v2"));
+    assert_ne!(tag(&[one]), GROUPS_ETAG);
+    assert_ne!(tag(&[one]), tag(&[other]));
+    assert_eq!(tag(&[one, other]), tag(&[other, one]), "the order in which sources are given does not count");
+    assert_eq!(tag(&[]), GROUPS_ETAG);
+}
+
+#[test]
+fn custom_resources_stand_after_the_built_in_groups_and_name_their_kinds_in_full() {
+    let documents = Documents::build_with(Catalogue::builtin(), &[custom("example.org", "v1")]);
+    let list = parsed(&documents.aggregated_groups(AggregatedForm::V2).json);
+    let last = list["items"].as_array().and_then(|items| items.last()).expect("groups");
+    assert_eq!(last["metadata"]["name"], "example.org");
+    let kind = &last["versions"][0]["resources"][0]["responseKind"];
+    assert_eq!(*kind, json!({ "group": "example.org", "version": "v1", "kind": "Foo" }));
+    let legacy = parsed(&documents.resources("example.org", "v1").expect("the version's document"));
+    assert_eq!(legacy["resources"][0]["storageVersionHash"], "hash");
+}
+
+#[test]
+fn a_source_that_did_not_answer_is_stale() {
+    let mut source = Arc::unwrap_or_clone(custom("example.org", "v1"));
+    source.order = SourceOrder::Aggregated;
+    source.freshness = Freshness::Stale;
+    source.resources.clear();
+    let documents = Documents::from_sources(&[Arc::new(source)]);
+    let list = parsed(&documents.aggregated_groups(AggregatedForm::V2).json);
+    assert_eq!(list["items"][0]["versions"][0], json!({ "version": "v1", "freshness": "Stale" }));
+}
+
+#[test]
+fn the_older_form_lists_core_versions_with_the_address_for_clients() {
+    let expected = "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"],\"serverAddressByClientCIDRs\":\
+                    [{\"clientCIDR\":\"0.0.0.0/0\",\"serverAddress\":\"192.0.2.2:6443\"}]}\n";
+    assert_eq!(builtin().api_versions("192.0.2.2:6443"), expected.as_bytes());
+}
+
+#[test]
+fn the_older_form_names_the_preferred_version_of_a_group() {
+    let documents = builtin();
+    let expected = "{\"kind\":\"APIGroup\",\"apiVersion\":\"v1\",\"name\":\"autoscaling\",\"versions\":\
+                    [{\"groupVersion\":\"autoscaling/v2\",\"version\":\"v2\"},\
+                    {\"groupVersion\":\"autoscaling/v1\",\"version\":\"v1\"}],\
+                    \"preferredVersion\":{\"groupVersion\":\"autoscaling/v2\",\"version\":\"v2\"}}\n";
+    assert_eq!(documents.group("autoscaling").expect("a built-in group"), expected.as_bytes());
+    let list = parsed(&documents.group_list());
+    assert_eq!(list["groups"].as_array().map(Vec::len), Some(22));
+    assert_eq!(list["groups"][0]["name"], "apiregistration.k8s.io");
+}
+
+#[test]
+fn the_older_form_has_subresources_as_entries_and_hashes_on_stored_parents() {
+    let documents = builtin();
+    let list = parsed(&documents.resources("apps", "v1").expect("apps/v1"));
+    assert_eq!(list["apiVersion"], "v1");
+    let entry = |name: &str| {
+        let entries = list["resources"].as_array().expect("resources");
+        entries.iter().find(|entry| entry["name"] == name).expect("an entry").clone()
+    };
+    assert_eq!(entry("deployments")["storageVersionHash"], "8aSe+NMegvE=");
+    assert_eq!(
+        entry("deployments/scale").to_string(),
+        r#"{"name":"deployments/scale","singularName":"","namespaced":true,"group":"autoscaling","version":"v1","kind":"Scale","verbs":["get","patch","update"]}"#
+    );
+}
+
+#[test]
+fn the_older_form_of_the_core_group_is_without_api_version() {
+    let list = builtin().resources("", "v1").expect("core v1");
+    assert!(list.starts_with(br#"{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"bindings","singularName":"binding","namespaced":true,"kind":"Binding","verbs":["create"]},"#));
+}
+
+#[test]
+fn events_of_both_groups_have_the_hash_of_the_form_they_are_stored_in() {
+    let documents = builtin();
+    for (group, version) in [("", "v1"), ("events.k8s.io", "v1")] {
+        let list = parsed(&documents.resources(group, version).expect("events are served"));
+        let entries = list["resources"].as_array().expect("resources");
+        let events = entries.iter().find(|entry| entry["name"] == "events").expect("events");
+        assert_eq!(events["storageVersionHash"], "r2yiGXH7wu8=");
+    }
+}
+
+#[test]
+fn what_is_not_served_has_no_document() {
+    let documents = builtin();
+    assert!(documents.group("nope.example.org").is_none());
+    assert!(documents.group("").is_none(), "the core group has no document of this form");
+    assert!(documents.resources("apps", "v9").is_none());
+    assert!(documents.resources("nope.example.org", "v1").is_none());
+}
+
+#[test]
+fn root_paths_are_sorted_and_indented() {
+    let text =
+        String::from_utf8(root_paths(&builtin(), &["/version", "/healthz", "/.well-known/x"])).expect("JSON is UTF-8");
+    let start = "{\n  \"paths\": [\n    \"/.well-known/x\",\n    \"/api\",\n    \"/api/v1\",\n    \"/apis\",\n    \"/apis/\",\n";
+    assert!(text.starts_with(start), "{text}");
+    assert!(text.ends_with("    \"/healthz\",\n    \"/version\"\n  ]\n}"), "{text}");
+    assert!(text.contains(
+        "\"/apis/storage.k8s.io\",\n    \"/apis/storage.k8s.io/v1\",\n    \"/apis/storage.k8s.io/v1beta1\","
+    ));
+}
