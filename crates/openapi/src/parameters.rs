@@ -1,0 +1,102 @@
+//! The parameters of requests, and which operation takes which.
+
+/// A parameter.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) place: Place,
+    pub(crate) value: ValueType,
+    pub(crate) description: &'static str,
+}
+
+/// Where a parameter stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Path,
+    Query,
+}
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueType {
+    Text,
+    Boolean,
+    Integer,
+}
+
+impl Place {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Query => "query",
+        }
+    }
+}
+
+impl ValueType {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "string",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+        }
+    }
+}
+
+pub(crate) const NAME: Parameter = path("name", "name of the object");
+pub(crate) const NAMESPACE: Parameter = path("namespace", "namespace of the object");
+pub(crate) const PRETTY: Parameter = text("pretty", "If 'true', the answer is indented.");
+
+/// What a list and a watch take.
+pub(crate) const LIST: &[Parameter] = &[
+    boolean("allowWatchBookmarks", "Whether a watch may send bookmarks, which carry nothing but a resourceVersion."),
+    text("continue", "The token of the chunk before, to get the next one."),
+    text("fieldSelector", "Restricts the answer to objects with these field values."),
+    text("labelSelector", "Restricts the answer to objects with these labels."),
+    integer("limit", "The greatest number of objects in one chunk."),
+    text("resourceVersion", "The version of the collection to read or to watch from."),
+    text("resourceVersionMatch", "How resourceVersion is meant: 'Exact' or 'NotOlderThan'."),
+    boolean("sendInitialEvents", "Whether a watch begins with what is there already."),
+    integer("timeoutSeconds", "After how many seconds a list or watch ends."),
+    boolean("watch", "Whether to send changes as they happen instead of a list."),
+];
+
+/// What a create and an update take.
+pub(crate) const WRITE: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
+
+/// What a patch takes.
+pub(crate) const PATCH: &[Parameter] = &[
+    DRY_RUN,
+    FIELD_MANAGER,
+    FIELD_VALIDATION,
+    boolean("force", "Whether an apply takes over fields that others own."),
+];
+
+/// What a delete takes.
+pub(crate) const DELETE: &[Parameter] = &[
+    DRY_RUN,
+    integer("gracePeriodSeconds", "How many seconds the object may take to end. Zero deletes at once."),
+    boolean("orphanDependents", "Deprecated: use propagationPolicy. Whether dependents are left as they are."),
+    text("propagationPolicy", "What happens to dependents: 'Orphan', 'Background' or 'Foreground'."),
+];
+
+const DRY_RUN: Parameter = text("dryRun", "'All' goes through every step but does not store the result.");
+const FIELD_MANAGER: Parameter = text("fieldManager", "The name under which the changed fields are owned.");
+const FIELD_VALIDATION: Parameter =
+    text("fieldValidation", "What happens to unknown and duplicate fields: 'Ignore', 'Warn' or 'Strict'.");
+
+const fn path(name: &'static str, description: &'static str) -> Parameter {
+    Parameter { name, place: Place::Path, value: ValueType::Text, description }
+}
+
+const fn text(name: &'static str, description: &'static str) -> Parameter {
+    Parameter { name, place: Place::Query, value: ValueType::Text, description }
+}
+
+const fn boolean(name: &'static str, description: &'static str) -> Parameter {
+    Parameter { name, place: Place::Query, value: ValueType::Boolean, description }
+}
+
+const fn integer(name: &'static str, description: &'static str) -> Parameter {
+    Parameter { name, place: Place::Query, value: ValueType::Integer, description }
+}
