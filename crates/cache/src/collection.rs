@@ -1,0 +1,267 @@
+//! One collection: its newest state, its history, and who watches it.
+//!
+//! Only the server's tail writes, through [`Collection::apply`]. Readers take the newest state with one short lock.
+//! ORDER: where both locks are needed, `history` is taken before `live`. Wakers are called after both are released.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use keelson_codec::{DecodeError, FieldPath};
+use keelson_meta::Revision;
+use keelson_storage::KeyValue;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::entry::Entry;
+use crate::event::Event;
+use crate::history::{Budget, History};
+use crate::labels::LabelInterner;
+use crate::snapshot::{Snapshot, SnapshotError};
+use crate::trees::Trees;
+use crate::watch::{Dispatch, Scope, TooOld, WatchCursor};
+use crate::watermark::Watermark;
+
+/// About how many events are applied under one lock: readers wait for no more than these.
+const APPLY_EVENTS: usize = 64;
+/// How many events are dropped under one lock.
+const TRIM_EVENTS: usize = 1024;
+
+/// What is stored together under one prefix, and what of it can be selected.
+#[derive(Clone, Debug)]
+pub struct CollectionSpec {
+    /// The prefix of all its keys in the store, ending in `/`: `/registry/pods/`. No prefix of a cache starts another.
+    pub prefix: String,
+    /// The fields that can be selected, beyond name and namespace.
+    pub fields: Vec<FieldPath>,
+    /// The place in `fields` of the field by which events are dispatched and objects are indexed, such as
+    /// `spec.nodeName` of pods.
+    pub dispatch: Option<usize>,
+    /// Whether its keys are `<namespace>/<name>`.
+    pub namespaced: bool,
+}
+
+/// One collection of the cache.
+pub struct Collection {
+    spec: CollectionSpec,
+    live: RwLock<Live>,
+    history: Mutex<History>,
+    labels: LabelInterner,
+    watermark: Arc<Watermark>,
+}
+
+/// The newest state.
+struct Live {
+    trees: Trees,
+    /// The revision of the newest event, or at which the collection was loaded.
+    revision: Revision,
+}
+
+/// A change to apply. The key is relative.
+pub(crate) struct Change {
+    pub(crate) key: Arc<str>,
+    pub(crate) revision: Revision,
+    pub(crate) entry: Option<Arc<Entry>>,
+}
+
+/// What a collection holds, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollectionStats {
+    /// How many objects.
+    pub objects: usize,
+    /// Their size in a list, in bytes.
+    pub bytes: u64,
+    /// How many events the history has.
+    pub events: usize,
+    /// How many watches there are.
+    pub watchers: usize,
+    /// How many states of old revisions are remembered for lists.
+    pub remembered: usize,
+}
+
+impl Collection {
+    /// An empty collection, before it is loaded.
+    pub(crate) fn new(spec: CollectionSpec, watermark: Arc<Watermark>, budget: Arc<Budget>) -> Self {
+        let trees = Trees::empty(spec.dispatch);
+        let history = History::new(Revision::ZERO, trees.clone(), Dispatch::new(spec.dispatch), budget);
+        Self {
+            live: RwLock::new(Live { trees, revision: Revision::ZERO }),
+            history: Mutex::new(history),
+            labels: LabelInterner::default(),
+            spec,
+            watermark,
+        }
+    }
+
+    /// What the collection was declared as.
+    pub const fn spec(&self) -> &CollectionSpec {
+        &self.spec
+    }
+
+    /// The prefix of all its keys in the store.
+    pub fn prefix(&self) -> &str {
+        &self.spec.prefix
+    }
+
+    /// Reads what the store holds under one of the collection's keys.
+    ///
+    /// # Errors
+    /// When the value is not an object.
+    pub fn decode(&self, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
+        let key = stored.key.as_str();
+        let key = key.strip_prefix(&self.spec.prefix).unwrap_or(key).into();
+        Entry::decode(key, stored.value.clone(), stored.revision, &self.spec.fields, &self.labels).map(Arc::new)
+    }
+
+    /// The newest state. Its revision is the watermark of the whole server, so a collection at rest is as fresh as a
+    /// busy one.
+    pub fn snapshot(&self) -> Snapshot {
+        // ORDER: the watermark is read before the state, so that the state has everything up to it.
+        let reached = self.reached();
+        let live = self.live.read();
+        let trees = live.trees.clone();
+        Snapshot { revision: reached.max(live.revision), trees }
+    }
+
+    /// The newest state of one object.
+    pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
+        self.live.read().trees.entries.get(key).cloned()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.live.read().trees.entries.len()
+    }
+
+    /// Whether there are no objects.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The oldest revision that [`snapshot_at`](Self::snapshot_at) and [`watch`](Self::watch) accept.
+    pub fn oldest(&self) -> Revision {
+        self.history.lock().floor()
+    }
+
+    /// The state at a revision, rebuilt from the nearest state that is kept.
+    ///
+    /// Cost: at most some hundred tree writes; nothing when the state is remembered.
+    ///
+    /// # Errors
+    /// When the history does not reach back that far, or the revision has not been seen yet.
+    pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, SnapshotError> {
+        let reached = self.reached();
+        let (mut trees, steps) = {
+            let mut history = self.history.lock();
+            let live = self.live.read();
+            let current = reached.max(live.revision);
+            if revision > current {
+                return Err(SnapshotError::Future { current });
+            }
+            if revision < history.floor() {
+                return Err(SnapshotError::TooOld { oldest: history.floor() });
+            }
+            let position = history.position_after(revision);
+            history.nearest(position, &live.trees)
+        };
+        steps.walk(&mut trees);
+        let snapshot = Snapshot { revision, trees };
+        if !steps.is_empty() {
+            self.pin(&snapshot);
+        }
+        Ok(snapshot)
+    }
+
+    /// Keeps the state of a snapshot at hand for a continue token that names its revision: as long as the history covers
+    /// the revision and no more than a bounded number of others are used more.
+    pub fn pin(&self, snapshot: &Snapshot) {
+        let mut history = self.history.lock();
+        if snapshot.revision >= history.floor() {
+            let position = history.position_after(snapshot.revision);
+            history.remember(position, snapshot.trees.clone());
+        }
+    }
+
+    /// Follows the events after a revision. A revision in the future is allowed: events up to it are not delivered.
+    ///
+    /// # Errors
+    /// When the history does not reach back to the revision.
+    pub fn watch(self: &Arc<Self>, after: Revision, scope: Scope) -> Result<WatchCursor, TooOld> {
+        WatchCursor::new(self.clone(), after, scope)
+    }
+
+    /// What the collection holds.
+    pub fn stats(&self) -> CollectionStats {
+        let mut history = self.history.lock();
+        let live = self.live.read();
+        CollectionStats {
+            objects: live.trees.entries.len(),
+            bytes: live.trees.entries.weight(),
+            events: history.len(),
+            watchers: history.dispatch.watchers(),
+            remembered: history.remembered(),
+        }
+    }
+
+    /// The watermark of the whole server.
+    pub(crate) fn reached(&self) -> Revision {
+        self.watermark.get()
+    }
+
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock()
+    }
+
+    /// Applies changes, which ascend by revision and are newer than everything applied before. A revision becomes
+    /// visible as a whole.
+    pub(crate) fn apply(&self, changes: Vec<Change>) {
+        let mut changes = changes.into_iter().peekable();
+        let mut woken = Vec::new();
+        while changes.peek().is_some() {
+            let mut history = self.history.lock();
+            let mut live = self.live.write();
+            let mut applied = 0;
+            while let Some(change) = changes.next_if(|next| applied < APPLY_EVENTS || next.revision == live.revision) {
+                applied += 1;
+                live.apply(change, &mut history, &mut woken);
+            }
+            drop(live);
+            drop(history);
+            woken.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Replaces everything by a state that was loaded at `revision`. Watches end with [`TooOld`].
+    pub(crate) fn restart(&self, revision: Revision, trees: Trees) {
+        let mut woken = Vec::new();
+        let old = {
+            let mut history = self.history.lock();
+            let mut live = self.live.write();
+            history.restart(revision, trees.clone());
+            history.dispatch.wake_all(&mut woken);
+            std::mem::replace(&mut *live, Live { trees, revision })
+        };
+        woken.drain(..).for_each(Waker::wake);
+        drop(old);
+    }
+
+    /// Drops events up to a revision: what happened before it can't be read any more.
+    pub(crate) fn trim(&self, oldest: Revision) {
+        while self.history.lock().trim(oldest, TRIM_EVENTS) {}
+    }
+}
+
+impl Live {
+    fn apply(&mut self, change: Change, history: &mut History, woken: &mut Vec<Waker>) {
+        self.revision = change.revision;
+        let previous = match &change.entry {
+            Some(entry) => self.trees.put(entry),
+            None => self.trees.remove(&change.key),
+        };
+        if previous.is_none() && change.entry.is_none() {
+            return;
+        }
+        let event = Arc::new(Event::new(change.revision, previous, change.entry));
+        let (position, first) = (history.end(), history.first());
+        history.dispatch.post(&event, position, first, woken);
+        history.push(event, &self.trees);
+    }
+}

@@ -1,0 +1,123 @@
+//! One object in the cache: its bytes, and the little beside them that selecting and ordering need.
+//!
+//! Entries are immutable and shared. Everything beside the object's own bytes is kept small: with 100,000 objects, a
+//! hundred bytes here are ten megabytes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use keelson_codec::stored::{DecodeError, FieldPath, StoredObject};
+use keelson_meta::Revision;
+
+use crate::labels::{LabelInterner, Labels};
+
+/// An object as it is at one revision.
+#[derive(Debug)]
+pub struct Entry {
+    /// `<namespace>/<name>`, or `<name>` where objects have no namespace.
+    pub key: Arc<str>,
+    /// The revision that wrote it.
+    pub revision: Revision,
+    /// Its labels.
+    pub labels: Labels,
+    /// The object.
+    pub object: StoredObject,
+    fields: Fields,
+}
+
+/// The texts of the collection's selectable fields, joined by NUL.
+///
+/// A NUL inside a value is replaced, so that a value is never taken for two; no valid value of such a field holds one.
+#[derive(Debug)]
+struct Fields(Option<Box<str>>);
+
+const SEPARATOR: char = '\0';
+
+impl Entry {
+    /// Reads what a store holds under a key.
+    pub(crate) fn decode(
+        key: Arc<str>,
+        value: Bytes,
+        revision: Revision,
+        paths: &[FieldPath],
+        interner: &LabelInterner,
+    ) -> Result<Self, DecodeError> {
+        let object = StoredObject::parse(value)?;
+        let summary = object.summary(paths)?;
+        let labels = interner.intern(summary.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        Ok(Self { key, revision, labels, object, fields: Fields::join(&summary.fields) })
+    }
+
+    /// The name of the object.
+    pub fn name(&self) -> &str {
+        self.key.rsplit_once('/').map_or(&*self.key, |(_, name)| name)
+    }
+
+    /// The namespace of the object, where objects have one.
+    pub fn namespace(&self) -> Option<&str> {
+        namespace_of(&self.key)
+    }
+
+    /// The text of a selectable field, by its place in [`CollectionSpec::fields`](crate::CollectionSpec); empty when the
+    /// object does not have it.
+    pub fn field(&self, place: usize) -> &str {
+        self.fields.0.as_deref().and_then(|texts| texts.split(SEPARATOR).nth(place)).unwrap_or_default()
+    }
+
+    /// How many bytes the object takes in a list.
+    pub fn list_bytes(&self) -> u64 {
+        self.object.item_len(self.revision) as u64
+    }
+}
+
+impl Fields {
+    fn join(texts: &[String]) -> Self {
+        if texts.iter().all(String::is_empty) {
+            return Self(None);
+        }
+        let mut joined = String::with_capacity(texts.iter().map(|text| text.len() + 1).sum());
+        for (place, text) in texts.iter().enumerate() {
+            if place > 0 {
+                joined.push(SEPARATOR);
+            }
+            joined.extend(text.chars().map(|c| if c == SEPARATOR { char::REPLACEMENT_CHARACTER } else { c }));
+        }
+        Self(Some(joined.into_boxed_str()))
+    }
+}
+
+/// The namespace in a relative key.
+pub(crate) fn namespace_of(key: &str) -> Option<&str> {
+    key.split_once('/').map(|(namespace, _)| namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_knows_what_selectors_ask_for() {
+        let value = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"team-a","uid":"u","labels":{"app":"web"}},"spec":{"nodeName":"n1","hostNetwork":true}}"#;
+        let paths = ["status.phase", "spec.nodeName", "spec.hostNetwork"].map(FieldPath::parse);
+        let entry = Entry::decode(
+            "team-a/web-0".into(),
+            Bytes::from_static(value),
+            Revision::new(7),
+            &paths,
+            &LabelInterner::default(),
+        )
+        .unwrap();
+        assert_eq!((entry.namespace(), entry.name()), (Some("team-a"), "web-0"));
+        assert_eq!([entry.field(0), entry.field(1), entry.field(2), entry.field(3)], ["", "n1", "true", ""]);
+        assert_eq!(entry.labels.get("app"), Some("web"));
+        let mut item = Vec::new();
+        entry.object.write_item(entry.revision, &mut item);
+        assert_eq!(entry.list_bytes(), item.len() as u64);
+    }
+
+    #[test]
+    fn a_separator_in_a_field_does_not_shift_the_fields_behind_it() {
+        let fields = Fields::join(&["a\0b".to_owned(), "c".to_owned()]);
+        assert_eq!(fields.0.as_deref(), Some("a\u{fffd}b\0c"));
+    }
+}

@@ -1,0 +1,145 @@
+//! Walking a tree: a borrowing iterator over items, an owning one over leaves.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::node::{Inner, Node};
+use super::{CowTree, Item, Leaf};
+
+/// Deep enough for 8 * 32^5 leaves without an allocation.
+const INLINE_DEPTH: usize = 6;
+
+/// Items of a tree in key order.
+pub struct Iter<'a, T: Item> {
+    /// The way from the root: each inner node and the child to visit next.
+    above: SmallVec<[(&'a Inner<T>, usize); INLINE_DEPTH]>,
+    items: std::slice::Iter<'a, T>,
+    left: usize,
+}
+
+impl<'a, T: Item> Iter<'a, T> {
+    pub(super) fn new(root: &'a Node<T>, from: usize, to: usize) -> Self {
+        let mut iter = Self { above: SmallVec::new(), items: [].iter(), left: to.saturating_sub(from) };
+        if iter.left > 0 {
+            iter.seek(root, from);
+        }
+        iter
+    }
+
+    fn seek(&mut self, root: &'a Node<T>, rank: usize) {
+        let mut node = root;
+        let mut rank = rank;
+        loop {
+            match node {
+                Node::Leaf(leaf) => {
+                    self.items = leaf.items()[rank.min(leaf.items().len())..].iter();
+                    return;
+                }
+                Node::Inner(inner) => {
+                    let Some((at, rest)) = inner.child_index_at(rank) else { return };
+                    self.above.push((inner, at + 1));
+                    node = &inner.children()[at];
+                    rank = rest;
+                }
+            }
+        }
+    }
+
+    fn next_leaf(&mut self) -> Option<()> {
+        loop {
+            let (inner, at) = self.above.last_mut()?;
+            let inner: &'a Inner<T> = inner;
+            match inner.children().get(*at) {
+                None => {
+                    self.above.pop();
+                }
+                Some(child) => {
+                    *at += 1;
+                    self.seek(child, 0);
+                    return Some(());
+                }
+            }
+        }
+    }
+}
+
+impl<'a, T: Item> Iterator for Iter<'a, T> {
+    type Item = &'a T;
+
+    fn next(&mut self) -> Option<&'a T> {
+        if self.left == 0 {
+            return None;
+        }
+        loop {
+            if let Some(item) = self.items.next() {
+                self.left -= 1;
+                return Some(item);
+            }
+            self.next_leaf()?;
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<T: Item> ExactSizeIterator for Iter<'_, T> {}
+
+/// The leaves of a range of ranks, one after the other. Owns its tree, so it can be held across awaits.
+pub struct LeafCursor<T: Item> {
+    tree: CowTree<T>,
+    next: usize,
+    end: usize,
+}
+
+impl<T: Item> LeafCursor<T> {
+    pub(super) const fn new(tree: CowTree<T>, from: usize, to: usize) -> Self {
+        Self { tree, next: from, end: to }
+    }
+
+    /// How many items the leaves to come hold.
+    pub const fn remaining(&self) -> usize {
+        self.end.saturating_sub(self.next)
+    }
+}
+
+impl<T: Item> Iterator for LeafCursor<T> {
+    type Item = LeafSlice<T>;
+
+    fn next(&mut self) -> Option<LeafSlice<T>> {
+        if self.next >= self.end {
+            return None;
+        }
+        let (leaf, from) = self.tree.leaf_at(self.next)?;
+        let to = leaf.items().len().min(from + self.end - self.next);
+        let slice = LeafSlice { leaf: leaf.clone(), from, to };
+        self.next += to - from;
+        Some(slice)
+    }
+}
+
+/// A leaf, or the part of it that lies in a range.
+pub struct LeafSlice<T: Item> {
+    leaf: Arc<Leaf<T>>,
+    from: usize,
+    to: usize,
+}
+
+impl<T: Item> LeafSlice<T> {
+    /// The items of the leaf that lie in the range.
+    pub fn items(&self) -> &[T] {
+        &self.leaf.items()[self.from..self.to]
+    }
+
+    /// Whether the range holds all items of the leaf.
+    pub fn is_whole(&self) -> bool {
+        self.from == 0 && self.to == self.leaf.items().len()
+    }
+
+    /// The leaf itself, with all its items.
+    pub const fn leaf(&self) -> &Arc<Leaf<T>> {
+        &self.leaf
+    }
+}

@@ -1,0 +1,189 @@
+//! The tree against `BTreeMap`, with clones taken on the way that must never change.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use proptest::prelude::*;
+
+use super::{CowTree, Item, LEAF_MAX, Sums};
+
+/// A key and a weight.
+#[derive(Clone, Debug, PartialEq)]
+struct Pair(u16, u64);
+
+impl Item for Pair {
+    type Key = u16;
+    type Separator = u16;
+    type Derived = OnceLock<usize>;
+
+    fn key(&self) -> &u16 {
+        &self.0
+    }
+    fn separator(&self) -> u16 {
+        self.0
+    }
+    fn weight(&self) -> u64 {
+        self.1
+    }
+}
+
+type Model = BTreeMap<u16, u64>;
+
+fn check(tree: &CowTree<Pair>, model: &Model) {
+    tree.root.check(true);
+    assert_eq!(tree.len(), model.len());
+    assert_eq!(tree.weight(), model.values().sum::<u64>());
+    assert!(tree.iter().map(|pair| (pair.0, pair.1)).eq(model.iter().map(|(key, weight)| (*key, *weight))));
+}
+
+fn check_range(tree: &CowTree<Pair>, model: &Model, from: u16, to: u16) {
+    let below = |key: u16| {
+        let below = model.range(..key);
+        Sums { count: below.clone().count(), weight: below.map(|(_, weight)| weight).sum() }
+    };
+    assert_eq!(tree.before(&from), below(from));
+    assert_eq!(tree.get(&from).map(|pair| pair.1), model.get(&from).copied());
+    let (first, last) = (tree.before(&from).count, tree.before(&to).count);
+    let expected: Vec<u16> = model.range(from..to.max(from)).map(|(key, _)| *key).collect();
+    let items: Vec<u16> = tree.iter_ranks(first, last).map(|pair| pair.0).collect();
+    assert_eq!(items, expected);
+    let mut leaves = Vec::new();
+    for slice in tree.leaves(first, last) {
+        assert_eq!(slice.is_whole(), slice.items().len() == slice.leaf().items().len());
+        leaves.extend(slice.items().iter().map(|pair| pair.0));
+    }
+    assert_eq!(leaves, expected);
+    assert_eq!(tree.nth(first).map(|pair| pair.0), model.range(from..).next().map(|(key, _)| *key));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u16, u64),
+    Remove(u16),
+    /// Removes every key of a stretch: makes neighbours underfull.
+    RemoveStretch(u16, u16),
+    /// Inserts a stretch in order.
+    InsertStretch(u16, u16),
+    Clone,
+    Look(u16, u16),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = 0..3000u16;
+    prop_oneof![
+        6 => (key.clone(), 0..1000u64).prop_map(|(key, weight)| Step::Insert(key, weight)),
+        4 => key.clone().prop_map(Step::Remove),
+        1 => (key.clone(), 0..400u16).prop_map(|(key, len)| Step::RemoveStretch(key, len)),
+        2 => (key.clone(), 0..400u16).prop_map(|(key, len)| Step::InsertStretch(key, len)),
+        1 => Just(Step::Clone),
+        2 => (key.clone(), key).prop_map(|(from, to)| Step::Look(from, to)),
+    ]
+}
+
+fn apply(step: &Step, tree: &mut CowTree<Pair>, model: &mut Model, clones: &mut Vec<(CowTree<Pair>, Model)>) {
+    match *step {
+        Step::Insert(key, weight) => {
+            assert_eq!(tree.insert(Pair(key, weight)).map(|pair| pair.1), model.insert(key, weight));
+        }
+        Step::Remove(key) => assert_eq!(tree.remove(&key).map(|pair| pair.1), model.remove(&key)),
+        Step::RemoveStretch(from, len) => {
+            for key in from..from + len {
+                assert_eq!(tree.remove(&key).map(|pair| pair.1), model.remove(&key));
+            }
+        }
+        Step::InsertStretch(from, len) => {
+            for key in from..from + len {
+                tree.insert(Pair(key, 7));
+                model.insert(key, 7);
+            }
+        }
+        Step::Clone => clones.push((tree.clone(), model.clone())),
+        Step::Look(from, to) => check_range(tree, model, from, to),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_tree_behaves_as_a_sorted_map_and_clones_never_change(steps in prop::collection::vec(step(), 1..200)) {
+        let (mut tree, mut model, mut clones) = (CowTree::default(), Model::new(), Vec::new());
+        for step in &steps {
+            apply(step, &mut tree, &mut model, &mut clones);
+        }
+        check(&tree, &model);
+        for (tree, model) in &clones {
+            check(tree, model);
+        }
+    }
+
+    #[test]
+    fn a_tree_from_sorted_items_takes_writes(
+        keys in prop::collection::btree_set(0..3000u16, 0..2000),
+        steps in prop::collection::vec(step(), 0..60),
+    ) {
+        let mut model: Model = keys.iter().map(|key| (*key, u64::from(*key))).collect();
+        let mut tree = CowTree::from_sorted(model.iter().map(|(key, weight)| Pair(*key, *weight)));
+        check(&tree, &model);
+        for step in &steps {
+            apply(step, &mut tree, &mut model, &mut Vec::new());
+        }
+        check(&tree, &model);
+    }
+}
+
+#[test]
+fn large_trees_of_every_shape_keep_their_sums() {
+    for stride in [1u32, 7919, 65_535] {
+        let (mut tree, mut model) = (CowTree::default(), Model::new());
+        for n in 0..60_000u32 {
+            let key = (n.wrapping_mul(stride) % 65_521) as u16;
+            tree.insert(Pair(key, 3));
+            model.insert(key, 3);
+        }
+        check(&tree, &model);
+        for key in (0..65_521u32).filter(|key| key % 97 != 0) {
+            assert_eq!(tree.remove(&(key as u16)).is_some(), model.remove(&(key as u16)).is_some());
+        }
+        check(&tree, &model);
+    }
+}
+
+#[test]
+fn ascending_inserts_leave_full_leaves() {
+    let mut tree = CowTree::default();
+    (0..6400u16).for_each(|key| {
+        tree.insert(Pair(key, 1));
+    });
+    assert_eq!(tree.leaves(0, tree.len()).count(), 6400 / LEAF_MAX);
+}
+
+#[test]
+fn what_is_derived_from_a_leaf_lives_until_the_leaf_changes() {
+    let mut tree = CowTree::from_sorted((0..640u16).map(|key| Pair(key, 1)));
+    let old = tree.clone();
+    for slice in tree.leaves(0, 640) {
+        slice.leaf().derived().get_or_init(|| slice.items().len());
+    }
+    let known = |tree: &CowTree<Pair>| {
+        tree.leaves(0, tree.len()).filter(|slice| slice.leaf().derived().get().is_some()).count()
+    };
+    let leaves = tree.leaves(0, 640).count();
+    assert_eq!(known(&old), leaves, "clones share what was derived");
+    tree.insert(Pair(100, 2));
+    assert_eq!((known(&tree), known(&old)), (leaves - 1, leaves), "a copied leaf starts without");
+    drop(old);
+    tree.insert(Pair(101, 2));
+    assert_eq!(known(&tree), leaves - 1, "the leaf of 101 was emptied already");
+    tree.insert(Pair(639, 2));
+    assert_eq!(known(&tree), leaves - 2, "a leaf changed in place is emptied");
+}
+
+#[test]
+fn removing_an_absent_key_copies_nothing() {
+    let mut tree = CowTree::from_sorted((0..640u16).map(|key| Pair(key, 1)));
+    let old = tree.clone();
+    assert_eq!(tree.remove(&9999), None);
+    let shared = tree.leaves(0, 640).zip(old.leaves(0, 640)).all(|(a, b)| std::sync::Arc::ptr_eq(a.leaf(), b.leaf()));
+    assert!(shared);
+}

@@ -1,0 +1,210 @@
+//! The dispatch index: which watchers an event concerns.
+//!
+//! Only scopes that have watchers are known here. Each has a list of the positions of its events, so that a cursor finds
+//! what to deliver without looking at other events, and the wakers of the cursors that wait. An event costs a few hash
+//! look-ups and the watchers of its own scopes, however many watchers there are.
+
+use std::collections::{HashMap, VecDeque, hash_map};
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::Scope;
+use crate::entry::{Entry, namespace_of};
+use crate::event::Event;
+
+/// Tells the cursors of one scope apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct WatcherId(u64);
+
+/// A scope with watchers.
+#[derive(Default)]
+pub(super) struct ScopeState {
+    /// The positions of the scope's events from [`Self::since`] on, as far as the ring still has them.
+    postings: VecDeque<u64>,
+    /// From here on the postings are complete; before, a cursor must look at every event of the ring itself.
+    pub(super) since: u64,
+    /// Events of the scope below this position are lost: a cursor below it is too old.
+    pub(super) lost: u64,
+    watchers: usize,
+    waiting: HashMap<WatcherId, Waker>,
+}
+
+/// All scopes with watchers.
+pub(crate) struct Dispatch {
+    /// Has no postings: every event is in it.
+    all: ScopeState,
+    namespaces: HashMap<Box<str>, ScopeState>,
+    objects: HashMap<Box<str>, ScopeState>,
+    values: HashMap<Box<str>, ScopeState>,
+    field: Option<usize>,
+    next_id: u64,
+}
+
+/// Where a scope's state is kept.
+enum Place<'a, 'n> {
+    All(&'a mut ScopeState),
+    Named(&'a mut HashMap<Box<str>, ScopeState>, &'n str),
+}
+
+/// Why a scope is found.
+const REGISTERED: &str = "a scope is known as long as a cursor is registered in it";
+
+impl ScopeState {
+    /// The positions of the scope's events at or after `position`, which is not below `since`.
+    pub(super) fn postings_from(&self, position: u64) -> impl Iterator<Item = u64> {
+        self.postings.range(self.postings.partition_point(|at| *at < position)..).copied()
+    }
+
+    fn wake(&mut self, woken: &mut Vec<Waker>) {
+        woken.extend(self.waiting.drain().map(|(_, waker)| waker));
+    }
+
+    fn post(&mut self, position: u64, first: u64, woken: &mut Vec<Waker>) {
+        while let Some(oldest) = self.postings.front().copied()
+            && oldest < first
+        {
+            self.postings.pop_front();
+            self.lost = oldest + 1;
+        }
+        self.postings.push_back(position);
+        self.wake(woken);
+    }
+}
+
+impl Dispatch {
+    pub(crate) fn new(field: Option<usize>) -> Self {
+        Self {
+            all: ScopeState { since: u64::MAX, ..ScopeState::default() },
+            namespaces: HashMap::new(),
+            objects: HashMap::new(),
+            values: HashMap::new(),
+            field,
+            next_id: 0,
+        }
+    }
+
+    /// The place of the dispatch field.
+    pub(super) const fn field(&self) -> Option<usize> {
+        self.field
+    }
+
+    /// Adds an event to its scopes and takes the wakers of all who wait for it. `first` is the oldest position that the
+    /// ring has.
+    pub(crate) fn post(&mut self, event: &Event, position: u64, first: u64, woken: &mut Vec<Waker>) {
+        self.all.wake(woken);
+        if !self.objects.is_empty()
+            && let Some(state) = self.objects.get_mut(event.key())
+        {
+            state.post(position, first, woken);
+        }
+        if !self.namespaces.is_empty()
+            && let Some(state) = namespace_of(event.key()).and_then(|namespace| self.namespaces.get_mut(namespace))
+        {
+            state.post(position, first, woken);
+        }
+        if let (Some(place), false) = (self.field, self.values.is_empty()) {
+            let before = value(event.previous.as_ref(), place);
+            let after = value(event.current.as_ref(), place);
+            for value in before.filter(|before| Some(*before) != after).into_iter().chain(after) {
+                if let Some(state) = self.values.get_mut(value) {
+                    state.post(position, first, woken);
+                }
+            }
+        }
+    }
+
+    /// Takes the wakers of everybody.
+    pub(crate) fn wake_all(&mut self, woken: &mut Vec<Waker>) {
+        self.states().for_each(|state| state.wake(woken));
+    }
+
+    /// All events below a position are lost to every scope.
+    pub(crate) fn lose_before(&mut self, position: u64) {
+        self.states().for_each(|state| {
+            state.postings.clear();
+            state.lost = position;
+        });
+    }
+
+    /// How many cursors there are.
+    pub(crate) fn watchers(&mut self) -> usize {
+        self.states().map(|state| state.watchers).sum()
+    }
+
+    /// How many scopes are known.
+    #[cfg(test)]
+    pub(crate) fn scopes(&self) -> usize {
+        self.namespaces.len() + self.objects.len() + self.values.len()
+    }
+
+    fn states(&mut self) -> impl Iterator<Item = &mut ScopeState> {
+        let scoped = self.namespaces.values_mut().chain(self.objects.values_mut()).chain(self.values.values_mut());
+        std::iter::once(&mut self.all).chain(scoped)
+    }
+
+    /// Adds a watcher to a scope. `end` is the position that the next event will have.
+    pub(super) fn register(&mut self, scope: &Scope, end: u64) -> WatcherId {
+        self.next_id += 1;
+        let id = WatcherId(self.next_id);
+        let fresh = || ScopeState { since: end, ..ScopeState::default() };
+        let state = match self.place(scope) {
+            Place::All(state) => state,
+            Place::Named(scopes, name) => scopes.entry(name.into()).or_insert_with(fresh),
+        };
+        state.watchers += 1;
+        id
+    }
+
+    /// Takes a watcher out of a scope, and the scope out of the index when it was the last one.
+    pub(super) fn unregister(&mut self, scope: &Scope, id: WatcherId) {
+        let state = self.state_mut(scope);
+        state.waiting.remove(&id);
+        state.watchers -= 1;
+        if state.watchers == 0
+            && let Place::Named(scopes, name) = self.place(scope)
+        {
+            scopes.remove(name);
+        }
+    }
+
+    /// Has the watcher woken by the next event of its scope.
+    pub(super) fn wait(&mut self, scope: &Scope, id: WatcherId, waker: &Waker) {
+        match self.state_mut(scope).waiting.entry(id) {
+            hash_map::Entry::Occupied(mut known) => known.get_mut().clone_from(waker),
+            hash_map::Entry::Vacant(place) => {
+                place.insert(waker.clone());
+            }
+        }
+    }
+
+    /// The state of a scope that has a watcher.
+    pub(super) fn state(&self, scope: &Scope) -> &ScopeState {
+        let found = match (scope, self.field) {
+            (Scope::All, _) | (Scope::Field { .. }, None) => Some(&self.all),
+            (Scope::Namespace(name), _) => self.namespaces.get(name.as_str()),
+            (Scope::Object { key }, _) => self.objects.get(key.as_str()),
+            (Scope::Field { value }, Some(_)) => self.values.get(value.as_str()),
+        };
+        found.expect(REGISTERED)
+    }
+
+    fn state_mut(&mut self, scope: &Scope) -> &mut ScopeState {
+        match self.place(scope) {
+            Place::All(state) => state,
+            Place::Named(scopes, name) => scopes.get_mut(name).expect(REGISTERED),
+        }
+    }
+
+    fn place<'n>(&mut self, scope: &'n Scope) -> Place<'_, 'n> {
+        match (scope, self.field) {
+            (Scope::All, _) | (Scope::Field { .. }, None) => Place::All(&mut self.all),
+            (Scope::Namespace(name), _) => Place::Named(&mut self.namespaces, name),
+            (Scope::Object { key }, _) => Place::Named(&mut self.objects, key),
+            (Scope::Field { value }, Some(_)) => Place::Named(&mut self.values, value),
+        }
+    }
+}
+
+fn value(entry: Option<&Arc<Entry>>, place: usize) -> Option<&str> {
+    entry.map(|entry| entry.field(place))
+}

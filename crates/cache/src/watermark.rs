@@ -1,0 +1,55 @@
+//! How far the cache has followed the store: one revision for all collections.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use keelson_meta::Revision;
+use tokio::sync::watch;
+
+/// A revision that only grows, and that can be waited for.
+pub(crate) struct Watermark {
+    reached: AtomicU64,
+    sender: watch::Sender<Revision>,
+}
+
+/// The cache did not reach a revision in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cache is at revision {current}, not yet at {wanted}")]
+pub struct Behind {
+    /// The revision that was waited for.
+    pub wanted: Revision,
+    /// Where the cache was when the wait ended.
+    pub current: Revision,
+}
+
+impl Watermark {
+    pub(crate) fn new(revision: Revision) -> Self {
+        Self { reached: AtomicU64::new(revision.get()), sender: watch::Sender::new(revision) }
+    }
+
+    /// Every event up to this revision has been applied to every collection.
+    pub(crate) fn get(&self) -> Revision {
+        Revision::new(self.reached.load(Ordering::Acquire))
+    }
+
+    /// ORDER: called after all events up to `revision` are applied; a reader that sees it finds them all.
+    pub(crate) fn advance(&self, revision: Revision) {
+        self.reached.fetch_max(revision.get(), Ordering::Release);
+        self.sender.send_if_modified(|known| {
+            let grows = revision > *known;
+            *known = revision.max(*known);
+            grows
+        });
+    }
+
+    pub(crate) async fn wait_for(&self, wanted: Revision, timeout: Duration) -> Result<(), Behind> {
+        if self.get() >= wanted {
+            return Ok(());
+        }
+        let mut receiver = self.sender.subscribe();
+        match tokio::time::timeout(timeout, receiver.wait_for(|reached| *reached >= wanted)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Behind { wanted, current: self.get() }),
+        }
+    }
+}
