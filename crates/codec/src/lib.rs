@@ -12,9 +12,11 @@ pub mod pretty;
 pub mod stored;
 mod syntax;
 pub mod watch;
+pub mod yaml;
 
 pub use gzip::{DeflateBlock, MemberWriter};
 pub use json::JsonError;
 pub use list::ListHead;
 pub use stored::{DecodeError, FieldPath, StoredObject, Summary};
 pub use watch::EventType;
+pub use yaml::YamlError;

@@ -72,15 +72,14 @@ pub struct StoredObject {
 
 impl StoredObject {
     /// Writes the object in canonical form. `resourceVersion` and `selfLink` are left out; a missing kind or apiVersion
-    /// becomes the empty string and missing metadata becomes `{}`.
+    /// becomes the empty string and missing metadata becomes `{}`. The tree must not be deeper than what can be read.
     pub fn encode(object: &Object) -> Self {
         let mut out = Vec::with_capacity(1024);
-        write_header(&mut out, object.0.get("kind"), object.0.get("apiVersion"));
+        write_header(&mut out, object.kind().unwrap_or_default(), object.api_version().unwrap_or_default());
         let body = out.len();
         out.extend_from_slice(b"\"metadata\":{");
         let mut fields = Fields { first: true, out };
-        let metadata = object.0.get("metadata").and_then(Value::as_object);
-        let splice = metadata.map_or(fields.out.len(), |metadata| write_metadata(&mut fields, metadata));
+        let splice = object.metadata().map_or(fields.out.len(), |metadata| write_metadata(&mut fields, metadata));
         let mut out = fields.out;
         out.push(b'}');
         let mut fields = Fields { first: false, out };
@@ -123,15 +122,14 @@ impl StoredObject {
         &self.bytes
     }
 
-    /// The object as a value tree, with its `resourceVersion`.
+    /// The object as a value tree, with its `resourceVersion`. Cost: a parse; lists and watches never need it.
     pub fn decode(&self, revision: Revision) -> Object {
         let mut text = Vec::with_capacity(self.object_len(revision));
         self.write_object(revision, &mut text);
-        match json::parse(&text) {
-            Ok(json::Parsed { value: Value::Object(map), .. }) => Object(map),
-            // The bytes were checked or written by this module, see the invariant above.
-            Ok(_) | Err(_) => Object(Map::new()),
-        }
+        let Ok(json::Parsed { value: Value::Object(map), .. }) = json::parse(&text) else {
+            unreachable!("the bytes were written or checked by this module, and stay valid with a number in them");
+        };
+        Object(map)
     }
 
     /// Appends the object as an item of a typed list: without kind and apiVersion.
@@ -158,8 +156,7 @@ impl StoredObject {
 
     /// Appends the whole object under another kind and apiVersion. For versions that differ in nothing else.
     pub fn write_object_as(&self, kind: &GroupVersionKind, revision: Revision, out: &mut Vec<u8>) {
-        let api_version = Value::String(kind.group_version().to_string());
-        write_header(out, Some(&Value::String(kind.kind.clone())), Some(&api_version));
+        write_header(out, &kind.kind, &kind.group_version().to_string());
         self.write_body(revision, out);
     }
 
@@ -259,12 +256,11 @@ fn write_metadata(fields: &mut Fields, metadata: &Map<String, Value>) -> usize {
     splice
 }
 
-fn write_header(out: &mut Vec<u8>, kind: Option<&Value>, api_version: Option<&Value>) {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+fn write_header(out: &mut Vec<u8>, kind: &str, api_version: &str) {
     out.extend_from_slice(b"{\"kind\":");
-    json::write_string(&text(kind), out);
+    json::write_string(kind, out);
     out.extend_from_slice(b",\"apiVersion\":");
-    json::write_string(&text(api_version), out);
+    json::write_string(api_version, out);
     out.push(b',');
 }
 

@@ -92,3 +92,48 @@ fn finish(mut out: Vec<u8>) -> Bytes {
     out.extend_from_slice(b"}\n");
     Bytes::from(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config_map() -> GroupVersionKind {
+        GroupVersionKind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() }
+    }
+
+    #[test]
+    fn an_event_is_one_line_with_the_whole_object() {
+        let text = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"n"},"data":{"a":"b"}}"#;
+        let object = StoredObject::parse(Bytes::from_static(text.as_bytes())).unwrap();
+        let frame = event_frame(EventType::Deleted, &object, Revision::new(9), None);
+        let expected = concat!(
+            r#"{"type":"DELETED","object":{"kind":"ConfigMap","apiVersion":"v1","#,
+            r#""metadata":{"name":"n","resourceVersion":"9"},"data":{"a":"b"}}}"#,
+            "\n"
+        );
+        assert_eq!(frame, expected);
+        let other = GroupVersionKind { group: "g".into(), version: "v2".into(), kind: "Other".into() };
+        let frame = event_frame(EventType::Added, &object, Revision::new(9), Some(&other));
+        assert!(frame.starts_with(br#"{"type":"ADDED","object":{"kind":"Other","apiVersion":"g/v2","metadata":"#));
+    }
+
+    #[test]
+    fn a_bookmark_has_only_a_revision() {
+        let expected = concat!(
+            r#"{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"878"}}}"#,
+            "\n"
+        );
+        assert_eq!(bookmark_frame(&config_map(), Revision::new(878), false), expected);
+        let last = bookmark_frame(&config_map(), Revision::new(878), true);
+        let annotations = r#"{"resourceVersion":"878","annotations":{"k8s.io/initial-events-end":"true"}}"#;
+        assert!(String::from_utf8_lossy(&last).contains(annotations));
+    }
+
+    #[test]
+    fn an_error_carries_a_status() {
+        let status = Status::failure(410, Some("Expired"), "too old".to_owned());
+        let frame = error_frame(&status);
+        assert!(frame.starts_with(br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","#));
+        assert!(frame.ends_with(b"}}\n"));
+    }
+}

@@ -1,0 +1,49 @@
+//! YAML text to value trees and back, as `sigs.k8s.io/yaml` does it.
+//!
+//! Kubernetes reads and writes YAML 1.1 as `go-yaml` v2 understands it: `yes` is a boolean, `0644` is octal, and keys
+//! come in a natural order. Clients have files that depend on it, so the rules of [`scalar`] and the layout of the
+//! writer are the same here. Two things are refused because no honest request needs them: aliases, which let a short
+//! text stand for a huge one, and more than one document.
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::json::Parsed;
+
+mod emit;
+mod list;
+mod order;
+mod read;
+mod scalar;
+
+pub use list::ListWriter;
+
+/// Why a text is not YAML that can be an object.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("yaml: line {line}: {problem}")]
+pub struct YamlError {
+    /// The line, counted from one.
+    pub line: usize,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+/// Reads the one document of a text; an empty text is null. Keys that are not strings become the strings JSON needs.
+///
+/// # Errors
+/// Text that is not UTF-8 or not YAML, a second document, aliases, anchors and merge keys, numbers JSON cannot hold,
+/// and nesting deeper than [`MAX_DEPTH`](crate::json::MAX_DEPTH).
+pub fn parse(bytes: &[u8]) -> Result<Parsed, YamlError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
+        YamlError { line, problem: "invalid UTF-8".to_owned() }
+    })?;
+    read::document(text)
+}
+
+/// Block style YAML with sorted keys, ending in a line break.
+pub fn to_vec(value: &Value) -> Vec<u8> {
+    let mut emitter = emit::Emitter::new();
+    emitter.document(value);
+    emitter.into_bytes()
+}

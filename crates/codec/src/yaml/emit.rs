@@ -1,0 +1,383 @@
+//! From a value tree to YAML text, laid out as `go-yaml` v2 lays it out.
+//!
+//! Block style throughout, two spaces per level, sequences in mappings not indented, lines folded at the first space
+//! past column 80. Strings are plain when they can be, literal blocks when they have line breaks, quoted otherwise.
+
+use serde_json::{Map, Number, Value};
+
+use super::order;
+use super::scalar::{Meaning, integral, is_base_60, meaning};
+
+/// Lines are folded at the first space after this column.
+const BEST_WIDTH: usize = 80;
+
+/// Longer keys cannot be simple keys and get a `? ` in front.
+const MAX_SIMPLE_KEY_BYTES: usize = 128;
+
+const INDENT: usize = 2;
+
+/// Writes nodes and keeps track of the line.
+pub(super) struct Emitter {
+    out: Vec<u8>,
+    column: usize,
+    /// The last character was a space that separates tokens.
+    whitespace: bool,
+    /// Nothing but indentation and indicators that start a nested node stands on the line so far.
+    indention: bool,
+}
+
+/// How a string is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Plain,
+    Single,
+    Double,
+    Literal,
+}
+
+/// What stands before a nested node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Context {
+    /// The document itself.
+    Root,
+    /// A key and a colon, in a mapping at some indentation.
+    Value,
+    /// A dash, or the `? ` or `: ` of a long key, after which a nested node starts on the same line.
+    Item,
+}
+
+impl Emitter {
+    pub(super) fn new() -> Self {
+        Self { out: Vec::with_capacity(1024), column: 0, whitespace: true, indention: true }
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.out
+    }
+
+    /// A whole document.
+    pub(super) fn document(&mut self, value: &Value) {
+        self.node(value, 0, Context::Root);
+        self.end_line();
+    }
+
+    /// One item of a sequence at the left margin.
+    pub(super) fn item(&mut self, value: &Value) {
+        self.dash(value, 0);
+        self.end_line();
+    }
+
+    fn end_line(&mut self) {
+        if self.column > 0 {
+            self.line_break();
+        }
+    }
+
+    /// Writes a node whose parent is indented by `indent`.
+    fn node(&mut self, value: &Value, indent: usize, context: Context) {
+        let below = if context == Context::Root { 0 } else { indent + INDENT };
+        match value {
+            Value::Null => self.plain("null", false, indent),
+            Value::Bool(true) => self.plain("true", false, indent),
+            Value::Bool(false) => self.plain("false", false, indent),
+            Value::Number(number) => self.plain(&number_text(number), false, indent),
+            Value::String(text) => self.text(text, indent + INDENT, false),
+            Value::Array(items) if items.is_empty() => self.indicator("[]", true),
+            Value::Array(items) => {
+                let level = if context == Context::Value { indent } else { below };
+                for item in items {
+                    self.dash(item, level);
+                }
+            }
+            Value::Object(map) if map.is_empty() => self.indicator("{}", true),
+            Value::Object(map) => self.mapping(map, below),
+        }
+    }
+
+    fn dash(&mut self, item: &Value, indent: usize) {
+        self.indent(indent);
+        self.nested_indicator("-");
+        self.node(item, indent, Context::Item);
+    }
+
+    fn mapping(&mut self, map: &Map<String, Value>, indent: usize) {
+        let mut members: Vec<_> = map.iter().collect();
+        members.sort_by(|(a, _), (b, _)| order::natural(a, b));
+        for (key, value) in members {
+            self.indent(indent);
+            if key.len() <= MAX_SIMPLE_KEY_BYTES && !key.contains(is_break) {
+                self.text(key, indent + INDENT, true);
+                self.indicator(":", false);
+                self.node(value, indent, Context::Value);
+            } else {
+                self.nested_indicator("?");
+                self.text(key, indent + INDENT, false);
+                self.indent(indent);
+                self.nested_indicator(":");
+                self.node(value, indent, Context::Item);
+            }
+        }
+    }
+
+    /// Writes a string. Lines after the first are indented by `indent`; a simple key has only one line.
+    fn text(&mut self, text: &str, indent: usize, key: bool) {
+        match style(text, key) {
+            Style::Plain => self.plain(text, !key, indent),
+            Style::Single => self.single_quoted(text, !key, indent),
+            Style::Double => self.double_quoted(text, !key, indent),
+            Style::Literal => self.literal(text, indent),
+        }
+    }
+
+    fn plain(&mut self, text: &str, fold: bool, indent: usize) {
+        if !self.whitespace {
+            self.put(' ');
+        }
+        self.words(text, fold, indent, |_| false);
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn single_quoted(&mut self, text: &str, fold: bool, indent: usize) {
+        self.indicator("'", true);
+        self.words(text, fold, indent, |char| char == '\'');
+        self.indicator("'", false);
+    }
+
+    /// Writes text without line breaks, folding at single spaces inside it and doubling some characters.
+    fn words(&mut self, text: &str, fold: bool, indent: usize, doubled: impl Fn(char) -> bool) {
+        let mut after_space = false;
+        let mut rest = text.chars();
+        let mut first = true;
+        while let Some(char) = rest.next() {
+            let next = rest.as_str().chars().next();
+            let inside = !first && next.is_some_and(|next| next != ' ');
+            first = false;
+            if char == ' ' && fold && inside && !after_space && self.column > BEST_WIDTH {
+                self.indention = false;
+                self.indent(indent);
+            } else {
+                if doubled(char) {
+                    self.put(char);
+                }
+                self.put(char);
+            }
+            after_space = char == ' ';
+        }
+    }
+
+    fn double_quoted(&mut self, text: &str, fold: bool, indent: usize) {
+        self.indicator("\"", true);
+        let mut after_space = false;
+        let mut rest = text.chars();
+        let mut first = true;
+        while let Some(char) = rest.next() {
+            let next = rest.as_str().chars().next();
+            if must_escape(char) {
+                self.escape(char);
+            } else if char == ' ' && fold && !after_space && !first && next.is_some() && self.column > BEST_WIDTH {
+                self.indention = false;
+                self.indent(indent);
+                if next == Some(' ') {
+                    self.put('\\');
+                }
+            } else {
+                self.put(char);
+            }
+            after_space = char == ' ';
+            first = false;
+        }
+        self.indicator("\"", false);
+    }
+
+    fn escape(&mut self, char: char) {
+        self.put('\\');
+        let short = match char {
+            '\0' => Some('0'),
+            '\x07' => Some('a'),
+            '\x08' => Some('b'),
+            '\t' => Some('t'),
+            '\n' => Some('n'),
+            '\x0b' => Some('v'),
+            '\x0c' => Some('f'),
+            '\r' => Some('r'),
+            '\x1b' => Some('e'),
+            '"' => Some('"'),
+            '\\' => Some('\\'),
+            '\u{85}' => Some('N'),
+            '\u{a0}' => Some('_'),
+            '\u{2028}' => Some('L'),
+            '\u{2029}' => Some('P'),
+            _ => None,
+        };
+        if let Some(short) = short {
+            self.put(short);
+            return;
+        }
+        let code = u32::from(char);
+        let digits = match code {
+            0..=0xff => format!("x{code:02X}"),
+            0x100..=0xffff => format!("u{code:04X}"),
+            _ => format!("U{code:08X}"),
+        };
+        digits.chars().for_each(|digit| self.put(digit));
+    }
+
+    fn literal(&mut self, text: &str, indent: usize) {
+        self.indicator("|", true);
+        if text.starts_with([' ', '\n']) {
+            self.put('2');
+        }
+        match text.strip_suffix('\n') {
+            None => self.put('-'),
+            Some(rest) if rest.is_empty() || rest.ends_with('\n') => self.put('+'),
+            Some(_) => {}
+        }
+        self.line_break();
+        for line in text.split_inclusive('\n') {
+            let words = line.trim_end_matches('\n');
+            if !words.is_empty() {
+                self.indent(indent);
+                words.chars().for_each(|char| self.put(char));
+                self.indention = false;
+            }
+            if line.ends_with('\n') {
+                self.line_break();
+            }
+        }
+    }
+
+    /// Starts a line at `indent`, or stays on the line when only indentation and dashes stand on it.
+    fn indent(&mut self, indent: usize) {
+        if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
+            self.line_break();
+        }
+        while self.column < indent {
+            self.put(' ');
+        }
+        self.whitespace = true;
+    }
+
+    /// An indicator after which nothing may start on the same line without a space.
+    fn indicator(&mut self, indicator: &str, separate: bool) {
+        if separate && !self.whitespace {
+            self.put(' ');
+        }
+        indicator.chars().for_each(|char| self.put(char));
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    /// An indicator after which a nested node may start on the same line.
+    fn nested_indicator(&mut self, indicator: &str) {
+        let indention = self.indention;
+        self.indicator(indicator, true);
+        self.indention = indention;
+    }
+
+    fn put(&mut self, char: char) {
+        self.out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+        self.column += 1;
+    }
+
+    fn line_break(&mut self) {
+        self.out.push(b'\n');
+        self.column = 0;
+        self.whitespace = true;
+        self.indention = true;
+    }
+}
+
+fn style(text: &str, key: bool) -> Style {
+    let shape = Shape::of(text);
+    let wanted = if text.contains('\n') {
+        Style::Literal
+    } else if meaning(text) == Meaning::Text && !is_base_60(text) {
+        Style::Plain
+    } else {
+        Style::Double
+    };
+    match wanted {
+        Style::Literal if key || !shape.literal => Style::Double,
+        Style::Plain if shape.plain => Style::Plain,
+        Style::Plain if shape.single => Style::Single,
+        Style::Plain | Style::Single => Style::Double,
+        Style::Literal | Style::Double => wanted,
+    }
+}
+
+/// In which styles a text can be written.
+struct Shape {
+    plain: bool,
+    single: bool,
+    literal: bool,
+}
+
+impl Shape {
+    fn of(text: &str) -> Self {
+        let special = text.chars().any(|char| char != '\n' && !is_printable(char));
+        let space_break = text.contains(" \n");
+        let edges = text.starts_with([' ', '\n']) || text.ends_with([' ', '\n']);
+        Self {
+            plain: !special && !edges && !text.contains('\n') && !has_indicator(text),
+            single: !special && !space_break && !text.contains("\n "),
+            literal: !special && !space_break && !text.ends_with(' '),
+        }
+    }
+}
+
+/// Whether a plain text would be taken for something else in block style.
+fn has_indicator(text: &str) -> bool {
+    let starts = match text.as_bytes() {
+        [] => false,
+        [b'-', b'-', b'-', ..] | [b'.', b'.', b'.', ..] => true,
+        [first, rest @ ..] => match first {
+            b'#' | b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\'' | b'"' | b'%' | b'@'
+            | b'`' => true,
+            b'?' | b':' | b'-' => matches!(rest.first(), None | Some(b' ')),
+            _ => false,
+        },
+    };
+    starts || text.ends_with(':') || text.contains(": ") || text.contains(" #")
+}
+
+fn is_break(char: char) -> bool {
+    matches!(char, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// The characters `go-yaml` prints as they are. It knows nothing beyond the basic plane; line breaks that are not `\n`
+/// are left out as well, because readers of YAML 1.2 do not take them for line breaks.
+fn is_printable(char: char) -> bool {
+    match char {
+        ' '..='~' | '\u{a0}'..='\u{d7ff}' => !is_break(char),
+        '\u{e000}'..='\u{fffd}' => char != '\u{feff}',
+        _ => false,
+    }
+}
+
+fn must_escape(char: char) -> bool {
+    matches!(char, '"' | '\\') || !is_printable(char)
+}
+
+/// Numbers as they come out of Go's JSON and YAML writers: floats without a fraction as integers, others in the shortest
+/// form that reads back, with an exponent below 1e-4 and from 1e6 on.
+fn number_text(number: &Number) -> String {
+    match number.as_f64() {
+        Some(float) if number.is_f64() => integral(float).map_or_else(|| float_text(float), |int| int.to_string()),
+        Some(_) | None => number.to_string(),
+    }
+}
+
+fn float_text(float: f64) -> String {
+    let scientific = format!("{float:e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else {
+        return scientific;
+    };
+    match exponent.parse::<i32>() {
+        Ok(exponent @ (..-4 | 6..)) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
+        }
+        Ok(_) | Err(_) => format!("{float}"),
+    }
+}

@@ -1,0 +1,74 @@
+use keelson_codec::json::{self, JsonError, MAX_DEPTH};
+use keelson_codec::pretty;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::strategies::{damaged_json, value};
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back(value in value()) {
+        let parsed = json::parse(&json::to_vec(&value)).unwrap();
+        prop_assert_eq!(parsed.value, value);
+        prop_assert!(parsed.duplicates.is_empty());
+    }
+
+    #[test]
+    fn the_same_texts_are_json_as_for_serde(text in damaged_json()) {
+        match (json::parse(&text), serde_json::from_slice::<Value>(&text)) {
+            (Ok(ours), Ok(theirs)) => prop_assert_eq!(ours.value, theirs),
+            (Err(JsonError::Refused(reason)), _) => prop_assert!(false, "no grammar rule explains: {}", reason),
+            (Err(_), Err(_)) => {}
+            (ours, theirs) => prop_assert!(false, "we say {:?}, serde_json says {:?}", ours, theirs),
+        }
+    }
+
+    #[test]
+    fn indented_bytes_are_an_indented_tree(value in value()) {
+        prop_assert_eq!(json::to_vec_pretty(&value), serde_json::to_vec_pretty(&value).unwrap());
+    }
+
+    #[test]
+    fn an_item_is_indented_as_part_of_its_list(value in value()) {
+        let mut list = b"[\n  ".to_vec();
+        pretty::write(&json::to_vec(&value), 1, &mut list);
+        list.extend_from_slice(b"\n]");
+        prop_assert_eq!(list, json::to_vec_pretty(&json!([value])));
+    }
+}
+
+fn duplicates(text: &str) -> Vec<String> {
+    json::parse(text.as_bytes()).unwrap().duplicates
+}
+
+#[test]
+fn keys_that_come_twice_are_reported_with_their_path() {
+    assert_eq!(duplicates(r#"{"data":{"a":"1","a":"2"}}"#), ["data.a"]);
+    assert_eq!(
+        duplicates(r#"{"spec":{"containers":[{"name":"a","name":"b"},{"name":"c"}],"x":1,"x":2}}"#),
+        ["spec.containers[0].name", "spec.x"]
+    );
+    assert_eq!(duplicates(r#"{"a":1,"a":2,"a":3}"#), ["a"]);
+    assert!(duplicates(r#"{"a":{"a":{"a":1}}}"#).is_empty());
+}
+
+#[test]
+fn the_last_of_two_values_counts() {
+    assert_eq!(json::parse(br#"{"a":1,"b":2,"a":3}"#).unwrap().value, json!({"a": 3, "b": 2}));
+}
+
+#[test]
+fn floats_keep_every_bit() {
+    for text in ["-1.3627868135261354e+50", "5.442916455790214e+227", "5e-324", "0.1"] {
+        let value = json::parse(text.as_bytes()).unwrap().value;
+        assert_eq!(value.as_f64(), text.parse().ok(), "{text}");
+    }
+}
+
+#[test]
+fn depth_is_bounded_and_does_not_overflow_the_stack() {
+    let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    assert!(json::parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+    assert_eq!(json::parse(nested(MAX_DEPTH + 1).as_bytes()), Err(JsonError::TooDeep));
+    assert_eq!(json::parse("[".repeat(1_000_000).as_bytes()), Err(JsonError::TooDeep));
+}

@@ -1,0 +1,183 @@
+use bytes::Bytes;
+use keelson_codec::{DecodeError, FieldPath, StoredObject, Summary};
+use keelson_meta::{GroupVersionKind, Object, Revision};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::strategies::{object, value};
+
+const FIELDS: [&str; 6] =
+    ["spec.nodeName", "metadata.name", "spec.unschedulable", "spec.replicas", "spec.other.a", "status.phase"];
+
+fn fields() -> Vec<FieldPath> {
+    FIELDS.iter().map(|path| FieldPath::parse(path)).collect()
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out);
+    out
+}
+
+/// What the object must look like when it is read at a revision.
+fn shown(mut object: Map<String, Value>, revision: Revision) -> Map<String, Value> {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    metadata.shift_remove("selfLink");
+    metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
+    object
+}
+
+/// The summary, made from the value tree.
+fn summary_of(object: &Map<String, Value>) -> Summary {
+    let object = Value::Object(object.clone());
+    let metadata = &object["metadata"];
+    let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+    let mut labels: Vec<_> = metadata["labels"].as_object().into_iter().flatten().collect();
+    labels.sort_unstable_by_key(|(key, _)| *key);
+    Summary {
+        name: text("name"),
+        namespace: text("namespace"),
+        uid: text("uid"),
+        labels: labels.into_iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().to_owned())).collect(),
+        fields: FIELDS.iter().map(|path| field_text(&object, path)).collect(),
+        deletion_timestamp: Some(text("deletionTimestamp")).filter(|time| !time.is_empty()),
+        generation: metadata["generation"].as_i64(),
+    }
+}
+
+fn field_text(object: &Value, path: &str) -> String {
+    let mut value = object;
+    for step in path.split('.') {
+        value = &value[step];
+    }
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => String::new(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_object_reads_back_with_its_revision(object in object(), revision in any::<u64>()) {
+        let revision = Revision::new(revision);
+        let stored = StoredObject::encode(&Object(object.clone()));
+        prop_assert_eq!(stored.decode(revision).0, shown(object, revision));
+    }
+
+    #[test]
+    fn spliced_bytes_are_the_rendered_tree(object in object(), revision in any::<u64>()) {
+        let revision = Revision::new(revision);
+        let stored = StoredObject::encode(&Object(object));
+        let mut tree = stored.decode(revision).0;
+        let whole = written(|out| stored.write_object(revision, out));
+        prop_assert_eq!(stored.object_len(revision), whole.len());
+        prop_assert_eq!(&whole, &serde_json::to_vec(&tree).unwrap());
+
+        let kind = GroupVersionKind { group: "g".into(), version: "v2".into(), kind: "Other".into() };
+        tree["kind"] = "Other".into();
+        tree["apiVersion"] = "g/v2".into();
+        let other = written(|out| stored.write_object_as(&kind, revision, out));
+        prop_assert_eq!(&other, &serde_json::to_vec(&tree).unwrap());
+
+        tree.shift_remove("kind");
+        tree.shift_remove("apiVersion");
+        let item = written(|out| stored.write_item(revision, out));
+        prop_assert_eq!(stored.item_len(revision), item.len());
+        prop_assert_eq!(&item, &serde_json::to_vec(&tree).unwrap());
+    }
+
+    #[test]
+    fn stored_bytes_are_taken_as_they_are(object in object()) {
+        let stored = StoredObject::encode(&Object(object));
+        let again = StoredObject::parse(stored.bytes().clone()).unwrap();
+        prop_assert_eq!(&again, &stored);
+        prop_assert_eq!(again.bytes().as_ptr(), stored.bytes().as_ptr());
+    }
+
+    #[test]
+    fn other_json_is_brought_into_canonical_form(object in object(), pretty in any::<bool>()) {
+        let text = if pretty { serde_json::to_vec_pretty(&object) } else { serde_json::to_vec(&object) }.unwrap();
+        let stored = StoredObject::parse(Bytes::from(text)).unwrap();
+        let encoded = StoredObject::encode(&Object(object));
+        prop_assert_eq!(stored.decode(Revision::new(1)), encoded.decode(Revision::new(1)));
+        prop_assert_eq!(StoredObject::parse(stored.bytes().clone()).unwrap(), stored);
+    }
+
+    #[test]
+    fn a_summary_says_what_the_tree_says(object in object()) {
+        let stored = StoredObject::encode(&Object(object.clone()));
+        prop_assert_eq!(stored.summary(&fields()).unwrap(), summary_of(&object));
+        let kind = object["kind"].as_str().unwrap();
+        prop_assert_eq!((stored.kind(), stored.api_version()), (kind, object["apiVersion"].as_str().unwrap()));
+    }
+
+    #[test]
+    fn any_bytes_are_an_object_or_an_error(value in value()) {
+        let text = serde_json::to_vec(&value).unwrap();
+        match StoredObject::parse(Bytes::from(text)) {
+            Ok(stored) => drop(stored.summary(&fields())),
+            Err(error) => prop_assert_eq!(error, DecodeError::NotAnObject),
+        }
+    }
+}
+
+fn encoded(value: Value) -> StoredObject {
+    StoredObject::encode(&Object::from_value(value).unwrap())
+}
+
+#[test]
+fn the_order_of_the_client_does_not_matter_for_known_metadata() {
+    let one = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}, "uid": "u", "name": "n"}});
+    let two = json!({"kind": "Pod", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}, "apiVersion": "v1"});
+    let expected = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n","uid":"u","labels":{"a":"b"}}}"#;
+    assert_eq!(encoded(one).bytes(), expected.as_bytes());
+    assert_eq!(encoded(two).bytes(), expected.as_bytes());
+}
+
+#[test]
+fn the_revision_stands_after_the_identity() {
+    let stored = encoded(json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"generation": 2, "name": "n"}}));
+    let item = written(|out| stored.write_item(Revision::new(42), out));
+    assert_eq!(item, br#"{"metadata":{"name":"n","resourceVersion":"42","generation":2}}"#);
+}
+
+#[test]
+fn metadata_may_be_empty_or_missing() {
+    for object in
+        [json!({"kind": "Pod", "apiVersion": "v1"}), json!({"kind": "Pod", "apiVersion": "v1", "metadata": {}})]
+    {
+        let item = written(|out| encoded(object).write_item(Revision::new(1), out));
+        assert_eq!(item, br#"{"metadata":{"resourceVersion":"1"}}"#);
+    }
+    let stored = encoded(json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"generation": 1}}));
+    let item = written(|out| stored.write_item(Revision::new(1), out));
+    assert_eq!(item, br#"{"metadata":{"resourceVersion":"1","generation":1}}"#);
+}
+
+#[test]
+fn bytes_that_look_canonical_are_not_trusted_with_a_second_revision() {
+    let text =
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n","labels":{},"resourceVersion":"9"},"spec":{}}"#;
+    let stored = StoredObject::parse(Bytes::from_static(text.as_bytes())).unwrap();
+    assert!(!String::from_utf8_lossy(stored.bytes()).contains("resourceVersion"));
+    assert_eq!(stored.decode(Revision::new(3)).resource_version(), "3");
+}
+
+#[test]
+fn wrong_types_in_the_metadata_are_noticed() {
+    let stored = encoded(json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": 7}}));
+    assert_eq!(stored.summary(&[]), Err(DecodeError::Metadata("name")));
+    let stored = encoded(json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"labels": {"a": 1}}}));
+    assert_eq!(stored.summary(&[]), Err(DecodeError::Metadata("labels")));
+}
+
+#[test]
+fn more_fields_than_one_pass_can_follow_are_found() {
+    let stored = encoded(
+        json!({"kind": "K", "apiVersion": "v1", "spec": (0..100).map(|i| (format!("f{i}"), json!(i))).collect::<Map<_, _>>()}),
+    );
+    let paths: Vec<_> = (0..100).map(|i| FieldPath::parse(&format!("spec.f{i}"))).collect();
+    let expected: Vec<_> = (0..100).map(|i| i.to_string()).collect();
+    assert_eq!(stored.summary(&paths).unwrap().fields, expected);
+}
