@@ -1,1 +1,18 @@
-//! (being laid)
+//! Who may do what, and the keys that prove it.
+//!
+//! Makes and keeps the server's certificates and signing keys, tells who a client is from its certificate, and decides
+//! whether it may do what it asks. Nothing here knows HTTP; requests are described to it as [`authorize::Attributes`].
+//!
+//! Until roles are enforced, members of `system:masters` may do anything and nobody else may do anything.
+
+pub mod authenticate;
+pub mod authorize;
+pub mod kubeconfig;
+pub mod pki;
+pub mod tls;
+pub mod user;
+
+pub use authenticate::{ClientIdentity, IdentityError};
+pub use authorize::{Attributes, Decision, authorize};
+pub use pki::{Pki, PkiError, PkiOptions};
+pub use user::User;

@@ -1,0 +1,168 @@
+//! Making certificates and keys, all ECDSA on P-256: quick to make at the first start, and accepted by every client.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use keelson_meta::Random;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber,
+};
+use x509_parser::extensions::GeneralName;
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::PkiError;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the certificate authority holds.
+const CA_LIFETIME: Duration = DAY.saturating_mul(3650);
+/// How long other certificates hold. They are renewed at a start within [`RENEW_BEFORE`] of their end.
+const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
+/// How long before its end a certificate is replaced.
+const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
+/// Clocks of clients may be behind by this much.
+const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyAndCertificate {
+    /// The certificate; more may follow that lead to a root.
+    pub certificate_pem: String,
+    /// The private key.
+    pub key_pem: String,
+}
+
+/// Keys must never reach a log.
+impl std::fmt::Debug for KeyAndCertificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyAndCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
+    }
+}
+
+/// What a certificate is for.
+pub(super) enum Purpose<'a> {
+    /// A server that is reached by these names and addresses.
+    Server {
+        /// The names and addresses.
+        names: &'a [String],
+    },
+    /// A client in these groups.
+    Client {
+        /// The groups.
+        groups: &'a [&'a str],
+    },
+}
+
+/// Makes a self-signed certificate authority.
+pub(super) fn authority(now: SystemTime, random: &dyn Random) -> Result<KeyAndCertificate, PkiError> {
+    let key = key()?;
+    let mut params = params("keelson-ca", now, CA_LIFETIME, random);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    let certificate = params.self_signed(&key)?;
+    Ok(KeyAndCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+}
+
+/// Makes a certificate signed by `ca`.
+pub(super) fn leaf(
+    ca: &KeyAndCertificate,
+    common_name: &str,
+    purpose: &Purpose<'_>,
+    now: SystemTime,
+    random: &dyn Random,
+) -> Result<KeyAndCertificate, PkiError> {
+    let issuer = Issuer::from_ca_cert_pem(&ca.certificate_pem, KeyPair::from_pem(&ca.key_pem)?)?;
+    let key = key()?;
+    let mut params = params(common_name, now, LEAF_LIFETIME, random);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.use_authority_key_identifier_extension = true;
+    match purpose {
+        Purpose::Server { names } => {
+            params.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect::<Result<_, _>>()?;
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        }
+        Purpose::Client { groups } => {
+            for group in *groups {
+                params.distinguished_name.push(DnType::OrganizationName, *group);
+            }
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        }
+    }
+    let certificate = params.signed_by(&key, &issuer)?;
+    Ok(KeyAndCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+}
+
+/// A key pair without a certificate, as (private, public) PEM.
+pub(super) fn signing_key() -> Result<(String, String), PkiError> {
+    let key = key()?;
+    Ok((key.serialize_pem(), key.public_key_pem()))
+}
+
+/// The public half of a private key.
+pub(super) fn public_key(key_pem: &str) -> Result<String, PkiError> {
+    Ok(KeyPair::from_pem(key_pem)?.public_key_pem())
+}
+
+/// Whether a certificate holds for some time yet, fits its key, was signed by this authority, and answers to exactly
+/// these names.
+pub(super) fn is_current(pair: &KeyAndCertificate, ca_pem: &str, names: &[String], now: SystemTime) -> bool {
+    let Ok(key) = KeyPair::from_pem(&pair.key_pem) else { return false };
+    let (leaf, ca) = (parse_x509_pem(pair.certificate_pem.as_bytes()), parse_x509_pem(ca_pem.as_bytes()));
+    let (Ok((_, leaf)), Ok((_, ca))) = (leaf, ca) else { return false };
+    let (Ok((_, leaf)), Ok((_, ca))) =
+        (X509Certificate::from_der(&leaf.contents), X509Certificate::from_der(&ca.contents))
+    else {
+        return false;
+    };
+    let renew_from = seconds(now + RENEW_BEFORE);
+    let known = known_names(&leaf);
+    leaf.validity().not_after.timestamp() > renew_from
+        && leaf.public_key().raw == key.subject_public_key_info()
+        && leaf.verify_signature(Some(ca.public_key())).is_ok()
+        && names.len() == known.len()
+        && names.iter().all(|name| known.contains(name))
+}
+
+fn known_names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(names)) = certificate.subject_alternative_name() else { return Vec::new() };
+    let text = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => <[u8; 4]>::try_from(*bytes).ok().map(|bytes| IpAddr::from(bytes).to_string()),
+            16 => <[u8; 16]>::try_from(*bytes).ok().map(|bytes| IpAddr::from(bytes).to_string()),
+            _ => None,
+        },
+        _ => None,
+    };
+    names.value.general_names.iter().filter_map(text).collect()
+}
+
+fn seconds(time: SystemTime) -> i64 {
+    time::OffsetDateTime::from(time).unix_timestamp()
+}
+
+fn key() -> Result<KeyPair, PkiError> {
+    Ok(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?)
+}
+
+fn params(common_name: &str, now: SystemTime, lifetime: Duration, random: &dyn Random) -> CertificateParams {
+    let mut serial = [0u8; 16];
+    random.fill(&mut serial);
+    // RFC 5280 section 4.1.2.2: positive, so the top bit is clear; not zero, so some bit is set.
+    serial[0] = (serial[0] & 0x7f) | 0x40;
+    let mut params = CertificateParams::default();
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params.not_before = (now - CLOCK_SKEW).into();
+    params.not_after = (now + lifetime).into();
+    params
+}
+
+fn alternative_name(name: &str) -> Result<SanType, PkiError> {
+    Ok(match name.parse::<IpAddr>() {
+        Ok(address) => SanType::IpAddress(address),
+        Err(_) => SanType::DnsName(name.try_into()?),
+    })
+}

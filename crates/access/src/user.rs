@@ -1,0 +1,37 @@
+//! A client as authorization sees it.
+
+use std::collections::BTreeMap;
+
+/// The group whose members may do anything.
+pub const MASTERS: &str = "system:masters";
+/// The group of every client that proved who it is.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of clients that did not.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The name of clients that did not prove who they are.
+pub const ANONYMOUS: &str = "system:anonymous";
+
+/// Who makes a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// The name that rules and audit records use.
+    pub name: String,
+    /// A name that is never given to another user, if the authenticator knows one.
+    pub uid: Option<String>,
+    /// The groups the user belongs to.
+    pub groups: Vec<String>,
+    /// What else the authenticator knows.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// A client without credentials.
+    pub fn anonymous() -> Self {
+        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+    }
+
+    /// Whether the user belongs to a group.
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|name| name == group)
+    }
+}
