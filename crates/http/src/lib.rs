@@ -1,1 +1,23 @@
-//! (being laid)
+//! The edge: the only place that knows incoming HTTP.
+//!
+//! A request comes in over the [`listener`], passes the [`filters`] in one order, and is sent by the [`router`] to the
+//! verb handlers (an [`ApiService`]) or to one of the [`pages`]. Handlers decode, call and encode; rules live below.
+//! Errors become responses in [`respond`] alone.
+
+pub mod body;
+pub mod filters;
+pub mod health;
+pub mod listener;
+pub mod metrics;
+pub mod negotiation;
+pub mod pages;
+pub mod request_info;
+pub mod respond;
+pub mod router;
+pub mod service;
+pub mod version;
+
+pub use body::{BodyError, RequestBody, ResponseBody};
+pub use filters::Pipeline;
+pub use request_info::{RequestInfo, Verb};
+pub use service::{ApiRequest, ApiService};

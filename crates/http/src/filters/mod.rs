@@ -1,0 +1,104 @@
+//! What every request passes before a handler sees it, in one readable order.
+//!
+//! request id → counting → panics → authentication → authorization → time limit → router. The stamps of the way back
+//! (`Audit-Id`, `Cache-Control`) and the guards (counting, stalled bodies) are put on the answer in reverse. Each filter
+//! is a plain function; [`Pipeline::answer`] is the only place that knows their order.
+
+mod authentication;
+mod authorization;
+mod panics;
+mod request_id;
+mod time_limit;
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{CACHE_CONTROL, HeaderValue};
+use http::request::Parts;
+use http::{Method, Response};
+use keelson_access::ClientIdentity;
+use keelson_meta::{ApiError, Clock, Random};
+use tokio_util::sync::CancellationToken;
+
+use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
+use crate::metrics::{Metrics, Observation};
+use crate::negotiation::error_form;
+use crate::request_info::RequestInfo;
+use crate::respond;
+use crate::router::Router;
+use crate::service::ApiRequest;
+
+/// Answers requests, whatever connection they came over.
+pub struct Pipeline {
+    router: Router,
+    metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    stopping: CancellationToken,
+}
+
+impl Pipeline {
+    /// Puts the filters before `router`. Cancelling `stopping` begins the end of the server.
+    pub fn new(
+        router: Router,
+        metrics: Arc<Metrics>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        stopping: CancellationToken,
+    ) -> Self {
+        Self { router, metrics, clock, random, stopping }
+    }
+
+    /// Cancelled when the server begins to stop.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+
+    /// Answers one request of a client that may have proved who it is.
+    pub async fn answer(
+        &self,
+        identity: Option<&ClientIdentity>,
+        parts: Parts,
+        body: RequestBody,
+    ) -> Response<ResponseBody> {
+        let info = RequestInfo::parse(&parts.method, &parts.uri);
+        let request_id = request_id::of(&parts.headers, self.random.as_ref());
+        let (form, is_head) = (error_form(&parts), parts.method == Method::HEAD);
+        let mut observation = Observation::begin(self.metrics.clone(), &info, self.router.served(&info));
+
+        let outcome = panics::caught(self.admit(identity, info, parts, body)).await;
+
+        let response = outcome.unwrap_or_else(|error| respond::error(&error, form));
+        observation.answered(response.status());
+        let response = response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, observation)) });
+        request_id::stamped(without_caching(response), &request_id)
+    }
+
+    /// The filters that may refuse.
+    async fn admit(
+        &self,
+        identity: Option<&ClientIdentity>,
+        info: RequestInfo,
+        parts: Parts,
+        body: RequestBody,
+    ) -> Result<Response<ResponseBody>, ApiError> {
+        let user = authentication::user(identity, &parts.headers, self.clock.now())?;
+        authorization::permit(&user, &info)?;
+        let limit = time_limit::of(&info, &parts)?;
+        let request = ApiRequest { info, parts, body, user, stopping: self.stopping.clone() };
+        time_limit::within(limit, self.router.route(request)).await
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline").field("router", &self.router).finish_non_exhaustive()
+    }
+}
+
+/// Answers are about one moment and one user, unless a handler says otherwise.
+fn without_caching(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    let default = HeaderValue::from_static("no-cache, private");
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(default);
+    response
+}

@@ -1,0 +1,33 @@
+//! A fault in one request must not take others with it.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt;
+use keelson_meta::ApiError;
+
+/// Turns a panic into an error. State shared between requests must be whole after one: locks do not poison, and writes
+/// happen in the store's transactions.
+pub(super) async fn caught<T>(answer: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| {
+        tracing::error!(panic = text(panic.as_ref()), "a request panicked");
+        Err(ApiError::Internal("this request caused the server to panic; its log has the details".to_owned()))
+    })
+}
+
+fn text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("not a text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_internal_error() {
+        let outcome: Result<(), _> = caught(async { panic!("at work") }).await;
+        assert_eq!(outcome.unwrap_err().code(), 500);
+    }
+}

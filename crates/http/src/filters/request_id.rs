@@ -1,0 +1,25 @@
+//! The id by which a request is found in logs, here and at the client: `Audit-Id`.
+
+use http::Response;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use keelson_meta::Random;
+
+use crate::body::ResponseBody;
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// Longer ids of clients are not taken over (the reference's limit, in bytes).
+const MAX_CLIENT_ID_BYTES: usize = 64;
+
+/// The client's own id if it sent a usable one, or a new one.
+pub(super) fn of(headers: &HeaderMap, random: &dyn Random) -> HeaderValue {
+    let usable = |id: &&HeaderValue| !id.is_empty() && id.len() <= MAX_CLIENT_ID_BYTES && id.to_str().is_ok();
+    headers.get(AUDIT_ID).filter(usable).cloned().unwrap_or_else(|| {
+        HeaderValue::from_str(&random.uuid()).expect("a UUID is made of hexadecimal digits and dashes")
+    })
+}
+
+/// The answer with its id.
+pub(super) fn stamped(mut response: Response<ResponseBody>, id: &HeaderValue) -> Response<ResponseBody> {
+    response.headers_mut().insert(AUDIT_ID, id.clone());
+    response
+}

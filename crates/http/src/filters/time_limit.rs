@@ -1,0 +1,106 @@
+//! How long a request may take.
+//!
+//! The limit covers the time to the head of the answer. After that an answer may take as long as it makes progress, so
+//! that a long list is never cut for its length. Watches end by themselves.
+
+use std::future::Future;
+use std::time::Duration;
+
+use http::Response;
+use http::request::Parts;
+use keelson_meta::ApiError;
+use tokio::time::timeout;
+
+use crate::body::{Progress, ResponseBody, stream};
+use crate::request_info::RequestInfo;
+
+/// The longest time to the head of an answer, and between two pieces of its body.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The limit of a request: none for watches, or what `?timeout=` asks for, within [`REQUEST_TIMEOUT`].
+///
+/// # Errors
+/// [`ApiError::BadRequest`] when the parameter is not a duration.
+pub(super) fn of(info: &RequestInfo, parts: &Parts) -> Result<Option<Duration>, ApiError> {
+    if info.is_long_running() {
+        return Ok(None);
+    }
+    let query = parts.uri.query().unwrap_or_default();
+    let asked = form_urlencoded::parse(query.as_bytes()).find(|(key, value)| key == "timeout" && !value.is_empty());
+    let Some((_, asked)) = asked else { return Ok(Some(REQUEST_TIMEOUT)) };
+    let asked = go_duration(&asked)
+        .ok_or_else(|| ApiError::BadRequest(format!("invalid timeout specified in the request URL: {asked:?}")))?;
+    Ok(Some(if asked.is_zero() { REQUEST_TIMEOUT } else { asked.min(REQUEST_TIMEOUT) }))
+}
+
+/// Waits for the head of an answer, and watches over its body.
+///
+/// # Errors
+/// [`ApiError::Timeout`] when the time is over.
+pub(super) async fn within(
+    limit: Option<Duration>,
+    answer: impl Future<Output = Response<ResponseBody>>,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let Some(limit) = limit else { return Ok(answer.await) };
+    let response = timeout(limit, answer)
+        .await
+        .map_err(|_| ApiError::Timeout("request did not complete within the allotted timeout".to_owned()))?;
+    Ok(response.map(|body| stream(Progress::new(body, REQUEST_TIMEOUT))))
+}
+
+/// A duration as Go writes it: `1m30s`, `1.5h`, `300ms`, `0`. Negative ones have no meaning here.
+fn go_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit() && character != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit = rest.find(|character: char| character.is_ascii_digit() || character == '.').unwrap_or(rest.len());
+        let seconds = match &rest[..unit] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return None,
+        };
+        total = total.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
+        rest = &rest[unit..];
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{Method, Request};
+
+    fn check(target: &str, expect: Option<Option<u64>>) {
+        let parts = Request::get(target).body(()).unwrap().into_parts().0;
+        let info = RequestInfo::parse(&Method::GET, &parts.uri);
+        let limit = of(&info, &parts).ok().map(|limit| limit.map(|limit| limit.as_secs()));
+        assert_eq!(limit, expect, "{target}");
+    }
+
+    #[test]
+    fn limits() {
+        check("/api/v1/pods", Some(Some(60)));
+        check("/api/v1/pods?timeout=30s", Some(Some(30)));
+        check("/api/v1/pods?timeout=1m30s", Some(Some(60)));
+        check("/api/v1/pods?timeout=0", Some(Some(60)));
+        check("/api/v1/pods?timeout=soon", None);
+        check("/api/v1/pods?timeout=5", None);
+        check("/api/v1/pods?watch=1&timeout=soon", Some(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_begin_is_given_up() {
+        let outcome = within(Some(REQUEST_TIMEOUT), std::future::pending()).await;
+        assert_eq!(outcome.unwrap_err().code(), 504);
+    }
+}

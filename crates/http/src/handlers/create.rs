@@ -1,0 +1,34 @@
+//! `POST` of an object.
+
+use http::{Response, StatusCode};
+use keelson_meta::ApiError;
+use keelson_meta::options::{CreateOptions, Query};
+use keelson_registry::{Registry, Target};
+
+use super::{decode, resolve, written};
+use crate::body::ResponseBody;
+use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::respond;
+use crate::service::ApiRequest;
+
+pub(super) async fn handle(
+    registry: &Registry,
+    target: &Target,
+    request: ApiRequest,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    resolve::only_status(target)?;
+    let options = CreateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
+    let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
+    let mut response = if target.stored().is_some() {
+        let created = registry.create(target, decoded.object, &options).await?;
+        written::object(StatusCode::CREATED, target, &created.object, created.revision, media)?
+    } else {
+        let review = registry.review(target, decoded.object, &request.user)?;
+        respond::value(StatusCode::CREATED, &serde_json::Value::Object(review.0), media)
+    };
+    for warning in &decoded.warnings {
+        respond::add_warning(response.headers_mut(), warning);
+    }
+    Ok(response)
+}

@@ -1,0 +1,105 @@
+//! Request bodies: from bytes to an object, in the encodings that clients send.
+
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use keelson_codec::json::Parsed;
+use keelson_codec::{json, yaml};
+use keelson_meta::options::FieldValidation;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Target, fit, object_of};
+
+use crate::body::{MAX_REQUEST_BYTES, RequestBody};
+
+/// A decoded object, and what the client should be warned of.
+pub(super) struct Decoded {
+    pub(super) object: Object,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Reads the object of a create or an update.
+///
+/// # Errors
+/// 413 beyond the size limit, 415 for an unknown encoding, 400 for what can't be read or does not fit the URL, and for
+/// duplicate fields where the client asked for strictness.
+pub(super) async fn object(
+    headers: &HeaderMap,
+    body: RequestBody,
+    target: &Target,
+    validation: FieldValidation,
+) -> Result<Decoded, ApiError> {
+    let encoding = Encoding::of(headers)?;
+    let bytes = body.read(MAX_REQUEST_BYTES).await?;
+    let kind = target.resource.kind;
+    let parsed = encoding.parse(&bytes).map_err(|error| unrecognized(kind, &error, &bytes))?;
+    let mut object = object_of(parsed.value, kind)?;
+    let mut warnings = Vec::new();
+    let duplicates = || parsed.duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
+    match validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => warnings.extend(duplicates()),
+        FieldValidation::Strict if parsed.duplicates.is_empty() => {}
+        FieldValidation::Strict => {
+            return Err(ApiError::BadRequest(format!(
+                "{kind} in version \"{}\" cannot be handled as a {kind}: strict decoding error: {}",
+                target.version.name,
+                duplicates().collect::<Vec<_>>().join(", ")
+            )));
+        }
+    }
+    fit(target, &mut object)?;
+    Ok(Decoded { object, warnings })
+}
+
+/// Reads the options that a DELETE may carry as its body; an empty body is none.
+///
+/// # Errors
+/// 413, 415 and 400 as for objects.
+pub(super) async fn optional(headers: &HeaderMap, body: RequestBody) -> Result<Option<Object>, ApiError> {
+    let bytes = body.read(MAX_REQUEST_BYTES).await?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let parsed =
+        Encoding::of(headers)?.parse(&bytes).map_err(|error| unrecognized("DeleteOptions", &error, &bytes))?;
+    object_of(parsed.value, "DeleteOptions").map(Some)
+}
+
+#[derive(Clone, Copy)]
+enum Encoding {
+    Json,
+    Yaml,
+}
+
+impl Encoding {
+    fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let Some(value) = headers.get(CONTENT_TYPE) else {
+            return Ok(Self::Json);
+        };
+        let media = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match media {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            _ => Err(ApiError::UnsupportedMediaType),
+        }
+    }
+
+    fn parse(self, bytes: &[u8]) -> Result<Parsed, String> {
+        match self {
+            Self::Json => json::parse(bytes).map_err(|error| format!("json parse error: {error}")),
+            Self::Yaml => yaml::parse(bytes).map_err(|error| format!("yaml parse error: {error}")),
+        }
+    }
+}
+
+/// How much of a body that can't be read is shown to the client.
+const SHOWN_BYTES: usize = 1024;
+
+fn unrecognized(kind: &str, error: &str, body: &[u8]) -> ApiError {
+    let shown = match body {
+        [] => "<empty>".into(),
+        _ => String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]),
+    };
+    ApiError::BadRequest(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {error} ({shown})"
+    ))
+}

@@ -1,0 +1,67 @@
+//! `DELETE` of one object, and of everything that a list selects.
+
+use http::{Response, StatusCode};
+use keelson_codec::ListHead;
+use keelson_meta::options::{DeleteOptions, ListOptions, Query};
+use keelson_meta::status::StatusDetails;
+use keelson_meta::{ApiError, Status};
+use keelson_registry::{Deleted, Registry, Target};
+
+use super::list_body::{ListBody, Source};
+use super::{decode, resolve, written};
+use crate::body::{ResponseBody, stream};
+use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::respond;
+use crate::service::ApiRequest;
+
+pub(super) async fn one(
+    registry: &Registry,
+    target: &Target,
+    request: ApiRequest,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let query = Query::parse(request.parts.uri.query().unwrap_or_default());
+    let body = decode::optional(&request.parts.headers, request.body).await?;
+    let options = DeleteOptions::parse(&query, body.as_ref())?;
+    let name = resolve::name(target)?;
+    match registry.delete(target, name, &options).await? {
+        Deleted::Pending(marked) => written::object(StatusCode::OK, target, &marked.object, marked.revision, media),
+        Deleted::Gone(last) if registry.returns_deleted(target) => {
+            written::object(StatusCode::OK, target, &last.object, last.revision, media)
+        }
+        Deleted::Gone(last) => {
+            let uid = last.object.summary(&[]).map(|summary| summary.uid).unwrap_or_default();
+            let details = StatusDetails {
+                name: name.to_owned(),
+                group: target.resource.group.to_owned(),
+                kind: target.resource.plural.to_owned(),
+                uid,
+                ..StatusDetails::default()
+            };
+            Ok(respond::status(&Status::success(details), media))
+        }
+    }
+}
+
+pub(super) async fn collection(
+    registry: &Registry,
+    target: &Target,
+    request: ApiRequest,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let query = Query::parse(request.parts.uri.query().unwrap_or_default());
+    let selected = ListOptions::parse(&query, false)?;
+    let body = decode::optional(&request.parts.headers, request.body).await?;
+    let options = DeleteOptions::parse(&query, body.as_ref())?;
+    let (revision, entries) = registry.delete_collection(target, &selected, &options).await?;
+    let kind = target.kind();
+    let head = ListHead {
+        kind: &target.resource.list_kind(),
+        api_version: &kind.group_version().to_string(),
+        revision,
+        continue_token: None,
+        remaining: None,
+    };
+    let body = ListBody::new(&head, Source::Chosen(entries.into_iter()), media);
+    Ok(respond::stream(StatusCode::OK, media.kind.content_type(), stream(body)))
+}

@@ -1,0 +1,24 @@
+//! `GET` of one object.
+
+use http::{Response, StatusCode};
+use keelson_meta::ApiError;
+use keelson_meta::options::{GetOptions, Query};
+use keelson_registry::{Registry, Target};
+
+use super::{resolve, written};
+use crate::body::ResponseBody;
+use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::service::ApiRequest;
+
+pub(super) async fn handle(
+    registry: &Registry,
+    target: &Target,
+    request: ApiRequest,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    resolve::only_status(target)?;
+    let options = GetOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
+    let name = resolve::name(target)?;
+    let entry = registry.get(target, name, &options).await?;
+    written::object(StatusCode::OK, target, &entry.object, Some(entry.revision), media)
+}

@@ -1,0 +1,38 @@
+//! `PATCH` of an object, or of its status.
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Response, StatusCode};
+use keelson_codec::json;
+use keelson_meta::ApiError;
+use keelson_meta::options::{PatchOptions, Query};
+use keelson_registry::{Patch, PatchKind, Registry, Target};
+
+use super::{resolve, written};
+use crate::body::{MAX_REQUEST_BYTES, ResponseBody};
+use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::service::ApiRequest;
+
+pub(super) async fn handle(
+    registry: &Registry,
+    target: &Target,
+    request: ApiRequest,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let kind = kind(&request.parts.headers)?;
+    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    resolve::only_status(target)?;
+    let options = PatchOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
+    let body = request.body.read(MAX_REQUEST_BYTES).await?;
+    let document = json::parse(&body).map_err(|error| ApiError::BadRequest(error.to_string()))?.value;
+    let name = resolve::name(target)?;
+    let patched = registry.patch(target, name, &Patch { kind, document }, &options).await?;
+    written::object(StatusCode::OK, target, &patched.object, patched.revision, media)
+}
+
+fn kind(headers: &HeaderMap) -> Result<PatchKind, ApiError> {
+    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match media.split(';').next().unwrap_or_default().trim() {
+        "application/json-patch+json" => Ok(PatchKind::Json),
+        "application/merge-patch+json" => Ok(PatchKind::Merge),
+        _ => Err(ApiError::UnsupportedPatchType),
+    }
+}

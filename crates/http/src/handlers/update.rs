@@ -1,0 +1,30 @@
+//! `PUT` of an object, or of its status.
+
+use http::{Response, StatusCode};
+use keelson_meta::ApiError;
+use keelson_meta::options::{Query, UpdateOptions};
+use keelson_registry::{Registry, Target};
+
+use super::{decode, resolve, written};
+use crate::body::ResponseBody;
+use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::respond;
+use crate::service::ApiRequest;
+
+pub(super) async fn handle(
+    registry: &Registry,
+    target: &Target,
+    request: ApiRequest,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    resolve::only_status(target)?;
+    let options = UpdateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
+    let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
+    let name = resolve::name(target)?;
+    let updated = registry.update(target, name, &decoded.object, &options).await?;
+    let mut response = written::object(StatusCode::OK, target, &updated.object, updated.revision, media)?;
+    for warning in &decoded.warnings {
+        respond::add_warning(response.headers_mut(), warning);
+    }
+    Ok(response)
+}

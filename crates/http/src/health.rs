@@ -1,0 +1,176 @@
+//! `/livez`, `/readyz` and `/healthz`: named checks, and the texts in which their results are told.
+//!
+//! Why a check failed goes to the log alone: anybody may ask these paths, without credentials.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use http::StatusCode;
+
+/// What a check found: nothing wrong, or what is.
+pub type CheckResult = Result<(), String>;
+
+/// Checks by name, in the order in which they are told.
+#[derive(Default)]
+pub struct HealthChecks {
+    checks: Vec<(String, Box<dyn Fn() -> CheckResult + Send + Sync>)>,
+}
+
+/// The checks of each endpoint. `/healthz`, the older one, is answered as `/readyz` is.
+#[derive(Debug, Default)]
+pub struct Health {
+    /// Whether the server should go on running.
+    pub live: HealthChecks,
+    /// Whether the server should be sent requests.
+    pub ready: HealthChecks,
+}
+
+/// An answer in plain text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct HealthAnswer {
+    /// 200, 404 or 500.
+    pub code: StatusCode,
+    /// The text.
+    pub text: String,
+}
+
+impl Health {
+    /// Answers for a path such as `/readyz` or `/livez/ping`; `None` if it is not one of these.
+    pub fn answer(&self, path: &str, query: &str) -> Option<HealthAnswer> {
+        let (endpoint, check) = match path.trim_matches('/').split_once('/') {
+            Some((endpoint, check)) => (endpoint, Some(check)),
+            None => (path.trim_matches('/'), None),
+        };
+        let checks = match endpoint {
+            "livez" => &self.live,
+            "readyz" | "healthz" => &self.ready,
+            _ => return None,
+        };
+        Some(match check {
+            Some(name) => checks.one(name),
+            None => checks.all(endpoint, query),
+        })
+    }
+}
+
+impl HealthChecks {
+    /// No checks but `ping`, which never fails.
+    #[allow(clippy::new_without_default, reason = "an empty set without `ping` is what Default gives")]
+    pub fn new() -> Self {
+        Self::default().add("ping", || Ok(()))
+    }
+
+    /// Adds a check. It is asked at each request, so it must be quick and must not wait.
+    #[must_use]
+    pub fn add(mut self, name: impl Into<String>, check: impl Fn() -> CheckResult + Send + Sync + 'static) -> Self {
+        self.checks.push((name.into(), Box::new(check)));
+        self
+    }
+
+    fn one(&self, name: &str) -> HealthAnswer {
+        match self.checks.iter().find(|(known, _)| known == name) {
+            None => HealthAnswer { code: StatusCode::NOT_FOUND, text: "404 page not found\n".to_owned() },
+            Some((_, check)) => match check() {
+                Ok(()) => HealthAnswer { code: StatusCode::OK, text: "ok".to_owned() },
+                Err(reason) => {
+                    tracing::warn!(check = name, reason, "health check failed");
+                    let text = "internal server error: reason withheld\n".to_owned();
+                    HealthAnswer { code: StatusCode::INTERNAL_SERVER_ERROR, text }
+                }
+            },
+        }
+    }
+
+    fn all(&self, endpoint: &str, query: &str) -> HealthAnswer {
+        let parameters: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+        let verbose = parameters.iter().any(|(key, _)| key == "verbose");
+        let excluded: Vec<&str> =
+            parameters.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_ref()).collect();
+        let (mut text, mut healthy) = (String::new(), true);
+        for (name, check) in &self.checks {
+            let line = if excluded.contains(&name.as_str()) {
+                format!("[+]{name} excluded: ok\n")
+            } else {
+                match check() {
+                    Ok(()) => format!("[+]{name} ok\n"),
+                    Err(reason) => {
+                        tracing::warn!(check = name, reason, "health check failed");
+                        healthy = false;
+                        format!("[-]{name} failed: reason withheld\n")
+                    }
+                }
+            };
+            text.push_str(&line);
+        }
+        let unknown: Vec<String> = excluded
+            .iter()
+            .filter(|excluded| !self.checks.iter().any(|(name, _)| name == *excluded))
+            .map(|excluded| format!("\"{excluded}\""))
+            .collect();
+        if !unknown.is_empty() {
+            let unknown = unknown.join(", ");
+            let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {unknown}");
+        }
+        match (healthy, verbose) {
+            (false, _) => {
+                let text = format!("{text}{endpoint} check failed\n");
+                HealthAnswer { code: StatusCode::INTERNAL_SERVER_ERROR, text }
+            }
+            (true, true) => HealthAnswer { code: StatusCode::OK, text: format!("{text}{endpoint} check passed\n") },
+            (true, false) => HealthAnswer { code: StatusCode::OK, text: "ok".to_owned() },
+        }
+    }
+}
+
+impl fmt::Debug for HealthChecks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.checks.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, query: &str, expect: Option<(u16, &str)>) {
+        let health = Health {
+            live: HealthChecks::new(),
+            ready: HealthChecks::new().add("log", || Ok(())).add("storage", || Err("no disk".to_owned())),
+        };
+        let answer = health.answer(path, query).map(|answer| (answer.code.as_u16(), answer.text));
+        assert_eq!(answer, expect.map(|(code, text)| (code, text.to_owned())), "{path}?{query}");
+    }
+
+    #[test]
+    fn healthy() {
+        check("/livez", "", Some((200, "ok")));
+        check("/livez", "verbose", Some((200, "[+]ping ok\nlivez check passed\n")));
+        check("/livez/ping", "", Some((200, "ok")));
+        check("/readyz", "exclude=storage", Some((200, "ok")));
+        check(
+            "/healthz",
+            "verbose=true&exclude=storage",
+            Some((200, "[+]ping ok\n[+]log ok\n[+]storage excluded: ok\nhealthz check passed\n")),
+        );
+    }
+
+    #[test]
+    fn a_failure_is_told_without_its_reason() {
+        let text = "[+]ping ok\n[+]log ok\n[-]storage failed: reason withheld\nreadyz check failed\n";
+        check("/readyz", "", Some((500, text)));
+        check("/readyz/storage", "", Some((500, "internal server error: reason withheld\n")));
+    }
+
+    #[test]
+    fn what_cannot_be_excluded_is_told() {
+        let text = "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"x\", \"y\"\n\
+                    livez check passed\n";
+        check("/livez", "verbose&exclude=x&exclude=y", Some((200, text)));
+    }
+
+    #[test]
+    fn unknown_checks_and_other_paths() {
+        check("/livez/nope", "", Some((404, "404 page not found\n")));
+        check("/nope", "", None);
+    }
+}

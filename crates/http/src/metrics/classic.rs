@@ -1,0 +1,37 @@
+//! The classic text format, which differs from OpenMetrics in how counters are headed and in having no end mark.
+
+/// Rewrites an OpenMetrics text. In it, the heads of a counter lack the `_total` that its samples have.
+pub(super) fn from_open_metrics(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut help = None;
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        if line.starts_with("# HELP ") {
+            help = Some(line);
+            continue;
+        }
+        let counter = line.strip_prefix("# TYPE ").and_then(|head| head.strip_suffix(" counter"));
+        let heads = help.take().into_iter().chain([line]);
+        for line in heads {
+            match counter {
+                Some(name) => out.push_str(&line.replacen(name, &format!("{name}_total"), 1)),
+                None => out.push_str(line),
+            }
+            out.push('\n');
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_headed_by_their_full_name() {
+        let open =
+            "# HELP a Words.\n# TYPE a counter\na_total{x=\"1\"} 2\n# HELP b Words.\n# TYPE b gauge\nb 1\n# EOF\n";
+        let classic = "# HELP a_total Words.\n# TYPE a_total counter\na_total{x=\"1\"} 2\n\
+                       # HELP b Words.\n# TYPE b gauge\nb 1\n";
+        assert_eq!(from_open_metrics(open), classic);
+    }
+}

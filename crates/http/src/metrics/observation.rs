@@ -1,0 +1,199 @@
+//! Counting one request, from its head to the end of its answer.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use super::{CodeLabels, KindLabels, Metrics, RequestLabels};
+use crate::request_info::{RequestInfo, Verb};
+
+/// The names of a resource that is served. Only these become label values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServedResource {
+    /// The group, empty for the core group.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// The plural name.
+    pub resource: &'static str,
+    /// The subresource, or empty.
+    pub subresource: &'static str,
+}
+
+/// A request that is being answered. Counted as done when dropped; if no code was set by then, the client went away before
+/// there was an answer, and only the gauges are set back.
+#[derive(Debug)]
+pub struct Observation {
+    metrics: Arc<Metrics>,
+    labels: RequestLabels,
+    kind: Kind,
+    started: Instant,
+    code: Option<StatusCode>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    LongRunning,
+    Mutating,
+    ReadOnly,
+}
+
+impl Kind {
+    fn labels(self) -> Option<KindLabels> {
+        match self {
+            Self::LongRunning => None,
+            Self::Mutating => Some(KindLabels { request_kind: "mutating" }),
+            Self::ReadOnly => Some(KindLabels { request_kind: "readOnly" }),
+        }
+    }
+}
+
+impl Observation {
+    /// Begins to count a request. `served` is `None` when the path names no resource that is served.
+    pub fn begin(metrics: Arc<Metrics>, info: &RequestInfo, served: Option<ServedResource>) -> Self {
+        let ServedResource { group, version, resource, subresource } = served.unwrap_or_default();
+        let labels = RequestLabels { verb: verb(info), group, version, resource, subresource, scope: scope(info) };
+        let kind = match () {
+            () if info.is_long_running() => Kind::LongRunning,
+            () if info.verb.is_read() => Kind::ReadOnly,
+            () => Kind::Mutating,
+        };
+        let observation = Self { metrics, labels, kind, started: Instant::now(), code: None };
+        observation.count_in_flight(1);
+        observation
+    }
+
+    /// Notes the code of the answer.
+    pub fn answered(&mut self, code: StatusCode) {
+        self.code = Some(code);
+    }
+
+    fn count_in_flight(&self, change: i64) {
+        match self.kind.labels() {
+            None => self.metrics.long_running.get_or_create(&self.labels).inc_by(change),
+            Some(labels) => self.metrics.in_flight.get_or_create(&labels).inc_by(change),
+        };
+    }
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        self.count_in_flight(-1);
+        let Some(code) = self.code else { return };
+        let RequestLabels { verb, group, version, resource, subresource, scope } = self.labels.clone();
+        let labels = CodeLabels { verb, group, version, resource, subresource, scope, code: code.as_u16() };
+        self.metrics.requests.get_or_create(&labels).inc();
+        if self.kind != Kind::LongRunning {
+            self.metrics.durations.get_or_create(&self.labels).observe(self.started.elapsed().as_secs_f64());
+        }
+    }
+}
+
+/// The verb in the words of the field's dashboards: methods, with lists and watches told apart.
+fn verb(info: &RequestInfo) -> &'static str {
+    match &info.verb {
+        Verb::Get => "GET",
+        Verb::List => "LIST",
+        Verb::Watch => "WATCH",
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+        Verb::DeleteCollection => "DELETECOLLECTION",
+        Verb::Other(method) => match method.as_str() {
+            "get" => "GET",
+            "head" => "HEAD",
+            "post" => "POST",
+            "put" => "PUT",
+            "patch" => "PATCH",
+            "delete" => "DELETE",
+            "options" => "OPTIONS",
+            _ => "OTHER",
+        },
+    }
+}
+
+/// What a request reaches: one object, a namespace, the cluster, or nothing of these.
+fn scope(info: &RequestInfo) -> &'static str {
+    match info {
+        RequestInfo { is_resource_request: false, .. } => "",
+        RequestInfo { name: Some(_), .. } | RequestInfo { verb: Verb::Create, .. } => "resource",
+        RequestInfo { namespace: Some(_), .. } => "namespace",
+        RequestInfo { .. } => "cluster",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MetricKind, Sample};
+    use super::*;
+    use http::Method;
+
+    const PODS: ServedResource = ServedResource { group: "", version: "v1", resource: "pods", subresource: "" };
+
+    fn observe(metrics: &Arc<Metrics>, target: &str, served: Option<ServedResource>, code: StatusCode) {
+        let info = RequestInfo::parse(&Method::GET, &target.parse().unwrap());
+        let mut observation = Observation::begin(metrics.clone(), &info, served);
+        observation.answered(code);
+    }
+
+    #[test]
+    fn names_come_out_as_the_field_has_them() {
+        let metrics = Arc::new(Metrics::new());
+        metrics.add_source(|| {
+            let labels = vec![("resource", "pods".to_owned())];
+            let objects = Sample {
+                name: "apiserver_storage_objects",
+                help: "Objects",
+                kind: MetricKind::Gauge,
+                labels,
+                value: 7.0,
+            };
+            let lists = Sample {
+                name: "keelson_lists_total",
+                help: "L",
+                kind: MetricKind::Counter,
+                labels: vec![],
+                value: 3.0,
+            };
+            vec![objects, lists]
+        });
+        observe(&metrics, "/api/v1/namespaces/a/pods", Some(PODS), StatusCode::GONE);
+        let text = metrics.classic().unwrap();
+        for line in [
+            "# TYPE apiserver_request_total counter",
+            r#"apiserver_request_total{verb="LIST",group="",version="v1",resource="pods",subresource="",scope="namespace",code="410"} 1"#,
+            r#"apiserver_current_inflight_requests{request_kind="readOnly"} 0"#,
+            r#"apiserver_request_duration_seconds_count{verb="LIST",group="",version="v1",resource="pods",subresource="",scope="namespace"} 1"#,
+            r#"apiserver_storage_objects{resource="pods"} 7.0"#,
+            "keelson_lists_total 3.0",
+            "# TYPE process_cpu_seconds_total counter",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line}\nis not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn names_that_clients_make_up_never_become_labels() {
+        let metrics = Arc::new(Metrics::new());
+        observe(&metrics, "/api/v1/made-up", None, StatusCode::NOT_FOUND);
+        observe(&metrics, "/made/up", None, StatusCode::NOT_FOUND);
+        assert!(!metrics.classic().unwrap().contains("made"));
+    }
+
+    #[test]
+    fn a_watch_counts_as_long_running_while_it_lasts() {
+        let metrics = Arc::new(Metrics::new());
+        let info = RequestInfo::parse(&Method::GET, &"/api/v1/pods?watch=1".parse().unwrap());
+        let line = |count: u8| {
+            format!(
+                r#"apiserver_longrunning_requests{{verb="WATCH",group="",version="v1",resource="pods",subresource="",scope="cluster"}} {count}"#
+            )
+        };
+        let observation = Observation::begin(metrics.clone(), &info, Some(PODS));
+        assert!(metrics.classic().unwrap().contains(&line(1)));
+        drop(observation);
+        assert!(metrics.classic().unwrap().contains(&line(0)));
+    }
+}

@@ -1,0 +1,80 @@
+//! Numbers that other parts of the server keep, asked for at each scrape.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+/// How a number behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It only grows. Its name ends in `_total`.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+/// One number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The name, exactly as it is shown.
+    pub name: &'static str,
+    /// What it counts, without a full stop.
+    pub help: &'static str,
+    /// How it behaves.
+    pub kind: MetricKind,
+    /// Labels; the set of their values must be bounded.
+    pub labels: Vec<(&'static str, String)>,
+    /// The number.
+    pub value: f64,
+}
+
+/// A part of the server that keeps numbers. A closure is one.
+pub trait MetricSource: Send + Sync + 'static {
+    /// All its numbers. Samples of one name follow each other.
+    fn samples(&self) -> Vec<Sample>;
+}
+
+impl<F: Fn() -> Vec<Sample> + Send + Sync + 'static> MetricSource for F {
+    fn samples(&self) -> Vec<Sample> {
+        self()
+    }
+}
+
+/// Joins a source to the registry.
+pub(super) struct SourceCollector(Box<dyn MetricSource>);
+
+impl SourceCollector {
+    pub(super) fn new(source: impl MetricSource) -> Self {
+        Self(Box::new(source))
+    }
+}
+
+impl fmt::Debug for SourceCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SourceCollector")
+    }
+}
+
+impl Collector for SourceCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for family in self.0.samples().chunk_by(|one, other| one.name == other.name) {
+            let [Sample { name, help, kind, .. }, ..] = family else { continue };
+            let (name, metric_type) = match kind {
+                // The encoder puts `_total` behind it again.
+                MetricKind::Counter => (name.strip_suffix("_total").unwrap_or(name), MetricType::Counter),
+                MetricKind::Gauge => (*name, MetricType::Gauge),
+            };
+            let mut descriptor = encoder.encode_descriptor(name, help, None, metric_type)?;
+            for Sample { labels, value, .. } in family {
+                let mut metric = descriptor.encode_family(labels)?;
+                match kind {
+                    MetricKind::Counter => metric.encode_counter::<NoLabelSet, _, f64>(value, None)?,
+                    MetricKind::Gauge => metric.encode_gauge(value)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

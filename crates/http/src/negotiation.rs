@@ -1,0 +1,339 @@
+//! Which form of answer a client accepts.
+//!
+//! Clauses of `Accept` are tried by weight, then concrete before wildcard, then in order, and the first that can be
+//! produced wins. A clause that asks for something not produced (a transformation, an unknown version) is passed over,
+//! not an error, as long as a later one can be met. Nothing here looks at what the answer will contain.
+
+use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, USER_AGENT};
+use http::request::Parts;
+use keelson_discovery::AggregatedForm;
+use keelson_meta::ApiError;
+use keelson_meta::error::NotAcceptableForm;
+
+/// An encoding of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaKind {
+    /// `application/json`
+    Json,
+    /// `application/yaml`
+    Yaml,
+}
+
+impl MediaKind {
+    /// The value of `Content-Type`.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+        }
+    }
+
+    const fn subtype(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Yaml => "yaml",
+        }
+    }
+}
+
+/// The media types of objects, as refusals and `415` name them.
+pub const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// What most resources are offered in, best first.
+pub const OBJECT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml];
+/// What watches are offered in.
+pub const WATCH_OFFERS: &[MediaKind] = &[MediaKind::Json];
+
+/// The form an answer is given in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaType {
+    /// The encoding.
+    pub kind: MediaKind,
+    /// Whether JSON is indented for human eyes.
+    pub pretty: bool,
+}
+
+impl MediaType {
+    /// Compact JSON.
+    pub const JSON: Self = Self { kind: MediaKind::Json, pretty: false };
+}
+
+/// The form in which a client wants `/api` and `/apis`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscoveryForm {
+    /// The small documents from before aggregation.
+    Legacy(MediaKind),
+    /// One document with everything.
+    Aggregated(AggregatedForm, MediaKind),
+}
+
+/// Picks the form of an answer from `Accept`, the `pretty` parameter and the user agent.
+///
+/// # Errors
+/// [`ApiError::NotAcceptable`] when no clause can be met by `offers`.
+pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiError> {
+    let clauses = accepted(&parts.headers);
+    choose(&clauses, |clause| {
+        if clause.converts() {
+            return None;
+        }
+        let kind = offers.iter().copied().find(|kind| clause.matches(*kind))?;
+        Some(MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) })
+    })
+}
+
+/// Picks the form of `/api` and `/apis`. `profile` is not looked at: without peers both profiles are the same document.
+///
+/// # Errors
+/// [`ApiError::NotAcceptable`] when no clause can be met.
+pub fn negotiate_discovery(headers: &HeaderMap) -> Result<DiscoveryForm, ApiError> {
+    choose(&accepted(headers), |clause| {
+        let kind = OBJECT_OFFERS.iter().copied().find(|kind| clause.matches(*kind))?;
+        if !clause.converts() {
+            return Some(DiscoveryForm::Legacy(kind));
+        }
+        let parameter = |name| clause.parameter(name).unwrap_or_default();
+        let form = AggregatedForm::from_parameters(parameter("g"), parameter("v"), parameter("as"))?;
+        Some(DiscoveryForm::Aggregated(form, kind))
+    })
+}
+
+/// The form in which an error is told: as the client asked, or indented JSON when that is not possible.
+pub fn error_form(parts: &Parts) -> MediaType {
+    negotiate(parts, OBJECT_OFFERS).unwrap_or(MediaType { kind: MediaKind::Json, pretty: true })
+}
+
+/// Whether the client takes gzip. Other encodings are not offered.
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|clause| {
+        let mut parts = clause.split(';').map(str::trim);
+        let gzip = parts.next().is_some_and(|coding| coding.eq_ignore_ascii_case("gzip"));
+        gzip && parts.all(|parameter| weight(parameter).is_none_or(|weight| weight > 0))
+    })
+}
+
+/// Whether a person reads the answer: `?pretty=true`, or a client that people use by hand.
+pub fn wants_pretty(parts: &Parts) -> bool {
+    let query = parts.uri.query().unwrap_or_default();
+    match form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "pretty") {
+        Some((_, value)) => value == "true" || value == "1",
+        None => {
+            let agent = parts.headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
+        }
+    }
+}
+
+/// The largest weight of a clause; weights are kept in thousandths, which is all that HTTP allows.
+const FULL_WEIGHT: u16 = 1000;
+
+/// One clause of `Accept`.
+#[derive(Debug)]
+struct Clause<'a> {
+    kind: &'a str,
+    subtype: &'a str,
+    weight: u16,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().filter(|media| !media.is_empty())?;
+        // `*` alone is what some old clients send for `*/*`.
+        let (kind, subtype) = media.split_once('/').unwrap_or((media, "*"));
+        let mut clause = Self { kind, subtype, weight: FULL_WEIGHT, parameters: Vec::new() };
+        for parameter in parts {
+            if let Some(weight) = weight(parameter) {
+                clause.weight = weight;
+            } else if let Some((key, value)) = parameter.split_once('=') {
+                clause.parameters.push((key.trim(), value.trim().trim_matches('"')));
+            }
+        }
+        Some(clause)
+    }
+
+    fn parameter(&self, name: &str) -> Option<&'a str> {
+        self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value).filter(|value| !value.is_empty())
+    }
+
+    /// Whether the clause asks for the answer as another kind.
+    fn converts(&self) -> bool {
+        ["as", "g", "v"].iter().any(|name| self.parameter(name).is_some())
+    }
+
+    fn pretty(&self) -> bool {
+        self.parameter("pretty").is_some_and(|value| value == "1" || value == "true")
+    }
+
+    fn is_wildcard(&self) -> bool {
+        self.subtype == "*"
+    }
+
+    fn matches(&self, kind: MediaKind) -> bool {
+        self.names("application", kind.subtype()) && self.parameter("stream").is_none_or(|stream| stream == "watch")
+    }
+
+    fn names(&self, kind: &str, subtype: &str) -> bool {
+        (self.kind == "*" || self.kind.eq_ignore_ascii_case(kind))
+            && (self.subtype == "*" || self.subtype.eq_ignore_ascii_case(subtype))
+    }
+}
+
+/// The weight that a `q=` parameter gives, in thousandths; `None` for other parameters.
+fn weight(parameter: &str) -> Option<u16> {
+    let (key, value) = parameter.split_once('=')?;
+    if !key.trim().eq_ignore_ascii_case("q") {
+        return None;
+    }
+    let weight = value.trim().parse::<f32>().ok().filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(1.0);
+    // The product lies between 0 and 1000, so the conversion loses nothing that counts.
+    Some((weight * f32::from(FULL_WEIGHT)) as u16)
+}
+
+/// The clauses of `Accept`, best first. No header accepts everything.
+fn accepted(headers: &HeaderMap) -> Vec<Clause<'_>> {
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut clauses: Vec<_> = values.flat_map(|value| value.split(',')).filter_map(Clause::parse).collect();
+    if clauses.is_empty() {
+        clauses.extend(Clause::parse("*/*"));
+    }
+    clauses.retain(|clause| clause.weight > 0);
+    // Stable: equals stay in the client's order.
+    clauses.sort_by_key(|clause| (std::cmp::Reverse(clause.weight), clause.is_wildcard()));
+    clauses
+}
+
+fn choose<T>(clauses: &[Clause<'_>], meet: impl Fn(&Clause<'_>) -> Option<T>) -> Result<T, ApiError> {
+    clauses.iter().find_map(meet).ok_or_else(|| {
+        // A client that names an encoding of objects, yet cannot be satisfied, is told so by the negotiation; one that
+        // names none is told so by the router, in other words.
+        let known = |clause: &Clause<'_>| {
+            MEDIA_TYPES.iter().filter_map(|known| known.split_once('/')).any(|(kind, sub)| clause.names(kind, sub))
+        };
+        let form = if clauses.iter().any(known) { NotAcceptableForm::MediaTypes } else { NotAcceptableForm::Router };
+        ApiError::NotAcceptable { accepted: form(MEDIA_TYPES) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn parts(target: &str, headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::get(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn describe(chosen: Result<MediaType, ApiError>) -> String {
+        match chosen {
+            Ok(MediaType { kind, pretty }) => format!("{kind:?}{}", if pretty { " pretty" } else { "" }),
+            Err(error) => error.status().message,
+        }
+    }
+
+    fn check(accept: &str, expect: &str) {
+        assert_eq!(describe(negotiate(&parts("/", &[("accept", accept)]), OBJECT_OFFERS)), expect, "{accept}");
+    }
+
+    const ROUTER: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+                          application/vnd.kubernetes.protobuf";
+    const UNMET: &str = "only the following media types are accepted: application/json, application/yaml, \
+                               application/vnd.kubernetes.protobuf";
+
+    #[test]
+    fn objects() {
+        check("application/json", "Json");
+        check("application/yaml", "Yaml");
+        check("*/*", "Json");
+        check("application/*", "Json");
+        check("", "Json");
+        check("*", "Json");
+        check("application/json, */*", "Json");
+        check("Application/YAML", "Yaml");
+        check("application/json;q=0.5,application/yaml;q=0.9", "Yaml");
+        check("*/*,application/yaml", "Yaml");
+        check("application/json;q=0,application/yaml;q=0.1", "Yaml");
+        check("text/html,application/yaml", "Yaml");
+        check("application/json;unknown=1", "Json");
+        check("application/json;pretty=1", "Json pretty");
+        check("application/json;stream=watch", "Json");
+        check("application/json;stream=tail", UNMET);
+        check("text/html", ROUTER);
+    }
+
+    #[test]
+    fn what_is_not_produced_is_passed_over() {
+        check("application/vnd.kubernetes.protobuf,application/json", "Json");
+        check("application/vnd.kubernetes.protobuf", UNMET);
+        check(
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+            "Json",
+        );
+        check("application/json;as=Table;v=v1;g=meta.k8s.io", UNMET);
+        check("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json", "Json");
+    }
+
+    #[test]
+    fn watches_are_not_offered_in_yaml() {
+        let chosen = negotiate(&parts("/", &[("accept", "application/yaml")]), WATCH_OFFERS);
+        assert_eq!(describe(chosen), UNMET);
+    }
+
+    #[test]
+    fn answers_are_indented_for_people() {
+        let check = |target: &str, agent: &str, expect: &str| {
+            let chosen = negotiate(&parts(target, &[("user-agent", agent)]), OBJECT_OFFERS);
+            assert_eq!(describe(chosen), expect, "{target} {agent}");
+        };
+        check("/", "kubectl/v1.36.0", "Json");
+        check("/", "curl/8.0", "Json pretty");
+        check("/", "Mozilla/5.0 (X11)", "Json pretty");
+        check("/?pretty=true", "kubectl", "Json pretty");
+        check("/?pretty=1", "kubectl", "Json pretty");
+        check("/?pretty=false", "curl/8.0", "Json");
+    }
+
+    #[test]
+    fn discovery() {
+        const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        const BETA: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+        let check = |accept: &str, expect: &str| {
+            let text = match negotiate_discovery(&parts("/", &[("accept", accept)]).headers) {
+                Ok(DiscoveryForm::Legacy(kind)) => format!("legacy {kind:?}"),
+                Ok(DiscoveryForm::Aggregated(version, kind)) => format!("{} {kind:?}", version.version()),
+                Err(error) => error.status().message,
+            };
+            assert_eq!(text, expect, "{accept}");
+        };
+        check(V2, "v2 Json");
+        check(&format!("{V2},{BETA},application/json"), "v2 Json");
+        check(&format!("{BETA},application/json"), "v2beta1 Json");
+        check(&format!("{V2};profile=nopeer"), "v2 Json");
+        check(&V2.replace("json", "yaml"), "v2 Yaml");
+        check("application/json", "legacy Json");
+        check("application/yaml", "legacy Yaml");
+        check("*/*", "legacy Json");
+        check("", "legacy Json");
+        check(&V2.replace("v2", "v9"), UNMET);
+        check(&format!("{},application/json", V2.replace("v2", "v9")), "legacy Json");
+        check("text/html", ROUTER);
+    }
+
+    #[test]
+    fn gzip() {
+        let check = |value: &str, expect: bool| {
+            assert_eq!(accepts_gzip(&parts("/", &[("accept-encoding", value)]).headers), expect, "{value}");
+        };
+        check("gzip", true);
+        check("br, gzip;q=0.5", true);
+        check("gzip;q=0", false);
+        check("deflate", false);
+        check("", false);
+    }
+}

@@ -1,0 +1,259 @@
+//! Every path that is no resource: health, version, metrics, discovery.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, VARY};
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use keelson_discovery::{AggregatedForm, Document, Documents, etag_matches, root_paths};
+use keelson_meta::ApiError;
+
+use crate::body::{ResponseBody, empty};
+use crate::health::Health;
+use crate::metrics::{CLASSIC_CONTENT_TYPE, Metrics, OPEN_METRICS_CONTENT_TYPE};
+use crate::negotiation::{
+    DiscoveryForm, MediaKind, MediaType, OBJECT_OFFERS, error_form, negotiate, negotiate_discovery, wants_pretty,
+};
+use crate::request_info::RequestInfo;
+use crate::{respond, version};
+
+/// Paths at `/` beside those of groups and versions.
+const OTHER_PATHS: &[&str] = &["/healthz", "/livez", "/metrics", "/readyz", "/version"];
+
+/// What answers paths that are no resource.
+pub struct Pages {
+    health: Health,
+    metrics: Arc<Metrics>,
+    documents: Arc<Documents>,
+    server_address: String,
+}
+
+/// A path that is no resource.
+enum Page<'a> {
+    Root,
+    Core,
+    Groups,
+    Group(&'a str),
+    GroupVersion(&'a str, &'a str),
+    Version,
+    Metrics,
+}
+
+impl<'a> Page<'a> {
+    fn parse(path: &'a str) -> Option<Self> {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        match parts.as_slice() {
+            [] => Some(Self::Root),
+            ["api"] => Some(Self::Core),
+            ["api", version] => Some(Self::GroupVersion("", version)),
+            ["apis"] => Some(Self::Groups),
+            ["apis", group] => Some(Self::Group(group)),
+            ["apis", group, version] => Some(Self::GroupVersion(group, version)),
+            ["version"] => Some(Self::Version),
+            ["metrics"] => Some(Self::Metrics),
+            _ => None,
+        }
+    }
+}
+
+impl Pages {
+    /// `server_address` is the `host:port` that legacy discovery tells clients.
+    pub fn new(health: Health, metrics: Arc<Metrics>, documents: Arc<Documents>, server_address: String) -> Self {
+        Self { health, metrics, documents, server_address }
+    }
+
+    /// Answers a request for a path that is no resource.
+    pub fn answer(&self, info: &RequestInfo, parts: &Parts) -> Response<ResponseBody> {
+        if let Some(answer) = self.health.answer(&info.path, parts.uri.query().unwrap_or_default()) {
+            return match answer.code {
+                StatusCode::OK => respond::text(answer.code, answer.text),
+                code => respond::text_error(code, answer.text),
+            };
+        }
+        let Some(page) = Page::parse(&info.path) else { return respond::no_such_page() };
+        let answer = if matches!(parts.method, Method::GET | Method::HEAD) {
+            self.page(&page, parts)
+        } else {
+            Err(ApiError::MethodNotAllowed)
+        };
+        answer.unwrap_or_else(|error| respond::error(&error, error_form(parts)))
+    }
+
+    fn page(&self, page: &Page<'_>, parts: &Parts) -> Result<Response<ResponseBody>, ApiError> {
+        match page {
+            Page::Root => {
+                let paths = root_paths(&self.documents, OTHER_PATHS);
+                Ok(respond::bytes(StatusCode::OK, MediaKind::Json.content_type(), paths))
+            }
+            Page::Core => self
+                .discovery(parts, Documents::aggregated_core, |documents| documents.api_versions(&self.server_address)),
+            Page::Groups => self.discovery(parts, Documents::aggregated_groups, Documents::group_list),
+            Page::Group(group) => match self.documents.group(group) {
+                Some(document) => respond::object(StatusCode::OK, document, negotiate(parts, OBJECT_OFFERS)?),
+                None => Ok(respond::no_such_page()),
+            },
+            Page::GroupVersion(group, version) => match self.documents.resources(group, version) {
+                Some(document) => respond::object(StatusCode::OK, document, negotiate(parts, OBJECT_OFFERS)?),
+                None if group.is_empty() || self.documents.group(group).is_some() => Err(ApiError::UnknownResource),
+                None => Ok(respond::no_such_page()),
+            },
+            // Indented whatever the client, as the reference sends it.
+            Page::Version => {
+                let media = MediaType { kind: MediaKind::Json, pretty: true };
+                Ok(respond::value(StatusCode::OK, &version::document(), media))
+            }
+            Page::Metrics => self.scrape(&parts.headers),
+        }
+    }
+
+    fn discovery(
+        &self,
+        parts: &Parts,
+        aggregated: impl Fn(&Documents, AggregatedForm) -> &Document,
+        legacy: impl Fn(&Documents) -> Bytes,
+    ) -> Result<Response<ResponseBody>, ApiError> {
+        match negotiate_discovery(&parts.headers)? {
+            DiscoveryForm::Legacy(kind) => {
+                let media = MediaType { kind, pretty: kind == MediaKind::Json && wants_pretty(parts) };
+                respond::object(StatusCode::OK, legacy(&self.documents), media)
+            }
+            DiscoveryForm::Aggregated(form, kind) => {
+                let document = aggregated(&self.documents, form);
+                let media = MediaType { kind, pretty: kind == MediaKind::Json && wants_pretty(parts) };
+                with_etag(document, form, media, &parts.headers)
+            }
+        }
+    }
+
+    fn scrape(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, ApiError> {
+        let accepts =
+            |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/openmetrics-text"));
+        let (content_type, text) = if headers.get_all(http::header::ACCEPT).iter().any(accepts) {
+            (OPEN_METRICS_CONTENT_TYPE, self.metrics.open_metrics())
+        } else {
+            (CLASSIC_CONTENT_TYPE, self.metrics.classic())
+        };
+        let text = text.map_err(|error| ApiError::Internal(error.to_string()))?;
+        Ok(respond::bytes(StatusCode::OK, content_type, text))
+    }
+
+    /// Pages of the built-in resources, for tests of what stands before them.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let documents = Arc::new(Documents::build(keelson_resources::Catalogue::builtin()));
+        let health = Health { live: crate::health::HealthChecks::new(), ready: crate::health::HealthChecks::new() };
+        Self::new(health, Arc::new(Metrics::new()), documents, "192.0.2.2:6443".to_owned())
+    }
+}
+
+/// An aggregated document, or 304 if the client has it already.
+fn with_etag(
+    document: &Document,
+    form: AggregatedForm,
+    media: MediaType,
+    headers: &HeaderMap,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let known = |value: &HeaderValue| value.to_str().is_ok_and(|tags| etag_matches(tags, &document.etag));
+    let mut response = if headers.get_all(IF_NONE_MATCH).iter().any(known) {
+        let mut response = Response::new(empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        let mut response = respond::object(StatusCode::OK, document.json.clone(), media)?;
+        response.headers_mut().insert(CONTENT_TYPE, header(&form.content_type(media.kind.content_type()))?);
+        response
+    };
+    let headers = response.headers_mut();
+    headers.insert(ETAG, header(&format!("\"{}\"", document.etag))?);
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    Ok(response)
+}
+
+fn header(text: &str) -> Result<HeaderValue, ApiError> {
+    HeaderValue::from_str(text).map_err(|error| ApiError::Internal(error.to_string()))
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages").field("health", &self.health).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+    use http_body_util::BodyExt;
+
+    fn get(target: &str, headers: &[(&str, &str)]) -> Response<ResponseBody> {
+        let mut request = Request::get(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let parts = request.body(()).unwrap().into_parts().0;
+        Pages::for_tests().answer(&RequestInfo::parse(&parts.method, &parts.uri), &parts)
+    }
+
+    async fn text(response: Response<ResponseBody>) -> String {
+        String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+    #[tokio::test]
+    async fn aggregated_discovery_is_sent_once_for_each_tag() {
+        let first = get("/apis", &[("accept", V2)]);
+        assert_eq!(first.headers()["content-type"], V2);
+        assert_eq!(first.headers()["cache-control"], "public");
+        assert_eq!(first.headers()["vary"], "Accept");
+        let tag = first.headers()["etag"].to_str().unwrap().to_owned();
+        let second = get("/apis", &[("accept", V2), ("if-none-match", &tag)]);
+        assert_eq!(second.status(), 304);
+        assert_eq!(second.headers()["etag"], tag.as_str());
+        assert!(!second.headers().contains_key("content-type"));
+        assert_eq!(text(second).await, "");
+    }
+
+    #[tokio::test]
+    async fn legacy_discovery() {
+        assert!(text(get("/api", &[])).await.contains("\"serverAddress\":\"192.0.2.2:6443\""));
+        assert!(text(get("/apis/", &[])).await.starts_with("{\"kind\":\"APIGroupList\""));
+        assert!(text(get("/apis/apps", &[])).await.starts_with("{\"kind\":\"APIGroup\""));
+        assert!(text(get("/api/v1", &[])).await.starts_with("{\"kind\":\"APIResourceList\""));
+        assert!(text(get("/api", &[("accept", "application/yaml")])).await.starts_with("kind: APIVersions\n"));
+    }
+
+    #[tokio::test]
+    async fn paths_that_nothing_stands_for() {
+        for target in ["/nowhere", "/apis/nope.example.org", "/apis/nope.example.org/v1", "/livezz"] {
+            let response = get(target, &[]);
+            assert_eq!(response.status(), 404, "{target}");
+            assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
+            assert_eq!(text(response).await, "404 page not found\n");
+        }
+        let response = get("/apis/apps/v9", &[]);
+        assert_eq!(response.status(), 404);
+        assert!(text(response).await.contains("the server could not find the requested resource"));
+    }
+
+    #[tokio::test]
+    async fn version_and_root() {
+        assert!(text(get("/version", &[])).await.contains("\"gitVersion\": \"v1.36.2+keelson\""));
+        let root = text(get("/", &[])).await;
+        assert!(root.contains("\"/apis/apps/v1\"") && root.contains("\"/readyz\""));
+    }
+
+    #[tokio::test]
+    async fn metrics_in_both_formats() {
+        let classic = get("/metrics", &[]);
+        assert_eq!(classic.headers()["content-type"], CLASSIC_CONTENT_TYPE);
+        assert!(!text(classic).await.contains("# EOF"));
+        let open = get("/metrics", &[("accept", "application/openmetrics-text;version=1.0.0,text/plain")]);
+        assert_eq!(open.headers()["content-type"], OPEN_METRICS_CONTENT_TYPE);
+        assert!(text(open).await.ends_with("# EOF\n"));
+    }
+}

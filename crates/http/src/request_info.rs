@@ -1,0 +1,348 @@
+//! What a request is about, read from its method and path alone.
+//!
+//! The rules are those of the reference server, because authorization rules are written against them: `/api` and `/apis`
+//! are resource paths from their third part on, `namespaces/<name>` narrows, a GET without a name is a list or a watch,
+//! and a DELETE without a name is a deletecollection. Whether the resource exists is not known here.
+
+use std::fmt;
+
+use http::{Method, Uri};
+use percent_encoding::percent_decode_str;
+
+/// What a request wants to do, in the words of authorization rules.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Read one object.
+    Get,
+    /// Read a collection.
+    List,
+    /// Follow the changes of a collection.
+    Watch,
+    /// Make an object.
+    Create,
+    /// Replace an object.
+    Update,
+    /// Change parts of an object.
+    Patch,
+    /// Delete one object.
+    Delete,
+    /// Delete a collection.
+    DeleteCollection,
+    /// The lower-case method: of every request that is not for a resource, and of unusual methods.
+    Other(String),
+}
+
+impl Verb {
+    /// The verb as authorization rules and texts write it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+            Self::Other(method) => method,
+        }
+    }
+
+    /// Whether the verb changes nothing.
+    pub fn is_read(&self) -> bool {
+        match self {
+            Self::Get | Self::List | Self::Watch => true,
+            Self::Create | Self::Update | Self::Patch | Self::Delete | Self::DeleteCollection => false,
+            Self::Other(method) => matches!(method.as_str(), "get" | "head" | "options"),
+        }
+    }
+
+    /// The verb as the catalogue of resources has it; `None` for what no resource serves.
+    pub fn served(&self) -> Option<keelson_resources::Verb> {
+        use keelson_resources::Verb as Served;
+        match self {
+            Self::Get => Some(Served::Get),
+            Self::List => Some(Served::List),
+            Self::Watch => Some(Served::Watch),
+            Self::Create => Some(Served::Create),
+            Self::Update => Some(Served::Update),
+            Self::Patch => Some(Served::Patch),
+            Self::Delete => Some(Served::Delete),
+            Self::DeleteCollection => Some(Served::DeleteCollection),
+            Self::Other(_) => None,
+        }
+    }
+
+    fn of_resource(method: &Method) -> Self {
+        match method.as_str() {
+            "GET" | "HEAD" => Self::Get,
+            "POST" => Self::Create,
+            "PUT" => Self::Update,
+            "PATCH" => Self::Patch,
+            "DELETE" => Self::Delete,
+            other => Self::Other(other.to_ascii_lowercase()),
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// Whether the path names a resource. All fields but `verb` and `path` are empty otherwise.
+    pub is_resource_request: bool,
+    /// What the request wants to do.
+    pub verb: Verb,
+    /// The group, empty for the core group.
+    pub group: String,
+    /// The version, such as `v1`.
+    pub version: String,
+    /// The plural resource name.
+    pub resource: String,
+    /// The subresource, such as `status`.
+    pub subresource: Option<String>,
+    /// The namespace of the path. A request for one Namespace object carries its name here too.
+    pub namespace: Option<String>,
+    /// The name of the path, or the one that a list's or watch's field selector demands (see `name_in_path`).
+    pub name: Option<String>,
+    /// Whether `name` stands in the path.
+    pub name_in_path: bool,
+    /// The path with its percent escapes decoded.
+    pub path: String,
+    /// Whether the deprecated form `/api/v1/watch/...` was used.
+    pub watch_path: bool,
+    /// What follows the subresource in the path, as proxies use it. No resource of this server does.
+    pub rest: Vec<String>,
+}
+
+/// Subresources of a namespace, which are not resources within it.
+const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
+
+impl RequestInfo {
+    /// Reads a request's method and target.
+    pub fn parse(method: &Method, uri: &Uri) -> Self {
+        let path = percent_decode_str(uri.path()).decode_utf8_lossy().into_owned();
+        let mut info = Self::non_resource(method, path);
+        let parts: Vec<String> = info.path.trim_matches('/').split('/').map(str::to_owned).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        // Empty and relative segments name nothing, and must never reach a storage key.
+        if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
+            return info;
+        }
+        let (group, parts) = match parts.as_slice() {
+            ["api", parts @ ..] if parts.len() >= 2 => ("", parts),
+            ["apis", group, parts @ ..] if parts.len() >= 2 => (*group, parts),
+            _ => return info,
+        };
+        let (version, mut parts) = (parts[0], &parts[1..]);
+        let mut verb = Verb::of_resource(method);
+        if let ["watch", rest @ ..] = parts {
+            if rest.is_empty() {
+                return info;
+            }
+            info.watch_path = true;
+            verb = if verb == Verb::Get { Verb::Watch } else { verb };
+            parts = rest;
+        }
+        info.is_resource_request = true;
+        info.group = group.to_owned();
+        info.version = version.to_owned();
+        info.verb = verb;
+        info.read_resource(parts);
+        info.settle_verb(uri.query().unwrap_or_default());
+        info
+    }
+
+    /// Whether the answer is a stream without end.
+    pub fn is_long_running(&self) -> bool {
+        self.verb == Verb::Watch
+    }
+
+    fn non_resource(method: &Method, path: String) -> Self {
+        Self {
+            is_resource_request: false,
+            verb: Verb::Other(method.as_str().to_ascii_lowercase()),
+            group: String::new(),
+            version: String::new(),
+            resource: String::new(),
+            subresource: None,
+            namespace: None,
+            name: None,
+            name_in_path: false,
+            path,
+            watch_path: false,
+            rest: Vec::new(),
+        }
+    }
+
+    /// `[namespaces/<namespace>/]<resource>[/<name>[/<subresource>[/...]]]`
+    fn read_resource(&mut self, parts: &[&str]) {
+        let parts = match parts {
+            ["namespaces", namespace, parts @ ..] => {
+                self.namespace = Some((*namespace).to_owned());
+                match parts {
+                    [] => &["namespaces", namespace],
+                    [subresource, ..] if NAMESPACE_SUBRESOURCES.contains(subresource) => {
+                        self.resource = "namespaces".to_owned();
+                        self.read_name(&[&[*namespace], parts].concat());
+                        return;
+                    }
+                    _ => parts,
+                }
+            }
+            _ => parts,
+        };
+        if let [resource, parts @ ..] = parts {
+            self.resource = (*resource).to_owned();
+            self.read_name(parts);
+        }
+    }
+
+    fn read_name(&mut self, parts: &[&str]) {
+        if let [name, parts @ ..] = parts {
+            self.name = Some((*name).to_owned());
+            self.name_in_path = true;
+            self.subresource = parts.first().map(|part| (*part).to_owned());
+            self.rest = parts.iter().skip(1).map(|part| (*part).to_owned()).collect();
+        }
+    }
+
+    /// A path without a name is about a collection.
+    fn settle_verb(&mut self, query: &str) {
+        if self.name.is_some() {
+            return;
+        }
+        match self.verb {
+            Verb::Get => self.verb = if wants_watch(query) { Verb::Watch } else { Verb::List },
+            Verb::Delete => self.verb = Verb::DeleteCollection,
+            _ => {}
+        }
+        if matches!(self.verb, Verb::List | Verb::Watch) {
+            self.name = selected_name(query);
+        }
+    }
+}
+
+/// Whether the query asks for a watch: as the reference decodes booleans, any value but `0` and `false`.
+fn wants_watch(query: &str) -> bool {
+    form_urlencoded::parse(query.as_bytes())
+        .find(|(key, _)| key == "watch")
+        .is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
+}
+
+/// The name that a field selector demands, when it is one that a path could hold.
+fn selected_name(query: &str) -> Option<String> {
+    let (_, selector) = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "fieldSelector")?;
+    selector.split(',').find_map(|term| {
+        let value = term.strip_prefix("metadata.name=")?;
+        let value = value.strip_prefix('=').unwrap_or(value);
+        let valid = !value.is_empty() && value != "." && value != ".." && !value.contains(['/', '%', '\\']);
+        valid.then(|| value.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `verb group/version resource/subresource namespace/name`, `-` for what is absent, `~` before a selected name.
+    fn check(method: &str, target: &str, expect: &str) {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let info = RequestInfo::parse(&method, &target.parse().unwrap());
+        let text = if info.is_resource_request {
+            let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+            format!(
+                "{} {}/{} {}/{} {}/{}{}{}{}",
+                info.verb,
+                info.group,
+                info.version,
+                info.resource,
+                or_dash(&info.subresource),
+                or_dash(&info.namespace),
+                if info.name.is_some() && !info.name_in_path { "~" } else { "" },
+                or_dash(&info.name),
+                if info.watch_path { " watch-path" } else { "" },
+                if info.rest.is_empty() { String::new() } else { format!(" rest={}", info.rest.join("/")) },
+            )
+        } else {
+            format!("{} {}", info.verb, info.path)
+        };
+        assert_eq!(text, expect, "{method} {target}");
+    }
+
+    #[test]
+    fn resource_paths() {
+        check("GET", "/api/v1/pods", "list /v1 pods/- -/-");
+        check("GET", "/api/v1/namespaces/a/pods", "list /v1 pods/- a/-");
+        check("GET", "/api/v1/namespaces/a/pods/p", "get /v1 pods/- a/p");
+        check("GET", "/api/v1/namespaces/a/pods/p?watch=1", "get /v1 pods/- a/p");
+        check("GET", "/api/v1/namespaces/a/pods/p/status", "get /v1 pods/status a/p");
+        check("GET", "/apis/apps/v1/namespaces/a/deployments/d/scale", "get apps/v1 deployments/scale a/d");
+        check("POST", "/apis/apps/v1/namespaces/a/deployments", "create apps/v1 deployments/- a/-");
+        check("PUT", "/api/v1/nodes/n", "update /v1 nodes/- -/n");
+        check("PATCH", "/api/v1/nodes/n/status", "patch /v1 nodes/status -/n");
+        check("DELETE", "/api/v1/namespaces/a/pods/p", "delete /v1 pods/- a/p");
+        check("DELETE", "/api/v1/namespaces/a/pods", "deletecollection /v1 pods/- a/-");
+        check("HEAD", "/api/v1/nodes/n", "get /v1 nodes/- -/n");
+        check("OPTIONS", "/api/v1/nodes/n", "options /v1 nodes/- -/n");
+        check("GET", "/api/v1/namespaces/a/services/s/proxy/x/y", "get /v1 services/proxy a/s rest=x/y");
+        check("GET", "/api/v1/pods/", "list /v1 pods/- -/-");
+    }
+
+    #[test]
+    fn namespaces_are_objects_and_scopes() {
+        check("GET", "/api/v1/namespaces", "list /v1 namespaces/- -/-");
+        check("GET", "/api/v1/namespaces/a", "get /v1 namespaces/- a/a");
+        check("PUT", "/api/v1/namespaces/a/finalize", "update /v1 namespaces/finalize a/a");
+        check("GET", "/api/v1/namespaces/a/status", "get /v1 namespaces/status a/a");
+    }
+
+    #[test]
+    fn watches() {
+        check("GET", "/api/v1/pods?watch=1", "watch /v1 pods/- -/-");
+        check("GET", "/api/v1/pods?watch=true", "watch /v1 pods/- -/-");
+        check("GET", "/api/v1/pods?watch", "watch /v1 pods/- -/-");
+        check("GET", "/api/v1/pods?watch=False", "list /v1 pods/- -/-");
+        check("GET", "/api/v1/pods?watch=0", "list /v1 pods/- -/-");
+        check("GET", "/api/v1/watch/pods", "watch /v1 pods/- -/- watch-path");
+        check("GET", "/api/v1/watch/namespaces/a/pods/p", "watch /v1 pods/- a/p watch-path");
+        check("GET", "/apis/apps/v1/watch/deployments", "watch apps/v1 deployments/- -/- watch-path");
+        check("GET", "/api/v1/watch", "get /api/v1/watch");
+    }
+
+    #[test]
+    fn a_selected_name_is_known_to_authorization() {
+        check("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", "list /v1 pods/- -/~p");
+        check("GET", "/api/v1/pods?fieldSelector=a%3Db,metadata.name%3D%3Dp&watch=1", "watch /v1 pods/- -/~p");
+        check("GET", "/api/v1/pods?fieldSelector=metadata.name!%3Dp", "list /v1 pods/- -/-");
+        check("GET", "/api/v1/pods?fieldSelector=metadata.name%3D..", "list /v1 pods/- -/-");
+    }
+
+    #[test]
+    fn other_paths() {
+        check("GET", "/", "get /");
+        check("GET", "/api", "get /api");
+        check("GET", "/api/v1", "get /api/v1");
+        check("GET", "/apis/apps/v1", "get /apis/apps/v1");
+        check("GET", "/readyz/ping", "get /readyz/ping");
+        check("POST", "/version", "post /version");
+        check("GET", "/openapi/v3/apis/apps/v1", "get /openapi/v3/apis/apps/v1");
+    }
+
+    #[test]
+    fn escapes_are_decoded_and_paths_cannot_climb() {
+        check(
+            "GET",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Aa",
+            concat!("get rbac.authorization.k8s.io/v1 clusterroles/- -/system:a"),
+        );
+        check("GET", "/api/v1/namespaces/a%2Fpods", "list /v1 pods/- a/-");
+        check("GET", "/api/v1/namespaces/%2E%2E/pods/p", "get /api/v1/namespaces/../pods/p");
+        check("GET", "/api/v1/namespaces//pods", "get /api/v1/namespaces//pods");
+    }
+}

@@ -1,0 +1,190 @@
+//! Responses: objects, errors and plain texts, with their headers.
+//!
+//! The only place that turns an [`ApiError`] into HTTP. Texts and codes are decided by the error itself; this module adds
+//! the encoding, `Retry-After` and `Vary`. `Audit-Id` and the default `Cache-Control` are stamped on by the filters.
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, VARY, WARNING};
+use http::{Response, StatusCode};
+use keelson_codec::gzip::{DeflateBlock, MemberWriter};
+use keelson_codec::{json, yaml};
+use keelson_meta::{ApiError, Status};
+use serde_json::Value;
+
+use crate::body::{ResponseBody, full};
+use crate::negotiation::{MediaKind, MediaType};
+
+/// Answers larger than this many bytes are compressed for clients that accept it (128 KiB, as the reference has it).
+pub const GZIP_THRESHOLD_BYTES: usize = 128 * 1024;
+
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+const NOSNIFF: (HeaderName, HeaderValue) = (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+
+/// The answer to a request that failed.
+pub fn error(error: &ApiError, media: MediaType) -> Response<ResponseBody> {
+    // A form that the client does not accept was never agreed on: the reference then indents.
+    let media = MediaType { pretty: media.pretty || matches!(error, ApiError::NotAcceptable { .. }), ..media };
+    let mut response = status(&error.status(), media);
+    if let Some(seconds) = error.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// A `Status` as an answer, with the code it names.
+pub fn status(status: &Status, media: MediaType) -> Response<ResponseBody> {
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    match serde_json::to_value(status) {
+        Ok(body) => value(code, &body, media),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
+}
+
+/// A JSON value in the form the client accepts.
+pub fn value(code: StatusCode, value: &Value, media: MediaType) -> Response<ResponseBody> {
+    bytes(code, media.kind.content_type(), encode(value, media))
+}
+
+/// One whole object in JSON, re-encoded if the client wants another form.
+///
+/// # Errors
+/// [`ApiError::Internal`] when `object` is not JSON, which only damaged data can cause.
+pub fn object(code: StatusCode, object: Bytes, media: MediaType) -> Result<Response<ResponseBody>, ApiError> {
+    let encoded = match media {
+        MediaType { kind: MediaKind::Json, pretty: false } => object,
+        MediaType { .. } => {
+            let value = serde_json::from_slice(&object).map_err(|error| ApiError::Internal(error.to_string()))?;
+            encode(&value, media).into()
+        }
+    };
+    Ok(bytes(code, media.kind.content_type(), encoded))
+}
+
+/// Bytes of a given type.
+pub fn bytes(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<ResponseBody> {
+    with_body(code, HeaderValue::from_static(content_type), full(body))
+}
+
+/// Bytes of a given type, compressed when they are many and the client accepts gzip.
+pub fn compressed(
+    code: StatusCode,
+    content_type: &'static str,
+    body: Bytes,
+    accepts_gzip: bool,
+) -> Response<ResponseBody> {
+    if !accepts_gzip || body.len() <= GZIP_THRESHOLD_BYTES {
+        return bytes(code, content_type, body);
+    }
+    let mut response = bytes(code, content_type, gzip(&body));
+    mark_gzip(response.headers_mut());
+    response
+}
+
+/// A body that is made while it is sent.
+pub fn stream(code: StatusCode, content_type: &'static str, body: ResponseBody) -> Response<ResponseBody> {
+    with_body(code, HeaderValue::from_static(content_type), body)
+}
+
+/// Plain text.
+pub fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<ResponseBody> {
+    bytes(code, PLAIN_TEXT, body)
+}
+
+/// Plain text that tells of an error.
+pub fn text_error(code: StatusCode, body: impl Into<Bytes>) -> Response<ResponseBody> {
+    let mut response = text(code, body);
+    let (name, value) = NOSNIFF;
+    response.headers_mut().insert(name, value);
+    response
+}
+
+/// The answer for paths that nothing stands for.
+pub fn no_such_page() -> Response<ResponseBody> {
+    text_error(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// Says that the body is one gzip member, and that another client might be sent other bytes.
+pub fn mark_gzip(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+}
+
+/// Adds a warning that clients show to people (RFC 7234 section 5.5, code 299).
+pub fn add_warning(headers: &mut HeaderMap, text: &str) {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            // Header values cannot hold line ends and the like.
+            _ if character.is_control() => quoted.push(' '),
+            _ => quoted.push(character),
+        }
+    }
+    if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+        headers.append(WARNING, value);
+    }
+}
+
+fn with_body(code: StatusCode, content_type: HeaderValue, body: ResponseBody) -> Response<ResponseBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// Compact JSON ends in a line feed, indented JSON does not: so has the reference it.
+fn encode(value: &Value, media: MediaType) -> Vec<u8> {
+    match media {
+        MediaType { kind: MediaKind::Json, pretty: false } => {
+            let mut bytes = json::to_vec(value);
+            bytes.push(b'\n');
+            bytes
+        }
+        MediaType { kind: MediaKind::Json, pretty: true } => json::to_vec_pretty(value),
+        MediaType { kind: MediaKind::Yaml, .. } => yaml::to_vec(value),
+    }
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    const LEVEL: u32 = 1;
+    let mut writer = MemberWriter::new();
+    let block = DeflateBlock::compress(body, LEVEL);
+    let mut out = MemberWriter::header().to_vec();
+    writer.push(&block);
+    out.extend_from_slice(&block.bytes);
+    out.extend_from_slice(&writer.finish());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+
+    async fn body(response: Response<ResponseBody>) -> String {
+        String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_error_carries_its_code_and_retry_after() {
+        let response = error(&ApiError::TooManyRequests { retry_after_seconds: 3 }, MediaType::JSON);
+        assert_eq!(response.status(), 429);
+        assert_eq!(response.headers()["retry-after"], "3");
+        assert!(body(response).await.starts_with(r#"{"kind":"Status","apiVersion":"v1","metadata":{},"#));
+    }
+
+    #[tokio::test]
+    async fn a_status_in_yaml_has_sorted_keys() {
+        let media = MediaType { kind: MediaKind::Yaml, pretty: false };
+        let response = error(&ApiError::Unauthorized, media);
+        assert_eq!(response.headers()["content-type"], "application/yaml");
+        assert!(body(response).await.starts_with("apiVersion: v1\ncode: 401\n"));
+    }
+
+    #[test]
+    fn a_warning_is_quoted() {
+        let mut headers = HeaderMap::new();
+        add_warning(&mut headers, "unknown field \"foo\"");
+        assert_eq!(headers["warning"], r#"299 - "unknown field \"foo\"""#);
+    }
+}

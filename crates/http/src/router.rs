@@ -1,0 +1,187 @@
+//! Which handler answers a request.
+//!
+//! Paths that name a resource are checked against the catalogue here, once for all handlers: whether the resource, the
+//! version and the subresource exist (404), are reached by this path (404), and have this verb (405). What passes goes to
+//! the [`ApiService`]. All other paths are answered by [`crate::pages`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{Method, Response};
+use keelson_meta::ApiError;
+use keelson_resources::{Catalogue, Resource, ServedVersion, Subresource};
+
+use crate::body::ResponseBody;
+use crate::metrics::ServedResource;
+use crate::negotiation::error_form;
+use crate::pages::Pages;
+use crate::request_info::{RequestInfo, Verb};
+use crate::respond;
+use crate::service::{ApiRequest, ApiService};
+
+/// Finds the handler of each request.
+pub struct Router {
+    catalogue: &'static Catalogue,
+    pages: Pages,
+    service: Arc<dyn ApiService>,
+}
+
+/// A resource that a path names, as the catalogue has it.
+struct Target {
+    resource: &'static Resource,
+    version: &'static ServedVersion,
+    subresource: Option<&'static Subresource>,
+}
+
+impl Router {
+    /// Routes resources of `catalogue` to `service`, and the rest to `pages`.
+    pub fn new(catalogue: &'static Catalogue, pages: Pages, service: Arc<dyn ApiService>) -> Self {
+        Self { catalogue, pages, service }
+    }
+
+    /// The names of the resource that a request is for, if it is served.
+    pub fn served(&self, info: &RequestInfo) -> Option<ServedResource> {
+        let Target { resource, version, subresource } = self.target(info)?;
+        Some(ServedResource {
+            group: resource.group,
+            version: version.name,
+            resource: resource.plural,
+            subresource: subresource.map_or("", |subresource| subresource.name),
+        })
+    }
+
+    /// Answers a request that passed the filters.
+    pub async fn route(&self, request: ApiRequest) -> Response<ResponseBody> {
+        let ApiRequest { info, parts, .. } = &request;
+        if !info.is_resource_request {
+            return self.pages.answer(info, parts);
+        }
+        if !info.group.is_empty() && self.catalogue.group(&info.group).is_none() {
+            return respond::no_such_page();
+        }
+        match self.check(info, &parts.method) {
+            Ok(()) => self.service.call(request).await,
+            Err(error) => respond::error(&error, error_form(parts)),
+        }
+    }
+
+    fn target(&self, info: &RequestInfo) -> Option<Target> {
+        if !info.is_resource_request || !info.rest.is_empty() {
+            return None;
+        }
+        let (resource, version) = self.catalogue.lookup(&info.group, &info.version, &info.resource)?;
+        let subresource = match &info.subresource {
+            None => None,
+            Some(name) => Some(version.subresource(name)?),
+        };
+        Some(Target { resource, version, subresource })
+    }
+
+    /// Whether the path exists and has the verb.
+    fn check(&self, info: &RequestInfo, method: &Method) -> Result<(), ApiError> {
+        let target = self.target(info).ok_or(ApiError::UnknownResource)?;
+        let verbs = target.subresource.map_or(target.version.verbs, |subresource| subresource.verbs);
+        let in_place = match (target.resource.is_namespaced(), &info.namespace) {
+            (true, Some(_)) => Place::Own,
+            (true, None) => Place::AllNamespaces,
+            // The path of a Namespace object reads as if it were inside itself.
+            (false, Some(_)) if target.resource.plural != "namespaces" || !target.resource.group.is_empty() => {
+                return Err(ApiError::UnknownResource);
+            }
+            (false, _) => Place::Own,
+        };
+        if in_place == Place::AllNamespaces && info.name_in_path {
+            return Err(ApiError::UnknownResource);
+        }
+        let fits = *method != Method::HEAD
+            && info.verb.served().is_some_and(|verb| verbs.contains(&verb))
+            && verb_fits(info, in_place);
+        if fits { Ok(()) } else { Err(ApiError::MethodNotAllowed) }
+    }
+}
+
+/// How a path relates to where objects of the resource live.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The one place, or one namespace.
+    Own,
+    /// All namespaces at once, which can only be read.
+    AllNamespaces,
+}
+
+/// Whether the verb goes with what the path names: an object, a collection, or all namespaces.
+fn verb_fits(info: &RequestInfo, place: Place) -> bool {
+    match &info.verb {
+        Verb::List | Verb::Watch => true,
+        Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => info.name_in_path && !info.watch_path,
+        Verb::Create => !info.watch_path && place == Place::Own && info.name_in_path == info.subresource.is_some(),
+        Verb::DeleteCollection => !info.watch_path && place == Place::Own,
+        Verb::Other(_) => false,
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router").field("pages", &self.pages).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::future::BoxFuture;
+
+    struct Nothing;
+
+    impl ApiService for Nothing {
+        fn call(&self, _: ApiRequest) -> BoxFuture<'static, Response<ResponseBody>> {
+            Box::pin(async { respond::no_such_page() })
+        }
+    }
+
+    fn check(method: &str, target: &str, expect: u16) {
+        let catalogue = Catalogue::builtin();
+        let router = Router::new(catalogue, Pages::for_tests(), Arc::new(Nothing));
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let info = RequestInfo::parse(&method, &target.parse().unwrap());
+        let code = router.check(&info, &method).map_or_else(|error| error.code(), |()| 200);
+        assert_eq!(code, expect, "{method} {target}");
+    }
+
+    #[test]
+    fn what_is_served_passes() {
+        check("GET", "/api/v1/pods", 200);
+        check("GET", "/api/v1/pods?watch=1", 200);
+        check("GET", "/api/v1/watch/namespaces/a/pods/p", 200);
+        check("GET", "/api/v1/namespaces/a", 200);
+        check("GET", "/api/v1/namespaces", 200);
+        check("PUT", "/api/v1/namespaces/a/finalize", 200);
+        check("POST", "/api/v1/namespaces/a/pods", 200);
+        check("POST", "/api/v1/namespaces/a/pods/p/eviction", 200);
+        check("DELETE", "/api/v1/namespaces/a/pods", 200);
+        check("PATCH", "/apis/apps/v1/namespaces/a/deployments/d/scale", 200);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_not_found() {
+        check("GET", "/api/v1/nothings", 404);
+        check("GET", "/api/v9/pods", 404);
+        check("GET", "/api/v1/namespaces/a/nodes", 404);
+        check("GET", "/api/v1/pods/p", 404);
+        check("GET", "/api/v1/namespaces/a/pods/p/nope", 404);
+        check("GET", "/api/v1/namespaces/a/pods/p/status/x", 404);
+    }
+
+    #[test]
+    fn what_has_no_such_verb_is_not_allowed() {
+        check("PUT", "/api/v1/namespaces/a/configmaps", 405);
+        check("PATCH", "/api/v1/namespaces/a/configmaps", 405);
+        check("POST", "/api/v1/pods", 405);
+        check("DELETE", "/api/v1/pods", 405);
+        check("POST", "/api/v1/namespaces/a/pods/p", 405);
+        check("HEAD", "/api/v1/pods", 405);
+        check("GET", "/api/v1/namespaces/a/pods/p/binding", 405);
+        check("DELETE", "/api/v1/namespaces", 405);
+        check("POST", "/api/v1/watch/namespaces/a/pods", 405);
+    }
+}

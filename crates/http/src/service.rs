@@ -1,0 +1,34 @@
+//! What the edge hands to the verb handlers, and what it expects back.
+
+use futures::future::BoxFuture;
+use http::Response;
+use http::request::Parts;
+use keelson_access::User;
+use tokio_util::sync::CancellationToken;
+
+use crate::body::{RequestBody, ResponseBody};
+use crate::request_info::RequestInfo;
+
+/// A request for a resource that passed every filter.
+#[derive(Debug)]
+pub struct ApiRequest {
+    /// What the request is about.
+    pub info: RequestInfo,
+    /// Method, target and headers.
+    pub parts: Parts,
+    /// The body, not yet read.
+    pub body: RequestBody,
+    /// Who asks.
+    pub user: User,
+    /// Cancelled when the server begins to stop: streams without end must then end, cleanly.
+    pub stopping: CancellationToken,
+}
+
+/// The handlers of resource requests.
+///
+/// An error is an answer too: the response of a failed request is made by the implementation, in the form that the
+/// client accepts (see [`crate::respond::error`]).
+pub trait ApiService: Send + Sync + 'static {
+    /// Answers one request. Dropped when the client goes away or the time for the head of the answer is over.
+    fn call(&self, request: ApiRequest) -> BoxFuture<'static, Response<ResponseBody>>;
+}
