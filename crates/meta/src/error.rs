@@ -36,6 +36,8 @@ pub enum ApiError {
         name: String,
         /// Why not.
         message: String,
+        /// The rules that stand against it, for programs to read.
+        causes: Vec<StatusCause>,
     },
     /// 404: no such object.
     NotFound {
@@ -243,7 +245,13 @@ impl ApiError {
             Self::BadRequest(message) => failure(400, "BadRequest", message.clone()),
             Self::Unauthorized => failure(401, "Unauthorized", "Unauthorized".to_owned()),
             Self::Forbidden(detail) => forbidden(detail),
-            Self::Refused { resource, name, message } => refused(resource, name, message),
+            Self::Refused { resource, name, message, causes } => {
+                let mut status = refused(resource, name, message);
+                if let Some(details) = &mut status.details {
+                    details.causes.clone_from(causes);
+                }
+                status
+            }
             Self::NotFound { resource, name } => {
                 failure(404, "NotFound", format!("{resource} {} not found", quote(name)))
                     .with_details(about(resource, name))
@@ -513,3 +521,6 @@ fn internal(message: &str) -> Status {
     failure(500, "InternalError", format!("Internal error occurred: {message}"))
         .with_details(StatusDetails { causes: vec![cause], ..StatusDetails::default() })
 }
+
+#[cfg(test)]
+mod tests;

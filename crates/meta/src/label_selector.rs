@@ -140,3 +140,6 @@ impl fmt::Display for Requirement {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -269,3 +269,6 @@ fn managed_fields_errors(object: &Object) -> Vec<FieldError> {
 fn text<'a>(map: &'a Map<String, Value>, field: &str) -> &'a str {
     map.get(field).and_then(Value::as_str).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -194,3 +194,6 @@ fn bounded(text: &str, edge: impl Fn(&u8) -> bool, inner: impl Fn(&u8) -> bool) 
     let bytes = text.as_bytes();
     bytes.first().is_some_and(&edge) && bytes.last().is_some_and(&edge) && bytes.iter().all(inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -223,3 +223,6 @@ impl Versions {
 fn match_with_continue() -> FieldError {
     FieldError::forbidden(MATCH_FIELD, "resourceVersionMatch is forbidden when continue is provided")
 }
+
+#[cfg(test)]
+mod tests;
