@@ -3,21 +3,18 @@
 //! The rest of the server reports failures as [`ApiError`] and never builds a failure `Status` itself. Texts, reasons and
 //! codes are upstream's, since clients match on them. What an operator should know beyond them belongs in the log.
 
+mod answer;
+
 use std::fmt;
 
-use crate::field_error::{self, FieldError};
+use crate::field_error::FieldError;
 use crate::go_format::quote;
 use crate::gvk::{GroupKind, GroupResource};
 use crate::revision::Revision;
-use crate::status::{Status, StatusCause, StatusDetails};
+use crate::status::{Status, StatusCause};
 
 /// Media types as a message lists them.
 pub type MediaTypes = &'static [&'static str];
-
-/// How many seconds a client should wait for a revision the server has not reached.
-const RETRY_REVISION_SECONDS: u32 = 1;
-/// How many seconds a client should wait before it asks for another generated name.
-const RETRY_GENERATE_NAME_SECONDS: u32 = 1;
 
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -242,60 +239,62 @@ impl ApiError {
     /// The error as clients see it.
     pub fn status(&self) -> Status {
         match self {
-            Self::BadRequest(message) => failure(400, "BadRequest", message.clone()),
-            Self::Unauthorized => failure(401, "Unauthorized", "Unauthorized".to_owned()),
-            Self::Forbidden(detail) => forbidden(detail),
+            Self::BadRequest(message) => answer::failure(400, "BadRequest", message.clone()),
+            Self::Unauthorized => answer::failure(401, "Unauthorized", "Unauthorized".to_owned()),
+            Self::Forbidden(detail) => answer::forbidden(detail),
             Self::Refused { resource, name, message, causes } => {
-                let mut status = refused(resource, name, message);
+                let mut status = answer::refused(resource, name, message);
                 if let Some(details) = &mut status.details {
                     details.causes.clone_from(causes);
                 }
                 status
             }
             Self::NotFound { resource, name } => {
-                failure(404, "NotFound", format!("{resource} {} not found", quote(name)))
-                    .with_details(about(resource, name))
+                answer::failure(404, "NotFound", format!("{resource} {} not found", quote(name)))
+                    .with_details(answer::about(resource, name))
             }
-            Self::UnknownResource => bare(404, "NotFound", "the server could not find the requested resource"),
+            Self::UnknownResource => answer::bare(404, "NotFound", "the server could not find the requested resource"),
             Self::MethodNotAllowed => {
-                bare(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+                answer::bare(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
             }
-            Self::NotAcceptable { accepted } => not_acceptable(*accepted),
+            Self::NotAcceptable { accepted } => answer::not_acceptable(*accepted),
             Self::AlreadyExists { resource, name } => {
-                failure(409, "AlreadyExists", format!("{resource} {} already exists", quote(name)))
-                    .with_details(about(resource, name))
+                answer::failure(409, "AlreadyExists", format!("{resource} {} already exists", quote(name)))
+                    .with_details(answer::about(resource, name))
             }
-            Self::Conflict { resource, name, message } => conflict(resource, name, message),
-            Self::Expired { message, continue_token } => expired(*message, continue_token.as_ref()),
-            Self::TooLarge { limit } => too_large(&format!("limit is {limit}")),
+            Self::Conflict { resource, name, message } => answer::conflict(resource, name, message),
+            Self::Expired { message, continue_token } => answer::expired(*message, continue_token.as_ref()),
+            Self::TooLarge { limit } => answer::too_large(&format!("limit is {limit}")),
             Self::PatchTooManyOperations { limit, actual } => {
-                too_large(&format!("The allowed maximum operations in a JSON patch is {limit}, got {actual}"))
+                answer::too_large(&format!("The allowed maximum operations in a JSON patch is {limit}, got {actual}"))
             }
-            Self::UnsupportedMediaType { accepted } => unsupported_media_type(accepted),
-            Self::UnsupportedPatchType => bare(415, "UnsupportedMediaType", "415: Unsupported Media Type"),
-            Self::Invalid { kind, name, errors } => invalid(kind, name, errors),
+            Self::UnsupportedMediaType { accepted } => answer::unsupported_media_type(accepted),
+            Self::UnsupportedPatchType => answer::bare(415, "UnsupportedMediaType", "415: Unsupported Media Type"),
+            Self::Invalid { kind, name, errors } => answer::invalid(kind, name, errors),
             Self::JsonPatchTestFailed => {
-                bare(422, "Invalid", "the server rejected our request due to an error in our request")
+                answer::bare(422, "Invalid", "the server rejected our request due to an error in our request")
             }
-            Self::RevisionTooLarge { requested, current, retry } => revision_too_large(*requested, *current, *retry),
+            Self::RevisionTooLarge { requested, current, retry } => {
+                answer::revision_too_large(*requested, *current, *retry)
+            }
             Self::TooManyRequests { retry_after_seconds } => {
-                failure(429, "TooManyRequests", "Too many requests, please try again later.".to_owned())
-                    .with_details(retry_after(*retry_after_seconds))
+                answer::failure(429, "TooManyRequests", "Too many requests, please try again later.".to_owned())
+                    .with_details(answer::retry_after(*retry_after_seconds))
             }
             Self::ServerTimeout { resource, operation, retry_after_seconds } => {
-                server_timeout(resource, operation, *retry_after_seconds)
+                answer::server_timeout(resource, operation, *retry_after_seconds)
             }
-            Self::Timeout(message) => bare(504, "Timeout", &format!("Timeout: {message}")),
+            Self::Timeout(message) => answer::bare(504, "Timeout", &format!("Timeout: {message}")),
             Self::ServiceUnavailable { message, retry_after_seconds } => {
-                let mut status = failure(503, "ServiceUnavailable", message.clone());
-                status.details = retry_after_seconds.map(retry_after);
+                let mut status = answer::failure(503, "ServiceUnavailable", message.clone());
+                status.details = retry_after_seconds.map(answer::retry_after);
                 status
             }
             Self::RevisionOnCreate => {
                 Status::failure(500, None, "resourceVersion should not be set on objects to be created".to_owned())
             }
-            Self::GenerateNameExhausted { resource, name } => generate_name_exhausted(resource, name),
-            Self::Internal(message) => internal(message),
+            Self::GenerateNameExhausted { resource, name } => answer::generate_name_exhausted(resource, name),
+            Self::Internal(message) => answer::internal(message),
         }
     }
 
@@ -348,179 +347,6 @@ impl fmt::Display for ApiError {
 }
 
 impl std::error::Error for ApiError {}
-
-fn failure(code: u16, reason: &str, message: String) -> Status {
-    Status::failure(code, Some(reason), message)
-}
-
-/// A failure with details that are there but empty, as upstream's generic answers have them.
-fn bare(code: u16, reason: &str, message: &str) -> Status {
-    failure(code, reason, message.to_owned()).with_details(StatusDetails::default())
-}
-
-fn about(resource: &GroupResource, name: &str) -> StatusDetails {
-    StatusDetails {
-        name: name.to_owned(),
-        group: resource.group.clone(),
-        kind: resource.resource.clone(),
-        ..StatusDetails::default()
-    }
-}
-
-fn retry_after(seconds: u32) -> StatusDetails {
-    StatusDetails { retry_after_seconds: seconds, ..StatusDetails::default() }
-}
-
-fn forbidden(detail: &ForbiddenDetail) -> Status {
-    let ForbiddenDetail { user, verb, resource, name, namespace, path, subresource } = detail;
-    let user = quote(user);
-    let Some(resource) = resource else {
-        let path = quote(path.as_deref().unwrap_or_default());
-        return bare(403, "Forbidden", &format!("forbidden: User {user} cannot {verb} path {path}"));
-    };
-    let target = match subresource {
-        Some(subresource) => quote(&format!("{}/{subresource}", resource.resource)),
-        None => quote(&resource.resource),
-    };
-    let place = match namespace {
-        Some(namespace) => format!("in the namespace {}", quote(namespace)),
-        None => "at the cluster scope".to_owned(),
-    };
-    let group = quote(&resource.group);
-    refused(resource, name, &format!("User {user} cannot {verb} resource {target} in API group {group} {place}"))
-}
-
-fn refused(resource: &GroupResource, name: &str, message: &str) -> Status {
-    let subject = if name.is_empty() { resource.to_string() } else { format!("{resource} {}", quote(name)) };
-    failure(403, "Forbidden", format!("{subject} is forbidden: {message}")).with_details(about(resource, name))
-}
-
-fn not_acceptable(accepted: NotAcceptableForm) -> Status {
-    match accepted {
-        NotAcceptableForm::Router(types) => bare(
-            406,
-            "NotAcceptable",
-            &format!("406: Not Acceptable\n\nAvailable representations: {}", types.join(", ")),
-        ),
-        NotAcceptableForm::MediaTypes(types) => {
-            failure(406, "NotAcceptable", format!("only the following media types are accepted: {}", types.join(", ")))
-        }
-    }
-}
-
-fn conflict(resource: &GroupResource, name: &str, kind: &ConflictKind) -> Status {
-    let (subject, message) = match kind {
-        ConflictKind::Modified => (
-            None,
-            "the object has been modified; please apply your changes to the latest version and try again".to_owned(),
-        ),
-        ConflictKind::UidPrecondition { kind, wanted, actual } => (
-            Some(kind),
-            format!(
-                "the UID in the precondition ({wanted}) does not match the UID in record ({actual}). \
-                 The object might have been deleted and then recreated"
-            ),
-        ),
-        ConflictKind::RevisionPrecondition { kind, wanted, actual } => (
-            Some(kind),
-            format!(
-                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
-                 ({actual}). The object might have been modified"
-            ),
-        ),
-        ConflictKind::Other(message) => (None, message.clone()),
-    };
-    let subject = match subject {
-        Some(kind) => GroupResource { group: resource.group.clone(), resource: kind.clone() },
-        None => resource.clone(),
-    };
-    failure(409, "Conflict", format!("Operation cannot be fulfilled on {subject} {}: {message}", quote(name)))
-        .with_details(about(&subject, name))
-}
-
-fn expired(kind: ExpiredKind, continue_token: Option<&String>) -> Status {
-    let message = match kind {
-        ExpiredKind::ContinueToken => "The provided continue parameter is too old to display a consistent list result. \
-            You can start a new list without the continue parameter, or use the continue token in this response to \
-            retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - \
-            objects that were created, modified, or deleted between the time the first chunk was returned and now may \
-            show up in the list."
-            .to_owned(),
-        ExpiredKind::ContinueTokenNoRest => "The provided continue parameter is too old to display a consistent list \
-            result. You must start a new list without the continue parameter."
-            .to_owned(),
-        ExpiredKind::ListRevision => "The resourceVersion for the provided list is too old.".to_owned(),
-        ExpiredKind::WatchRevision => "The resourceVersion for the provided watch is too old.".to_owned(),
-        ExpiredKind::WatchTooOld { requested, oldest } => format!("too old resource version: {requested} ({oldest})"),
-    };
-    let mut status = failure(410, "Expired", message);
-    status.metadata.continue_token = continue_token.cloned();
-    status
-}
-
-fn too_large(why: &str) -> Status {
-    failure(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
-}
-
-fn unsupported_media_type(accepted: MediaTypes) -> Status {
-    let accepted = accepted.join(", ");
-    failure(
-        415,
-        "UnsupportedMediaType",
-        format!("the body of the request was in an unknown format - accepted media types include: {accepted}"),
-    )
-}
-
-fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
-    let mut message = format!("{kind} {} is invalid", quote(name));
-    if !errors.is_empty() {
-        message.push_str(": ");
-        message.push_str(&field_error::join(errors));
-    }
-    failure(422, "Invalid", message).with_details(StatusDetails {
-        name: name.to_owned(),
-        group: kind.group.clone(),
-        kind: kind.kind.clone(),
-        causes: errors.iter().map(FieldError::cause).collect(),
-        ..StatusDetails::default()
-    })
-}
-
-fn revision_too_large(requested: Revision, current: Revision, retry: bool) -> Status {
-    let cause = StatusCause {
-        reason: "ResourceVersionTooLarge".to_owned(),
-        message: "Too large resource version".to_owned(),
-        field: String::new(),
-    };
-    let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
-    failure(504, "Timeout", message).with_details(StatusDetails {
-        causes: vec![cause],
-        retry_after_seconds: if retry { RETRY_REVISION_SECONDS } else { 0 },
-        ..StatusDetails::default()
-    })
-}
-
-fn server_timeout(resource: &GroupResource, operation: &str, seconds: u32) -> Status {
-    let message =
-        format!("The {operation} operation against {resource} could not be completed at this time, please try again.");
-    failure(500, "ServerTimeout", message)
-        .with_details(StatusDetails { retry_after_seconds: seconds, ..about(resource, operation) })
-}
-
-fn generate_name_exhausted(resource: &GroupResource, name: &str) -> Status {
-    let message = format!(
-        "{resource} {} already exists, the server was not able to generate a unique name for the object",
-        quote(name)
-    );
-    failure(409, "AlreadyExists", message)
-        .with_details(StatusDetails { retry_after_seconds: RETRY_GENERATE_NAME_SECONDS, ..about(resource, name) })
-}
-
-fn internal(message: &str) -> Status {
-    let cause = StatusCause { message: message.to_owned(), ..StatusCause::default() };
-    failure(500, "InternalError", format!("Internal error occurred: {message}"))
-        .with_details(StatusDetails { causes: vec![cause], ..StatusDetails::default() })
-}
 
 #[cfg(test)]
 mod tests;

@@ -107,6 +107,10 @@ fn forbidden_says_who_what_and_where() {
         "forbidden: User \"system:anonymous\" cannot get path \"/foo\"",
         Some(json!({})),
     );
+}
+
+#[test]
+fn refusals_give_the_rule_and_its_causes() {
     check(
         &ApiError::Refused {
             resource: resource("", "namespaces"),

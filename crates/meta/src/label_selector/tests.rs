@@ -1,3 +1,5 @@
+//! Label selectors as texts and as conditions, against what upstream reads and says.
+
 use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;

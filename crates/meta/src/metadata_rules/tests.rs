@@ -1,3 +1,5 @@
+//! Metadata that is valid, and the complaints about metadata that is not.
+
 use super::*;
 
 fn object(metadata: &Value) -> Object {

@@ -1,3 +1,5 @@
+//! Names and labels against their rules, and the rules against their regular expressions.
+
 use proptest::prelude::*;
 
 use super::*;

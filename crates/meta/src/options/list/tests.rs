@@ -1,3 +1,5 @@
+//! The options of lists and watches: values, defaults, and combinations that are refused.
+
 use super::*;
 
 fn parse(query: &str) -> Result<ListOptions, ApiError> {

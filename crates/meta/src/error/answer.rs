@@ -1,0 +1,188 @@
+//! The bodies of single errors: their texts, reasons, codes and details.
+//!
+//! Only [`ApiError::status`](super::ApiError::status) calls these.
+
+use super::{ConflictKind, ExpiredKind, ForbiddenDetail, MediaTypes, NotAcceptableForm};
+use crate::field_error::{self, FieldError};
+use crate::go_format::quote;
+use crate::gvk::{GroupKind, GroupResource};
+use crate::revision::Revision;
+use crate::status::{Status, StatusCause, StatusDetails};
+
+/// How many seconds a client should wait for a revision the server has not reached.
+const RETRY_REVISION_SECONDS: u32 = 1;
+/// How many seconds a client should wait before it asks for another generated name.
+const RETRY_GENERATE_NAME_SECONDS: u32 = 1;
+
+pub(super) fn failure(code: u16, reason: &str, message: String) -> Status {
+    Status::failure(code, Some(reason), message)
+}
+
+/// A failure with details that are there but empty, as upstream's generic answers have them.
+pub(super) fn bare(code: u16, reason: &str, message: &str) -> Status {
+    failure(code, reason, message.to_owned()).with_details(StatusDetails::default())
+}
+
+pub(super) fn about(resource: &GroupResource, name: &str) -> StatusDetails {
+    StatusDetails {
+        name: name.to_owned(),
+        group: resource.group.clone(),
+        kind: resource.resource.clone(),
+        ..StatusDetails::default()
+    }
+}
+
+pub(super) fn retry_after(seconds: u32) -> StatusDetails {
+    StatusDetails { retry_after_seconds: seconds, ..StatusDetails::default() }
+}
+
+pub(super) fn forbidden(detail: &ForbiddenDetail) -> Status {
+    let ForbiddenDetail { user, verb, resource, name, namespace, path, subresource } = detail;
+    let user = quote(user);
+    let Some(resource) = resource else {
+        let path = quote(path.as_deref().unwrap_or_default());
+        return bare(403, "Forbidden", &format!("forbidden: User {user} cannot {verb} path {path}"));
+    };
+    let target = match subresource {
+        Some(subresource) => quote(&format!("{}/{subresource}", resource.resource)),
+        None => quote(&resource.resource),
+    };
+    let place = match namespace {
+        Some(namespace) => format!("in the namespace {}", quote(namespace)),
+        None => "at the cluster scope".to_owned(),
+    };
+    let group = quote(&resource.group);
+    refused(resource, name, &format!("User {user} cannot {verb} resource {target} in API group {group} {place}"))
+}
+
+pub(super) fn refused(resource: &GroupResource, name: &str, message: &str) -> Status {
+    let subject = if name.is_empty() { resource.to_string() } else { format!("{resource} {}", quote(name)) };
+    failure(403, "Forbidden", format!("{subject} is forbidden: {message}")).with_details(about(resource, name))
+}
+
+pub(super) fn not_acceptable(accepted: NotAcceptableForm) -> Status {
+    match accepted {
+        NotAcceptableForm::Router(types) => bare(
+            406,
+            "NotAcceptable",
+            &format!("406: Not Acceptable\n\nAvailable representations: {}", types.join(", ")),
+        ),
+        NotAcceptableForm::MediaTypes(types) => {
+            failure(406, "NotAcceptable", format!("only the following media types are accepted: {}", types.join(", ")))
+        }
+    }
+}
+
+pub(super) fn conflict(resource: &GroupResource, name: &str, kind: &ConflictKind) -> Status {
+    let (subject, message) = match kind {
+        ConflictKind::Modified => (
+            None,
+            "the object has been modified; please apply your changes to the latest version and try again".to_owned(),
+        ),
+        ConflictKind::UidPrecondition { kind, wanted, actual } => (
+            Some(kind),
+            format!(
+                "the UID in the precondition ({wanted}) does not match the UID in record ({actual}). \
+                 The object might have been deleted and then recreated"
+            ),
+        ),
+        ConflictKind::RevisionPrecondition { kind, wanted, actual } => (
+            Some(kind),
+            format!(
+                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
+                 ({actual}). The object might have been modified"
+            ),
+        ),
+        ConflictKind::Other(message) => (None, message.clone()),
+    };
+    let subject = match subject {
+        Some(kind) => GroupResource { group: resource.group.clone(), resource: kind.clone() },
+        None => resource.clone(),
+    };
+    failure(409, "Conflict", format!("Operation cannot be fulfilled on {subject} {}: {message}", quote(name)))
+        .with_details(about(&subject, name))
+}
+
+pub(super) fn expired(kind: ExpiredKind, continue_token: Option<&String>) -> Status {
+    let message = match kind {
+        ExpiredKind::ContinueToken => "The provided continue parameter is too old to display a consistent list result. \
+            You can start a new list without the continue parameter, or use the continue token in this response to \
+            retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - \
+            objects that were created, modified, or deleted between the time the first chunk was returned and now may \
+            show up in the list."
+            .to_owned(),
+        ExpiredKind::ContinueTokenNoRest => "The provided continue parameter is too old to display a consistent list \
+            result. You must start a new list without the continue parameter."
+            .to_owned(),
+        ExpiredKind::ListRevision => "The resourceVersion for the provided list is too old.".to_owned(),
+        ExpiredKind::WatchRevision => "The resourceVersion for the provided watch is too old.".to_owned(),
+        ExpiredKind::WatchTooOld { requested, oldest } => format!("too old resource version: {requested} ({oldest})"),
+    };
+    let mut status = failure(410, "Expired", message);
+    status.metadata.continue_token = continue_token.cloned();
+    status
+}
+
+pub(super) fn too_large(why: &str) -> Status {
+    failure(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
+}
+
+pub(super) fn unsupported_media_type(accepted: MediaTypes) -> Status {
+    let accepted = accepted.join(", ");
+    failure(
+        415,
+        "UnsupportedMediaType",
+        format!("the body of the request was in an unknown format - accepted media types include: {accepted}"),
+    )
+}
+
+pub(super) fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
+    let mut message = format!("{kind} {} is invalid", quote(name));
+    if !errors.is_empty() {
+        message.push_str(": ");
+        message.push_str(&field_error::join(errors));
+    }
+    failure(422, "Invalid", message).with_details(StatusDetails {
+        name: name.to_owned(),
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+        causes: errors.iter().map(FieldError::cause).collect(),
+        ..StatusDetails::default()
+    })
+}
+
+pub(super) fn revision_too_large(requested: Revision, current: Revision, retry: bool) -> Status {
+    let cause = StatusCause {
+        reason: "ResourceVersionTooLarge".to_owned(),
+        message: "Too large resource version".to_owned(),
+        field: String::new(),
+    };
+    let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
+    failure(504, "Timeout", message).with_details(StatusDetails {
+        causes: vec![cause],
+        retry_after_seconds: if retry { RETRY_REVISION_SECONDS } else { 0 },
+        ..StatusDetails::default()
+    })
+}
+
+pub(super) fn server_timeout(resource: &GroupResource, operation: &str, seconds: u32) -> Status {
+    let message =
+        format!("The {operation} operation against {resource} could not be completed at this time, please try again.");
+    failure(500, "ServerTimeout", message)
+        .with_details(StatusDetails { retry_after_seconds: seconds, ..about(resource, operation) })
+}
+
+pub(super) fn generate_name_exhausted(resource: &GroupResource, name: &str) -> Status {
+    let message = format!(
+        "{resource} {} already exists, the server was not able to generate a unique name for the object",
+        quote(name)
+    );
+    failure(409, "AlreadyExists", message)
+        .with_details(StatusDetails { retry_after_seconds: RETRY_GENERATE_NAME_SECONDS, ..about(resource, name) })
+}
+
+pub(super) fn internal(message: &str) -> Status {
+    let cause = StatusCause { message: message.to_owned(), ..StatusCause::default() };
+    failure(500, "InternalError", format!("Internal error occurred: {message}"))
+        .with_details(StatusDetails { causes: vec![cause], ..StatusDetails::default() })
+}
