@@ -4,11 +4,12 @@ use super::Finding;
 
 const SHORTEST: usize = 1;
 const LONGEST: usize = 10;
+const FEWEST_WORDS: usize = 2;
 
 pub(super) fn check(place: &str, text: &str) -> Option<Finding> {
     let lines = text.lines().take_while(|l| l.starts_with("//!")).count();
     let words = text.lines().take(lines).flat_map(|l| l[3..].split_whitespace()).count();
-    if lines < SHORTEST || words < 3 {
+    if lines < SHORTEST || words < FEWEST_WORDS {
         Some(Finding::fault(place, "does not open with a `//!` head that says what it is for"))
     } else if lines > LONGEST {
         Some(Finding::fault(place, format!("its head has {lines} lines; {LONGEST} are enough")))

@@ -1,19 +1,7 @@
 //! The text form of a record: parsing and writing, each the inverse of the other.
 //!
-//! ```text
-//! # what this file shows
-//!
-//! ### the title of a step
-//! POST /api/v1/namespaces/default/configmaps
-//! content-type: application/json
-//!
-//! {"metadata": {"name": "a"}}
-//!
-//! < 201
-//! < content-type: application/json
-//!
-//! { ...the body, as it is compared... }
-//! ```
+//! A step is `### title`, then a request line with headers and after a blank line a body, then `< status` with `< headers`
+//! and after a blank line the body that is compared. `# lines` before the first step say what the file shows.
 
 use std::fmt;
 

@@ -1,0 +1,177 @@
+//! The state that rows share: the server, its data, and whether the pods are in it yet.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
+
+use crate::Options;
+use crate::figure::{Quantity, Seen};
+use crate::load::{Until, load};
+use crate::pods::Pods;
+use crate::process::Process;
+use crate::server::{Launch, Server};
+use crate::wire::{Client, Request};
+
+/// Creations at a time while the collection is filled.
+const CREATING: usize = 48;
+
+/// One measurement of all chosen rows.
+pub(crate) struct Bench {
+    pub(crate) runs: usize,
+    pub(crate) pods: Rc<Pods>,
+    launch: Launch,
+    directory: Directory,
+    server: Option<Server>,
+    filled: Option<(Quantity, Seen)>,
+}
+
+enum Directory {
+    Given(PathBuf),
+    Temporary(TempDir),
+}
+
+impl Directory {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Given(path) => path,
+            Self::Temporary(directory) => directory.path(),
+        }
+    }
+}
+
+impl Bench {
+    pub(crate) fn prepare(options: &Options) -> Result<Self> {
+        ensure!(options.runs > 0 && options.pods > 0, "there must be at least one run and one pod");
+        let directory = match &options.data_dir {
+            Some(path) => {
+                std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+                ensure!(std::fs::read_dir(path)?.next().is_none(), "{} is not empty", path.display());
+                Directory::Given(path.clone())
+            }
+            // Beside the server's binary, not where the system keeps temporary files: that may be memory, on which
+            // durability costs nothing.
+            None => Directory::Temporary(TempDir::with_prefix_in(
+                "bench-",
+                options.server.parent().unwrap_or(Path::new(".")),
+            )?),
+        };
+        Ok(Self {
+            runs: options.runs,
+            pods: Rc::new(Pods::new(options.pods)),
+            launch: Launch { binary: options.server.clone(), args: options.server_args.clone() },
+            directory,
+            server: None,
+            filled: None,
+        })
+    }
+
+    /// A server of its own on an empty directory, for a row that begins with a start.
+    pub(crate) async fn fresh(&self, number: usize) -> Result<Server> {
+        let data = self.directory.path().join(format!("fresh-{number}"));
+        std::fs::create_dir(&data)?;
+        self.launch.start(&data).await
+    }
+
+    /// The server with the collection in it.
+    pub(crate) async fn filled(&mut self) -> Result<&Server> {
+        self.fill().await?;
+        self.server.as_ref().context("the server was started")
+    }
+
+    /// Stops the filled server and starts it again on its data.
+    pub(crate) async fn restarted(&mut self) -> Result<&Server> {
+        self.fill().await?;
+        if let Some(server) = self.server.take() {
+            server.stop().await?;
+        }
+        self.start().await
+    }
+
+    /// Fills the collection, once, and returns how fast that went.
+    pub(crate) async fn fill(&mut self) -> Result<(Quantity, Seen)> {
+        if let Some(figure) = &self.filled {
+            return Ok(figure.clone());
+        }
+        eprintln!("filling {} pods", self.pods.count);
+        self.start().await?;
+        let server = self.server.as_ref().context("the server was started")?;
+        let (client, process) = (server.client.clone(), server.process.clone());
+        create_namespaces(&client).await?;
+        self.pods = Rc::new(sized(&client, self.pods.count).await?);
+        let pods = Rc::clone(&self.pods);
+        let meter = Meter::start(&process)?;
+        let create = move |number| Request::post(pods.collection(number), pods.body(number));
+        let done = load(&client, CREATING, Until::Count(self.pods.count), create).await?;
+        let figure = (Quantity::Rate(done.rate()), meter.stop(done.seen())?);
+        self.filled = Some(figure.clone());
+        Ok(figure)
+    }
+
+    pub(crate) async fn stop(self) -> Result<()> {
+        match self.server {
+            Some(server) => server.stop().await,
+            None => Ok(()),
+        }
+    }
+
+    async fn start(&mut self) -> Result<&Server> {
+        let data = self.directory.path().join("data");
+        std::fs::create_dir_all(&data)?;
+        let server = self.launch.start(&data).await?;
+        Ok(self.server.insert(server))
+    }
+}
+
+/// CPU time and memory of the server from one moment on.
+pub(crate) struct Meter {
+    process: Process,
+    cpu: std::time::Duration,
+    memory: u64,
+}
+
+impl Meter {
+    pub(crate) fn start(process: &Process) -> Result<Self> {
+        process.forget_peak()?;
+        Ok(Self { process: process.clone(), cpu: process.cpu()?, memory: process.memory()? })
+    }
+
+    /// Adds what the server used since then.
+    pub(crate) fn stop(self, seen: Seen) -> Result<Seen> {
+        let peak = self.process.peak_memory()?;
+        Ok(Seen {
+            cpu: Some(self.process.cpu()?.saturating_sub(self.cpu)),
+            peak: Some(peak),
+            growth: Some(peak.saturating_sub(self.memory)),
+            ..seen
+        })
+    }
+}
+
+/// Creates a namespace and fails if that is refused.
+pub(crate) async fn create_namespace(client: &Client, name: &str) -> Result<()> {
+    let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();
+    client.connect().await?.send(Request::post("/api/v1/namespaces", body)).await?;
+    Ok(())
+}
+
+async fn create_namespaces(client: &Client) -> Result<()> {
+    for name in Pods::namespaces() {
+        create_namespace(client, &name).await?;
+    }
+    Ok(())
+}
+
+/// Pods that are stored in the size that the figures are stated for, whatever the server drops or adds.
+async fn sized(client: &Client, count: usize) -> Result<Pods> {
+    let mut pods = Pods::new(count);
+    let mut connection = client.connect().await?;
+    // Not one of the numbers that will be filled, and removed at once.
+    let probe = count;
+    connection.send(Request::post(pods.collection(probe), pods.body(probe))).await?;
+    let stored = connection.send(Request::get(pods.path(probe))).await?.bytes;
+    connection.send(Request::delete(format!("{}?gracePeriodSeconds=0", pods.path(probe)))).await?;
+    pods.pad(usize::try_from(stored).unwrap_or(usize::MAX));
+    Ok(pods)
+}

@@ -1,0 +1,119 @@
+//! One measured figure, what it is to be compared with, and what was seen beside it.
+
+use std::time::Duration;
+
+/// A quantity with its unit; the unit says which direction is better.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Quantity {
+    /// A time; less is better.
+    Time(Duration),
+    /// Memory in bytes; less is better.
+    Memory(u64),
+    /// Things done in a second; more is better.
+    Rate(f64),
+}
+
+impl Quantity {
+    pub(crate) const fn millis(millis: u64) -> Self {
+        Self::Time(Duration::from_millis(millis))
+    }
+
+    pub(crate) const fn micros(micros: u64) -> Self {
+        Self::Time(Duration::from_micros(micros))
+    }
+
+    pub(crate) const fn megabytes(megabytes: u64) -> Self {
+        Self::Memory(megabytes * 1_000_000)
+    }
+
+    /// Whether this is at least as good as the other; false for quantities of different kinds.
+    pub(crate) fn reaches(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Time(a), Self::Time(b)) => a <= b,
+            (Self::Memory(a), Self::Memory(b)) => a <= b,
+            (Self::Rate(a), Self::Rate(b)) => a >= b,
+            (Self::Time(_) | Self::Memory(_) | Self::Rate(_), _) => false,
+        }
+    }
+
+    /// The number that medians are taken of.
+    fn size(self) -> f64 {
+        match self {
+            Self::Time(time) => time.as_secs_f64(),
+            Self::Memory(bytes) => bytes as f64,
+            Self::Rate(rate) => rate,
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) what: String,
+    pub(crate) value: Quantity,
+    /// The figure to reach, where one is stated.
+    pub(crate) at_least: Option<Quantity>,
+    pub(crate) seen: Seen,
+}
+
+/// What was seen beside the figure; absent where it means nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// Until the head of an answer, at the median.
+    pub(crate) first_byte: Option<Duration>,
+    pub(crate) p50: Option<Duration>,
+    pub(crate) p99: Option<Duration>,
+    /// Body bytes that arrived in a second.
+    pub(crate) bytes_per_second: Option<f64>,
+    /// The server's CPU time over all of the measurement.
+    pub(crate) cpu: Option<Duration>,
+    /// The server's memory at its highest, and how much that is above where it began.
+    pub(crate) peak: Option<u64>,
+    pub(crate) growth: Option<u64>,
+    pub(crate) note: Option<String>,
+}
+
+/// The measurement whose figure is the median.
+///
+/// # Panics
+/// When there is none.
+pub(crate) fn median_of(mut runs: Vec<(Quantity, Seen)>) -> (Quantity, Seen) {
+    runs.sort_by(|a, b| a.0.size().total_cmp(&b.0.size()));
+    let middle = runs.len() / 2;
+    runs.swap_remove(middle)
+}
+
+/// The value below which this part of the values lie (nearest rank); zero when there are none.
+pub(crate) fn percentile(sorted: &[Duration], part: f64) -> Duration {
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Quantity, Seen, median_of, percentile};
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let values: Vec<Duration> = (1..=100).map(Duration::from_millis).collect();
+        assert_eq!(percentile(&values, 0.5), Duration::from_millis(50));
+        assert_eq!(percentile(&values, 0.99), Duration::from_millis(99));
+        assert_eq!(percentile(&values[..1], 0.99), Duration::from_millis(1));
+        assert_eq!(percentile(&[], 0.5), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_median_run_is_taken_whole() {
+        let run = |rate: f64| (Quantity::Rate(rate), Seen { note: Some(format!("{rate}")), ..Seen::default() });
+        let (value, seen) = median_of(vec![run(3.0), run(1.0), run(2.0)]);
+        assert_eq!((value, seen.note.as_deref()), (Quantity::Rate(2.0), Some("2")));
+    }
+
+    #[test]
+    fn better_depends_on_the_unit() {
+        assert!(Quantity::millis(5).reaches(Quantity::millis(5)));
+        assert!(!Quantity::Rate(4.0).reaches(Quantity::Rate(5.0)));
+        assert!(!Quantity::millis(5).reaches(Quantity::Rate(5.0)));
+    }
+}

@@ -1,0 +1,261 @@
+//! Pods that look like a cluster's: a deployment's pod with probes, volumes, status and field owners, 4.9 KB each.
+//!
+//! A pod is a function of its number, so a worker can make any of them without state. The text is prepared once and only
+//! the few places that differ are filled in, which costs the client next to nothing.
+
+use serde_json::{Value, json};
+
+/// Size of a stored pod that the figures to reach are stated for, in bytes.
+pub(crate) const STORED_SIZE: usize = 4_880;
+
+const NAMESPACES: usize = 20;
+const APPS: usize = 100;
+/// Nodes that pods are spread over.
+pub(crate) const NODES: usize = 4_000;
+/// How many pods carry the label of the selector row, whatever the size of the collection.
+pub(crate) const SAMPLED: usize = 200;
+
+/// What stands in the template where pods differ, in the order of [`Pods::values`].
+const MARKS: [&str; 6] = ["@name@", "@namespace@", "@app@", "@node@", "@sample@", "@padding@"];
+
+/// The pods of one measurement.
+pub(crate) struct Pods {
+    pub(crate) count: usize,
+    /// The template, cut at its marks: each piece with the mark that follows it.
+    pieces: Vec<(String, Option<usize>)>,
+    padding: String,
+}
+
+impl Pods {
+    pub(crate) fn new(count: usize) -> Self {
+        Self { count, pieces: cut(&template().to_string()), padding: String::new() }
+    }
+
+    /// Makes the pods as much larger as one that was stored fell short of [`STORED_SIZE`].
+    pub(crate) fn pad(&mut self, stored: usize) {
+        self.padding = "x".repeat(STORED_SIZE.saturating_sub(stored));
+    }
+
+    pub(crate) fn namespaces() -> impl Iterator<Item = String> {
+        (0..NAMESPACES).map(|number| format!("bench-{number:02}"))
+    }
+
+    /// The body that creates or replaces pod `number`.
+    pub(crate) fn body(&self, number: usize) -> Vec<u8> {
+        let values = self.values(number);
+        let mut body = Vec::with_capacity(STORED_SIZE + 512);
+        for (text, mark) in &self.pieces {
+            body.extend_from_slice(text.as_bytes());
+            if let Some(mark) = mark {
+                body.extend_from_slice(values[*mark].as_bytes());
+            }
+        }
+        body
+    }
+
+    /// Where pod `number` is created.
+    pub(crate) fn collection(&self, number: usize) -> String {
+        format!("/api/v1/namespaces/{}/pods", namespace(number))
+    }
+
+    /// Where pod `number` is.
+    pub(crate) fn path(&self, number: usize) -> String {
+        format!("/api/v1/namespaces/{}/pods/{}", namespace(number), name(number))
+    }
+
+    fn values(&self, number: usize) -> [String; MARKS.len()] {
+        let every = (self.count / SAMPLED).max(1);
+        let sampled = number.is_multiple_of(every) && number / every < SAMPLED;
+        [
+            name(number),
+            namespace(number),
+            app(number),
+            node(number),
+            if sampled { "yes" } else { "no" }.to_owned(),
+            self.padding.clone(),
+        ]
+    }
+}
+
+/// The node that pod `number` runs on.
+pub(crate) fn node(number: usize) -> String {
+    format!("node-{:04}", number % NODES)
+}
+
+fn namespace(number: usize) -> String {
+    format!("bench-{:02}", number % NAMESPACES)
+}
+
+fn app(number: usize) -> String {
+    format!("service-{:03}", number / NAMESPACES % APPS)
+}
+
+fn name(number: usize) -> String {
+    // Scattered like random suffixes, so that creation order is not key order. The multiplier is odd: no two are equal.
+    let scattered = (number as u32).wrapping_mul(0x9E37_79B1);
+    format!("{}-6d4f8b7c9-{scattered:08x}", app(number))
+}
+
+fn cut(template: &str) -> Vec<(String, Option<usize>)> {
+    let mut pieces = Vec::new();
+    let mut rest = template;
+    loop {
+        let next = MARKS.iter().enumerate().filter_map(|(mark, text)| Some((rest.find(text)?, mark))).min();
+        let Some((at, mark)) = next else {
+            pieces.push((rest.to_owned(), None));
+            return pieces;
+        };
+        pieces.push((rest[..at].to_owned(), Some(mark)));
+        rest = &rest[at + MARKS[mark].len()..];
+    }
+}
+
+fn template() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "@name@",
+            "namespace": "@namespace@",
+            "labels": {
+                "app.kubernetes.io/name": "@app@",
+                "app.kubernetes.io/part-of": "bench",
+                "pod-template-hash": "6d4f8b7c9",
+                "sample": "@sample@",
+            },
+            "annotations": {
+                "prometheus.io/port": "9090",
+                "prometheus.io/scrape": "true",
+                "example.com/padding": "@padding@",
+            },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "name": "@app@-6d4f8b7c9",
+                "uid": "7c1b2a5e-4b1f-4f57-9c7d-3f1e5f0f6a21",
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+            "managedFields": managed_fields(),
+        },
+        "spec": spec(),
+        "status": status(),
+    })
+}
+
+fn spec() -> Value {
+    let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path, "readOnly": true});
+    let probe = |path: &str| {
+        json!({
+            "httpGet": {"path": path, "port": 8080, "scheme": "HTTP"},
+            "initialDelaySeconds": 5, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3,
+        })
+    };
+    let variable = |name: &str, field: &str| json!({"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": field}}});
+    json!({
+        "volumes": [
+            {"name": "config", "configMap": {"name": "@app@", "defaultMode": 420}},
+            {"name": "credentials", "secret": {"secretName": "@app@", "defaultMode": 420}},
+        ],
+        "containers": [{
+            "name": "main",
+            "image": "example.com/bench/@app@:v1.8.2",
+            "args": ["--listen=:8080", "--metrics=:9090", "--config=/etc/service/config.yaml"],
+            "ports": [
+                {"name": "http", "containerPort": 8080, "protocol": "TCP"},
+                {"name": "metrics", "containerPort": 9090, "protocol": "TCP"},
+            ],
+            "env": [variable("POD_NAME", "metadata.name"), variable("POD_IP", "status.podIP")],
+            "resources": {"limits": {"cpu": "500m", "memory": "512Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
+            "volumeMounts": [mount("config", "/etc/service"), mount("credentials", "/etc/credentials")],
+            "livenessProbe": probe("/healthz"),
+            "readinessProbe": probe("/ready"),
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+            "imagePullPolicy": "IfNotPresent",
+        }],
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "serviceAccountName": "default",
+        "nodeName": "@node@",
+        "securityContext": {"runAsNonRoot": true, "runAsUser": 65532},
+        "schedulerName": "default-scheduler",
+        "tolerations": [
+            {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+        ],
+        "priority": 0,
+        "enableServiceLinks": true,
+        "preemptionPolicy": "PreemptLowerPriority",
+    })
+}
+
+fn status() -> Value {
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-01-02T03:04:05Z"});
+    json!({
+        "phase": "Running",
+        "conditions": [condition("Initialized"), condition("Ready"), condition("ContainersReady"), condition("PodScheduled")],
+        "hostIP": "192.0.2.17",
+        "podIP": "198.51.100.23",
+        "podIPs": [{"ip": "198.51.100.23"}],
+        "startTime": "2026-01-02T03:04:05Z",
+        "containerStatuses": [{
+            "name": "main",
+            "state": {"running": {"startedAt": "2026-01-02T03:04:09Z"}},
+            "lastState": {},
+            "ready": true,
+            "restartCount": 0,
+            "image": "example.com/bench/@app@:v1.8.2",
+            "imageID": "example.com/bench/@app@@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            "started": true,
+        }],
+        "qosClass": "Burstable",
+    })
+}
+
+fn managed_fields() -> Value {
+    json!([{
+        "manager": "kube-controller-manager",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": "2026-01-02T03:04:05Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:app.kubernetes.io/name": {}, "f:pod-template-hash": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"main\"}": {".": {}, "f:image": {}, "f:name": {}}}}},
+    }])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use serde_json::Value;
+
+    use super::{MARKS, NAMESPACES, Pods, SAMPLED, STORED_SIZE, name};
+
+    #[test]
+    fn a_body_is_the_pod_of_its_number() {
+        let pods = Pods::new(1_000);
+        let pod: Value = serde_json::from_slice(&pods.body(7)).unwrap();
+        assert!(pods.path(7).ends_with(pod["metadata"]["name"].as_str().unwrap()));
+        assert_eq!(pod["spec"]["nodeName"], "node-0007");
+        assert!(MARKS.iter().all(|mark| !pod.to_string().contains(mark)), "a mark is left in {pod}");
+    }
+
+    #[test]
+    fn names_are_distinct_and_samples_are_as_many_as_stated() {
+        let pods = Pods::new(20_000);
+        assert_eq!((0..20_000).map(name).collect::<HashSet<_>>().len(), 20_000);
+        let sampled = (0..20_000).filter(|number| pods.values(*number)[4] == "yes").count();
+        assert_eq!((sampled, Pods::namespaces().count()), (SAMPLED, NAMESPACES));
+    }
+
+    #[test]
+    fn padding_makes_up_for_what_is_missing() {
+        let mut pods = Pods::new(10);
+        let bare = pods.body(0).len();
+        assert!(bare < STORED_SIZE, "the template alone has {bare} bytes");
+        pods.pad(bare);
+        assert_eq!(pods.body(0).len(), STORED_SIZE);
+    }
+}

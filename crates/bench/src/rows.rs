@@ -1,0 +1,153 @@
+//! The rows of the table: what each measures and which figure it is to reach.
+//!
+//! They are measured in the order of [`ALL`]: rows that begin with a fresh server first, then those that read the filled
+//! one, last those that add to it.
+
+mod lists;
+mod memory;
+mod objects;
+mod start;
+mod watch;
+
+use anyhow::{Context as _, Error, Result, bail};
+
+use crate::FULL_SIZE;
+use crate::bench::Bench;
+use crate::figure::{Figure, Quantity, Seen};
+
+/// Connections that the row with the most of them has open, with some to spare.
+pub(crate) const MOST_CONNECTIONS: usize = 6_000;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    Start,
+    MemoryEmpty,
+    Create,
+    MemoryFilled,
+    Update,
+    Get,
+    ListJson,
+    ListGzip,
+    Walk,
+    Chunk,
+    ListsAtOnce,
+    ListsMemory,
+    Selector,
+    Discovery,
+    Watch(usize),
+    NodeWatchers,
+    Restart,
+}
+
+/// A row of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    work: Work,
+    at_least: Option<Quantity>,
+}
+
+const fn row(name: &'static str, what: &'static str, work: Work, at_least: Option<Quantity>) -> Row {
+    Row { name, what, work, at_least }
+}
+
+/// Every row, in the order of measurement.
+pub(crate) const ALL: [Row; 18] = [
+    row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
+    row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
+    row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(5_000.0))),
+    row("memory-pods", "memory with the pods, at rest", Work::MemoryFilled, Some(Quantity::megabytes(1_000))),
+    row("update", "update a pod, 32 in flight, durable", Work::Update, Some(Quantity::Rate(6_000.0))),
+    row("get", "get one pod, 32 in flight", Work::Get, Some(Quantity::Rate(15_000.0))),
+    row("list", "whole list, JSON", Work::ListJson, Some(Quantity::millis(1_000))),
+    row("list-gzip", "whole list, gzip accepted", Work::ListGzip, Some(Quantity::millis(900))),
+    row("walk", "walk in chunks of 500", Work::Walk, Some(Quantity::millis(1_200))),
+    row("chunk", "one chunk of 500, median", Work::Chunk, Some(Quantity::millis(5))),
+    row("lists", "8 whole lists at once", Work::ListsAtOnce, Some(Quantity::millis(8_000))),
+    row("lists-memory", "8 whole lists at once, memory added", Work::ListsMemory, Some(Quantity::megabytes(50))),
+    row("selector", "label selector, 200 match", Work::Selector, Some(Quantity::millis(5))),
+    row("discovery", "aggregated discovery, 32 in flight", Work::Discovery, Some(Quantity::Rate(10_000.0))),
+    row("watch-500", "500 watchers, server CPU an event", Work::Watch(500), Some(Quantity::micros(3))),
+    row("watch-2000", "2,000 watchers, server CPU an event", Work::Watch(2_000), Some(Quantity::micros(3))),
+    row(
+        "node-watchers",
+        "pod create, 4,000 watchers of one node each, CPU",
+        Work::NodeWatchers,
+        Some(Quantity::micros(400)),
+    ),
+    row("restart", "start to ready with the pods", Work::Restart, None),
+];
+
+/// The rows that were asked for.
+pub(crate) struct Rows(Vec<&'static Row>);
+
+impl Rows {
+    /// The named rows, or all of them when no name is given.
+    pub(crate) fn chosen(names: &[String]) -> Result<Self> {
+        if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|row| row.name == **name)) {
+            bail!("there is no row {unknown:?}; --rows list prints them");
+        }
+        Ok(Self(ALL.iter().filter(|row| names.is_empty() || names.iter().any(|name| row.name == name)).collect()))
+    }
+
+    /// Measures them in order; a failure comes with what was measured before it.
+    pub(crate) async fn measure(&self, bench: &mut Bench) -> Result<Vec<Figure>, (Vec<Figure>, Error)> {
+        let mut figures = Vec::new();
+        for row in &self.0 {
+            eprintln!("measuring {}", row.name);
+            match measure(row.work, bench).await.with_context(|| format!("row {}", row.name)) {
+                Ok((value, seen)) => figures.push(row.figure(value, seen, bench.pods.count)),
+                Err(error) => return Err((figures, error)),
+            }
+        }
+        Ok(figures)
+    }
+}
+
+impl Row {
+    fn figure(&self, value: Quantity, seen: Seen, pods: usize) -> Figure {
+        // With another number of pods there is nothing to compare with.
+        let at_least = self.at_least.filter(|_| pods == FULL_SIZE);
+        Figure { name: self.name, what: self.what.to_owned(), value, at_least, seen }
+    }
+}
+
+async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    match work {
+        Work::Start => start::start(bench).await,
+        Work::Restart => start::restart(bench).await,
+        Work::MemoryEmpty => memory::empty(bench).await,
+        Work::MemoryFilled => memory::filled(bench).await,
+        Work::Create => bench.fill().await,
+        Work::Update => objects::update(bench).await,
+        Work::Get => objects::get(bench).await,
+        Work::Discovery => objects::discovery(bench).await,
+        Work::ListJson => lists::whole(bench, lists::Encoding::Plain).await,
+        Work::ListGzip => lists::whole(bench, lists::Encoding::Gzip).await,
+        Work::Walk => lists::walk(bench).await,
+        Work::Chunk => lists::chunk(bench).await,
+        Work::ListsAtOnce => lists::at_once(bench).await,
+        Work::ListsMemory => lists::memory_at_once(bench).await,
+        Work::Selector => lists::selector(bench).await,
+        Work::Watch(watchers) => watch::fan_out(bench, watchers).await,
+        Work::NodeWatchers => watch::node_watchers(bench).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{ALL, Rows};
+
+    #[test]
+    fn rows_are_chosen_by_distinct_names() {
+        assert_eq!(ALL.iter().map(|row| row.name).collect::<HashSet<_>>().len(), ALL.len());
+        assert_eq!(Rows::chosen(&[]).unwrap().0.len(), ALL.len());
+        let chosen = Rows::chosen(&["walk".into(), "get".into()]).unwrap();
+        assert_eq!(chosen.0.iter().map(|row| row.name).collect::<Vec<_>>(), ["get", "walk"]);
+        assert!(Rows::chosen(&["nonsense".into()]).is_err());
+    }
+}

@@ -1,0 +1,191 @@
+//! Lists: whole, in chunks, several at once, selected.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use tokio::task::JoinSet;
+
+use crate::bench::{Bench, Meter};
+use crate::figure::{Quantity, Seen, median_of, percentile};
+use crate::pods::SAMPLED;
+use crate::wire::{Client, Reply, Request};
+
+const PODS: &str = "/api/v1/pods";
+const CHUNK: usize = 500;
+const AT_ONCE: usize = 8;
+/// Selected lists in one run.
+const SELECTIONS: usize = 100;
+/// Fewer bytes than this for a pod mean that a list is not whole.
+const SMALLEST: u64 = 1_000;
+
+/// What the client accepts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Encoding {
+    Plain,
+    Gzip,
+}
+
+/// The whole collection in one answer.
+pub(super) async fn whole(bench: &mut Bench, encoding: Encoding) -> Result<(Quantity, Seen)> {
+    let (count, pods) = (bench.runs, bench.pods.count);
+    let server = bench.filled().await?;
+    let mut connection = server.client.connect().await?;
+    let mut runs = Vec::new();
+    for _ in 0..count {
+        let request = match encoding {
+            Encoding::Plain => Request::get(PODS),
+            Encoding::Gzip => Request::get(PODS).header("accept-encoding", "gzip"),
+        };
+        let meter = Meter::start(&server.process)?;
+        let reply = connection.send(request).await?;
+        if matches!(encoding, Encoding::Plain) {
+            check_whole(&reply, pods)?;
+        }
+        let seen = Seen { note: Some(format!("{:.1} MB", reply.bytes as f64 / 1e6)), ..seen_of(&reply) };
+        runs.push((Quantity::Time(reply.whole), meter.stop(seen)?));
+    }
+    Ok(median_of(runs))
+}
+
+/// The whole collection by 500, one chunk after the other.
+pub(super) async fn walk(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let runs = walks(bench).await?;
+    Ok(median_of(runs.into_iter().map(|walk| (Quantity::Time(walk.elapsed), walk.seen)).collect()))
+}
+
+/// The same, for the time of one chunk.
+pub(super) async fn chunk(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let runs = walks(bench).await?;
+    Ok(median_of(runs.into_iter().map(|walk| (Quantity::Time(walk.seen.p50.unwrap_or_default()), walk.seen)).collect()))
+}
+
+/// Eight clients that each list everything at the same moment: until the last has it all.
+pub(super) async fn at_once(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    Ok(median_of(
+        lists_at_once(bench).await?.into_iter().map(|(elapsed, seen)| (Quantity::Time(elapsed), seen)).collect(),
+    ))
+}
+
+/// The same, for the memory that they add.
+pub(super) async fn memory_at_once(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let runs = lists_at_once(bench).await?;
+    Ok(median_of(runs.into_iter().map(|(_, seen)| (Quantity::Memory(seen.growth.unwrap_or_default()), seen)).collect()))
+}
+
+/// A selection of a few out of all.
+pub(super) async fn selector(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let (count, expected) = (bench.runs, SAMPLED.min(bench.pods.count) as u64 * SMALLEST);
+    let server = bench.filled().await?;
+    let mut connection = server.client.connect().await?;
+    let mut runs = Vec::new();
+    for _ in 0..count {
+        let meter = Meter::start(&server.process)?;
+        let (mut times, mut firsts, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..SELECTIONS {
+            let reply = connection.send(Request::get(format!("{PODS}?labelSelector=sample%3Dyes"))).await?;
+            ensure!(reply.bytes >= expected, "the selection has {} bytes only", reply.bytes);
+            times.push(reply.whole);
+            firsts.push(reply.first_byte);
+            bytes += reply.bytes;
+        }
+        let seen = meter.stop(seen_of_many(times, firsts, bytes))?;
+        runs.push((Quantity::Time(seen.p50.unwrap_or_default()), seen));
+    }
+    Ok(median_of(runs))
+}
+
+struct Walk {
+    elapsed: Duration,
+    seen: Seen,
+}
+
+async fn walks(bench: &mut Bench) -> Result<Vec<Walk>> {
+    let (count, pods) = (bench.runs, bench.pods.count);
+    let server = bench.filled().await?;
+    let mut runs = Vec::new();
+    for _ in 0..count {
+        let meter = Meter::start(&server.process)?;
+        let began = Instant::now();
+        let (times, firsts, bytes) = walk_once(&server.client, pods).await?;
+        let elapsed = began.elapsed();
+        let seen = meter.stop(seen_of_many(times, firsts, bytes))?;
+        runs.push(Walk { elapsed, seen });
+    }
+    Ok(runs)
+}
+
+async fn walk_once(client: &Client, pods: usize) -> Result<(Vec<Duration>, Vec<Duration>, u64)> {
+    let mut connection = client.connect().await?;
+    let (mut times, mut firsts, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let mut token = None;
+    loop {
+        let path = match &token {
+            None => format!("{PODS}?limit={CHUNK}"),
+            Some(token) => format!("{PODS}?limit={CHUNK}&continue={token}"),
+        };
+        let reply = connection.send(Request::get(path)).await?;
+        times.push(reply.whole);
+        firsts.push(reply.first_byte);
+        bytes += reply.bytes;
+        token = reply.field("continue");
+        if token.is_none() {
+            break;
+        }
+    }
+    ensure!(times.len() == pods.div_ceil(CHUNK), "the walk has {} chunks, of {pods} pods", times.len());
+    Ok((times, firsts, bytes))
+}
+
+async fn lists_at_once(bench: &mut Bench) -> Result<Vec<(Duration, Seen)>> {
+    let (count, pods) = (bench.runs, bench.pods.count);
+    let server = bench.filled().await?;
+    let mut runs = Vec::new();
+    for _ in 0..count {
+        let mut connections = Vec::new();
+        for _ in 0..AT_ONCE {
+            connections.push(server.client.connect().await?);
+        }
+        let meter = Meter::start(&server.process)?;
+        let began = Instant::now();
+        let mut lists = JoinSet::new();
+        for mut connection in connections {
+            lists.spawn(async move { connection.send(Request::get(PODS)).await });
+        }
+        let (mut times, mut firsts, mut bytes) = (Vec::new(), Vec::new(), 0);
+        while let Some(reply) = lists.join_next().await {
+            let reply = reply??;
+            check_whole(&reply, pods)?;
+            times.push(reply.whole);
+            firsts.push(reply.first_byte);
+            bytes += reply.bytes;
+        }
+        let elapsed = began.elapsed();
+        let seen = seen_of_many(times, firsts, bytes);
+        let together = Some(bytes as f64 / elapsed.as_secs_f64());
+        runs.push((elapsed, meter.stop(Seen { bytes_per_second: together, ..seen })?));
+    }
+    Ok(runs)
+}
+
+fn check_whole(reply: &Reply, pods: usize) -> Result<()> {
+    ensure!(reply.bytes >= pods as u64 * SMALLEST, "the list has {} bytes only", reply.bytes);
+    Ok(())
+}
+
+fn seen_of(reply: &Reply) -> Seen {
+    let rate = reply.bytes as f64 / reply.whole.as_secs_f64();
+    Seen { first_byte: Some(reply.first_byte), bytes_per_second: Some(rate), ..Seen::default() }
+}
+
+fn seen_of_many(mut times: Vec<Duration>, mut firsts: Vec<Duration>, bytes: u64) -> Seen {
+    let total: Duration = times.iter().sum();
+    times.sort_unstable();
+    firsts.sort_unstable();
+    Seen {
+        first_byte: Some(percentile(&firsts, 0.5)),
+        p50: Some(percentile(&times, 0.5)),
+        p99: Some(percentile(&times, 0.99)),
+        bytes_per_second: Some(bytes as f64 / total.as_secs_f64()),
+        ..Seen::default()
+    }
+}

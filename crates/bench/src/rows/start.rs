@@ -1,0 +1,31 @@
+//! How long a server takes until it is ready.
+
+use anyhow::Result;
+
+use crate::bench::Bench;
+use crate::figure::{Quantity, Seen, median_of};
+
+/// The first start on an empty directory, certificates included.
+pub(super) async fn start(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let mut runs = Vec::new();
+    for number in 0..bench.runs {
+        let server = bench.fresh(number).await?;
+        let seen =
+            Seen { cpu: Some(server.process.cpu()?), peak: Some(server.process.peak_memory()?), ..Seen::default() };
+        runs.push((Quantity::Time(server.ready_after), seen));
+        server.stop().await?;
+    }
+    Ok(median_of(runs))
+}
+
+/// A start on the data of the filled server.
+pub(super) async fn restart(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let mut runs = Vec::new();
+    for _ in 0..bench.runs {
+        let server = bench.restarted().await?;
+        let seen =
+            Seen { cpu: Some(server.process.cpu()?), peak: Some(server.process.peak_memory()?), ..Seen::default() };
+        runs.push((Quantity::Time(server.ready_after), seen));
+    }
+    Ok(median_of(runs))
+}

@@ -1,0 +1,113 @@
+//! Watches: one event to many, and many watches that one event does not concern.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+
+use crate::bench::{Bench, Meter, create_namespace};
+use crate::figure::{Quantity, Seen, median_of};
+use crate::load::{Until, load};
+use crate::pods::{NODES, node};
+use crate::watchers::Watchers;
+use crate::wire::{Client, Request};
+
+/// Objects that are updated in turn while watched.
+const OBJECTS: usize = 100;
+/// Length of what each holds, in bytes.
+const CONTENT: usize = 200;
+/// Events that all watchers of one run receive together.
+const DELIVERED: usize = 250_000;
+/// Updates at a time; an object is never updated twice at once.
+const UPDATING: usize = 8;
+/// Creations at a time.
+const CREATING: usize = 48;
+
+/// Small objects that are updated while everybody watches all of them.
+pub(super) async fn fan_out(bench: &mut Bench, watchers: usize) -> Result<(Quantity, Seen)> {
+    let count = bench.runs;
+    let server = bench.filled().await?;
+    let namespace = format!("bench-watch-{watchers}");
+    create_objects(&server.client, &namespace).await?;
+    let collection = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let revision = revision(&server.client, &format!("{collection}?limit=1")).await?;
+    let path = format!("{collection}?watch=true&resourceVersion={revision}");
+    let open = Watchers::open(&server.client, watchers, |_| path.clone()).await?;
+    let updates = DELIVERED / watchers;
+    let mut runs = Vec::new();
+    for run in 1..=count {
+        let (collection, namespace) = (collection.clone(), namespace.clone());
+        let update = move |number: usize| {
+            let content = format!("{run}-{number}");
+            Request::put(format!("{collection}/{}", name(number)), object(&namespace, number, &content))
+        };
+        let meter = Meter::start(&server.process)?;
+        let began = Instant::now();
+        let done = load(&server.client, UPDATING, Until::Count(updates), update).await?;
+        open.received((run * updates * watchers) as u64).await?;
+        let elapsed = began.elapsed();
+        let delivered = updates * watchers;
+        let mut seen = meter.stop(done.seen())?;
+        seen.bytes_per_second = None;
+        seen.note = Some(format!("{:.0} events/s", delivered as f64 / elapsed.as_secs_f64()));
+        let cpu = seen.cpu.unwrap_or_default() / u32::try_from(delivered)?;
+        runs.push((Quantity::Time(cpu), seen));
+    }
+    Ok(median_of(runs))
+}
+
+/// Pods that are created while each of 4,000 nodes watches its own.
+pub(super) async fn node_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let count = bench.runs;
+    bench.filled().await?;
+    let pods = Rc::clone(&bench.pods);
+    let server = bench.filled().await?;
+    let revision = revision(&server.client, "/api/v1/pods?limit=1").await?;
+    let path = |number: usize| {
+        format!("/api/v1/pods?watch=true&resourceVersion={revision}&fieldSelector=spec.nodeName%3D{}", node(number))
+    };
+    let open = Watchers::open(&server.client, NODES, path).await?;
+    let mut runs = Vec::new();
+    for run in 1..=count {
+        let pods = Rc::clone(&pods);
+        // As many pods as nodes, numbered in a row: each node gets one.
+        let first = pods.count + run * NODES;
+        let create = move |number: usize| Request::post(pods.collection(first + number), pods.body(first + number));
+        let meter = Meter::start(&server.process)?;
+        let done = load(&server.client, CREATING, Until::Count(NODES), create).await?;
+        open.received((run * NODES) as u64).await?;
+        let mut seen = meter.stop(done.seen())?;
+        seen.bytes_per_second = None;
+        seen.note = Some(format!("{:.0} pods/s", done.rate()));
+        let cpu = seen.cpu.unwrap_or_default() / u32::try_from(NODES)?;
+        runs.push((Quantity::Time(cpu), seen));
+    }
+    Ok(median_of(runs))
+}
+
+async fn create_objects(client: &Client, namespace: &str) -> Result<()> {
+    create_namespace(client, namespace).await?;
+    let mut connection = client.connect().await?;
+    for number in 0..OBJECTS {
+        let collection = format!("/api/v1/namespaces/{namespace}/configmaps");
+        connection.send(Request::post(collection, object(namespace, number, "new"))).await?;
+    }
+    Ok(())
+}
+
+async fn revision(client: &Client, path: &str) -> Result<String> {
+    let reply = client.connect().await?.send(Request::get(path)).await?;
+    reply.field("resourceVersion").context("the list has no resourceVersion")
+}
+
+fn name(number: usize) -> String {
+    format!("object-{:03}", number % OBJECTS)
+}
+
+fn object(namespace: &str, number: usize, content: &str) -> String {
+    let padding = "x".repeat(CONTENT);
+    let metadata = json!({"name": name(number), "namespace": namespace});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"content": content, "padding": padding}})
+        .to_string()
+}

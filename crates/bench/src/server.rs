@@ -1,0 +1,92 @@
+//! The server under measurement: a child process on a data directory.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::process::{Child, Command};
+
+use crate::process::Process;
+use crate::wire::{Client, Credentials, Request};
+
+/// How often a starting server is asked whether it is ready: also the error of the measured time.
+const ASK_EVERY: Duration = Duration::from_millis(1);
+/// Longest time to wait for a start or an end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How servers are started.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    pub(crate) binary: PathBuf,
+    pub(crate) args: Vec<String>,
+}
+
+/// A server that runs; it is killed when this is dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) process: Process,
+    pub(crate) client: Client,
+    /// From its start to its first answer that it is ready.
+    pub(crate) ready_after: Duration,
+}
+
+impl Launch {
+    /// Starts a server on the directory and waits until it is ready.
+    pub(crate) async fn start(&self, data: &Path) -> Result<Server> {
+        let kubeconfig = data.join("kubeconfig");
+        // The file of an earlier start names another port.
+        if kubeconfig.exists() {
+            std::fs::remove_file(&kubeconfig).context("cannot remove the old kubeconfig")?;
+        }
+        let log = data.with_extension("log");
+        let file = File::options().create(true).append(true).open(&log).context("cannot write the server's log")?;
+        let mut command = Command::new(&self.binary);
+        command.args(["serve", "--bind", "127.0.0.1:0", "--data-dir"]).arg(data).args(&self.args);
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).kill_on_drop(true);
+        let began = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("cannot run {}", self.binary.display()))?;
+        let client = ready(&mut child, &kubeconfig).await.with_context(|| {
+            format!("the server did not start; its log:\n{}", std::fs::read_to_string(&log).unwrap_or_default())
+        })?;
+        let ready_after = began.elapsed();
+        let process = Process::new(child.id().context("the server has ended")?);
+        Ok(Server { child, process, client, ready_after })
+    }
+}
+
+impl Server {
+    /// Asks it to end and waits until it has.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        if let Some(pid) = self.child.id() {
+            Command::new("kill").args(["-TERM", &pid.to_string()]).status().await.context("cannot send a signal")?;
+        }
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.context("the server does not end")??;
+        Ok(())
+    }
+}
+
+async fn ready(child: &mut Child, kubeconfig: &Path) -> Result<Client> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if kubeconfig.exists()
+            && let Ok(client) = ask(kubeconfig).await
+        {
+            return Ok(client);
+        }
+        if let Some(status) = child.try_wait()? {
+            bail!("it ended ({status})");
+        }
+        if Instant::now() > deadline {
+            bail!("it was not ready within {PATIENCE:?}");
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+async fn ask(kubeconfig: &Path) -> Result<Client> {
+    let client = Client::new(Credentials::read(kubeconfig)?)?;
+    client.connect().await?.send(Request::get("/readyz")).await?;
+    Ok(client)
+}

@@ -1,0 +1,7 @@
+//! A cheap client: HTTP/1.1 over TLS, one connection per worker, bodies counted and dropped.
+
+mod connection;
+mod credentials;
+
+pub(crate) use connection::{Client, Connection, Reply, Request};
+pub(crate) use credentials::Credentials;

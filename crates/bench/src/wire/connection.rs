@@ -1,0 +1,147 @@
+//! One connection and one request at a time on it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use http::{Method, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::Credentials;
+
+/// How much of a body's beginning is kept: the metadata of a list stands there, before its items.
+const KEPT: usize = 4096;
+/// How much of a refusal is shown.
+const SHOWN: usize = 1024;
+
+/// Opens connections to one server.
+#[derive(Clone)]
+pub(crate) struct Client {
+    authority: Arc<str>,
+    name: ServerName<'static>,
+    tls: TlsConnector,
+}
+
+impl Client {
+    pub(crate) fn new(credentials: Credentials) -> Result<Self> {
+        let Credentials { authority, tls } = credentials;
+        let host = authority.rsplit_once(':').context("the server's address has no port")?.0.to_owned();
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).context("odd host")?;
+        Ok(Self { authority: authority.into(), name, tls: TlsConnector::from(Arc::new(tls)) })
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Connection> {
+        let tcp = TcpStream::connect(&*self.authority).await.context("cannot connect")?;
+        tcp.set_nodelay(true)?;
+        let stream = self.tls.connect(self.name.clone(), tcp).await.context("TLS handshake failed")?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(Connection { authority: Arc::clone(&self.authority), sender })
+    }
+}
+
+/// What to send.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    method: Method,
+    path: String,
+    headers: Vec<(&'static str, &'static str)>,
+    body: Bytes,
+}
+
+impl Request {
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self { method: Method::GET, path: path.into(), headers: Vec::new(), body: Bytes::new() }
+    }
+
+    pub(crate) fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        let headers = vec![("content-type", "application/json")];
+        Self { method: Method::POST, path: path.into(), headers, body: body.into() }
+    }
+
+    pub(crate) fn put(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self { method: Method::PUT, ..Self::post(path, body) }
+    }
+
+    pub(crate) fn delete(path: impl Into<String>) -> Self {
+        Self { method: Method::DELETE, ..Self::get(path) }
+    }
+
+    #[must_use]
+    pub(crate) fn header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+}
+
+/// What came back, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    /// From sending to the head of the answer.
+    pub(crate) first_byte: Duration,
+    /// From sending to the last byte.
+    pub(crate) whole: Duration,
+    /// Length of the body as sent.
+    pub(crate) bytes: u64,
+    /// The beginning of the body.
+    pub(crate) beginning: Vec<u8>,
+}
+
+impl Reply {
+    /// A text field of the body's beginning, such as `continue` or `resourceVersion` of a list's metadata.
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.beginning);
+        let (_, rest) = text.split_once(&format!("\"{name}\":\""))?;
+        Some(rest.split_once('"')?.0.to_owned()).filter(|value| !value.is_empty())
+    }
+}
+
+/// An open connection.
+pub(crate) struct Connection {
+    authority: Arc<str>,
+    sender: SendRequest<Full<Bytes>>,
+}
+
+impl Connection {
+    /// Sends the request, reads the whole answer and drops it; fails unless the status is a success.
+    pub(crate) async fn send(&mut self, request: Request) -> Result<Reply> {
+        let began = Instant::now();
+        let mut body = self.open(request).await?;
+        let first_byte = began.elapsed();
+        let mut reply = Reply { first_byte, whole: Duration::ZERO, bytes: 0, beginning: Vec::new() };
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.context("the answer broke off")?.into_data() else { continue };
+            reply.bytes += data.len() as u64;
+            let room = KEPT - reply.beginning.len().min(KEPT);
+            reply.beginning.extend_from_slice(&data[..data.len().min(room)]);
+        }
+        reply.whole = began.elapsed();
+        Ok(reply)
+    }
+
+    /// Sends the request and returns the body to be read; fails unless the status is a success.
+    pub(crate) async fn open(&mut self, request: Request) -> Result<Incoming> {
+        let what = format_args!("{} {}", request.method, request.path).to_string();
+        let mut built = http::Request::builder().method(request.method).uri(request.path);
+        built = built.header(header::HOST, &*self.authority);
+        for (name, value) in request.headers {
+            built = built.header(name, value);
+        }
+        self.sender.ready().await.with_context(|| format!("{what}: the connection was closed"))?;
+        let response = self.sender.send_request(built.body(Full::new(request.body))?).await;
+        let (head, body) = response.with_context(|| format!("{what}: no answer"))?.into_parts();
+        if !head.status.is_success() {
+            let text = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]).into_owned();
+            bail!("{what}: {}: {text}", head.status);
+        }
+        Ok(body)
+    }
+}

@@ -1,0 +1,45 @@
+//! Address and credentials out of the kubeconfig that the server writes.
+//!
+//! Only the lines that the server writes are understood; this is no reader for any kubeconfig.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+/// Where the server is and how to be let in.
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials {
+    /// `host:port`
+    pub(crate) authority: String,
+    pub(crate) tls: ClientConfig,
+}
+
+impl Credentials {
+    pub(crate) fn read(kubeconfig: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(kubeconfig).context("cannot read the server's kubeconfig")?;
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'));
+            value.map(str::trim).with_context(|| format!("the kubeconfig has no {name}"))
+        };
+        let pem = |name: &str| STANDARD.decode(field(name)?).with_context(|| format!("{name} is not base64"));
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&pem("certificate-authority-data")?)? {
+            roots.add(certificate)?;
+        }
+        let key = PrivateKeyDer::from_pem_slice(&pem("client-key-data")?).context("the client key is not PEM")?;
+        let tls = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(certificates(&pem("client-certificate-data")?)?, key)?;
+        let authority = field("server")?.trim_start_matches("https://").trim_end_matches('/').to_owned();
+        Ok(Self { authority, tls })
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
+    CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().context("a certificate is not PEM")
+}
