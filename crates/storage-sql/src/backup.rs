@@ -1,0 +1,108 @@
+//! Copies of a store, and stores made of copies.
+//!
+//! A backup is taken beside a running server: it reads one snapshot, and writers go on. A restored store starts above
+//! every revision that the lost one can have given out, so that no client ever sees a revision go back, and refuses
+//! reads below: watches and continue tokens from before the loss are told that they are too old.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use keelson_meta::Revision;
+use rusqlite::backup::Backup;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::OpenError;
+use crate::open::{DATABASE_FILE, check_format, open_other, sync_directory};
+use crate::schema::{self, Fact};
+
+/// Copies the store in `data_dir`, whether or not a server runs on it, to `file`, which is replaced when the copy is
+/// whole and durable.
+///
+/// The copy is of one moment: everything that was acknowledged before the call is in it.
+///
+/// # Errors
+/// When there is no store, or the file can't be written.
+pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
+    let source = open_other(data_dir)?;
+    check_format(&source, &data_dir.join(DATABASE_FILE))?;
+    let partial = beside(file);
+    remove_if_there(&partial)?;
+    copy(&source, &partial).map_err(OpenError::sqlite(&partial))?;
+    put_in_place(&partial, file)
+}
+
+/// Makes a data directory of a backup. `bump` is added to the revision of the copy; it must be more than the number of
+/// writes that the lost store can have taken after the backup. Returns the revision that the restored store starts
+/// from.
+///
+/// # Errors
+/// When `data_dir` is not empty, or `file` is not a whole store of a known format.
+pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> Result<Revision, OpenError> {
+    let source =
+        Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(OpenError::sqlite(file))?;
+    check_whole(&source, file)?;
+    fs::create_dir_all(data_dir).map_err(OpenError::io(data_dir))?;
+    if fs::read_dir(data_dir).map_err(OpenError::io(data_dir))?.next().is_some() {
+        return Err(OpenError::NotEmpty { directory: data_dir.into() });
+    }
+    let target = data_dir.join(DATABASE_FILE);
+    let partial = beside(&target);
+    copy(&source, &partial).map_err(OpenError::sqlite(&partial))?;
+    let revision = raise_revision(&partial, bump).map_err(OpenError::sqlite(&partial))?;
+    put_in_place(&partial, &target)?;
+    Ok(revision)
+}
+
+fn check_whole(source: &Connection, file: &Path) -> Result<(), OpenError> {
+    check_format(source, file).map_err(|error| match error {
+        OpenError::Sqlite { source, .. } if source.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
+            OpenError::NotAStore { file: file.into() }
+        }
+        other => other,
+    })?;
+    let finding: String =
+        source.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(OpenError::sqlite(file))?;
+    if finding == "ok" { Ok(()) } else { Err(OpenError::Damaged { file: file.into(), finding }) }
+}
+
+/// Copies a database into a new file that needs no log beside it.
+fn copy(source: &Connection, file: &Path) -> rusqlite::Result<()> {
+    let mut target = Connection::open(file)?;
+    // All pages in one step: a copy in several starts anew whenever the server has written between two of them.
+    Backup::new(source, &mut target)?.step(-1)?;
+    target.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
+    target.close().map_err(|(_, error)| error)
+}
+
+fn raise_revision(file: &Path, bump: u64) -> rusqlite::Result<Revision> {
+    let mut connection = Connection::open(file)?;
+    let transaction = connection.transaction()?;
+    let revision = Revision::new(schema::newest_revision(&transaction)?.get().saturating_add(bump));
+    Fact::Floor.set(&transaction, revision)?;
+    Fact::Oldest.set(&transaction, revision)?;
+    transaction.commit()?;
+    connection.close().map_err(|(_, error)| error)?;
+    Ok(revision)
+}
+
+/// The name of a file that is not whole yet.
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}
+
+fn remove_if_there(file: &Path) -> Result<(), OpenError> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(OpenError::io(file)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Makes a whole file durable and gives it its name.
+fn put_in_place(partial: &Path, file: &Path) -> Result<(), OpenError> {
+    File::open(partial).and_then(|opened| opened.sync_all()).map_err(OpenError::io(partial))?;
+    fs::rename(partial, file).map_err(OpenError::io(file))?;
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    sync_directory(directory)
+}

@@ -1,0 +1,78 @@
+//! Moving the write-ahead log into the database file, beside the writes and not within them.
+//!
+//! The log can start over only when all of it has been moved, and while one thread moves, the other appends. So the
+//! work is shared: once the log is long enough, a thread of its own moves what is there; when it has done, the
+//! writer moves, between two groups, the little that was appended meanwhile. Its next group starts the log over.
+
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+
+/// A checkpoint begins when about this many bytes have been appended to the log.
+const BEGIN_BYTES: usize = 32 * 1024 * 1024;
+
+/// What a row costs in the log beside its value, in bytes: about a page of the index.
+const ROW_OVERHEAD: usize = 4096;
+
+/// The writer's side.
+pub(crate) struct Checkpoints {
+    appended: usize,
+    running: bool,
+    begin: Option<SyncSender<()>>,
+    done: Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpoints {
+    /// Starts the thread, with a connection of its own.
+    pub(crate) fn start(connection: Connection) -> std::io::Result<Self> {
+        let (begin, begun) = sync_channel::<()>(1);
+        let (finished, done) = sync_channel::<()>(1);
+        let thread = std::thread::Builder::new().name("store-checkpoint".to_owned()).spawn(move || {
+            while begun.recv().is_ok() {
+                move_log(&connection);
+                if finished.send(()).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { appended: 0, running: false, begin: Some(begin), done, thread: Some(thread) })
+    }
+
+    /// Takes note of what a group has written, and begins or ends a checkpoint when it is time. Called between groups
+    /// by the writer, which lends its connection.
+    pub(crate) fn after_group(&mut self, connection: &Connection, rows: usize, bytes: usize) {
+        self.appended += bytes + rows * ROW_OVERHEAD;
+        if self.running {
+            match self.done.try_recv() {
+                Ok(()) => {
+                    move_log(connection);
+                    (self.appended, self.running) = (0, false);
+                }
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
+            }
+        } else if self.appended >= BEGIN_BYTES {
+            self.running = self.begin.as_ref().is_some_and(|begin| begin.try_send(()).is_ok());
+        }
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        self.begin = None;
+        if let Some(thread) = self.thread.take() {
+            // It ends after the checkpoint that it may be in. That it panicked has been reported by the panic itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Moves as much of the log as readers and the writer allow. A failure leaves the log longer and loses nothing: the
+/// next checkpoint tries again.
+fn move_log(connection: &Connection) {
+    let moved = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(0));
+    if let Err(error) = moved {
+        tracing::warn!(%error, "the store's log could not be moved into its file; it grows until that works");
+    }
+}

@@ -1,0 +1,92 @@
+//! One transaction of the contract, inside the database transaction of its group.
+
+use keelson_meta::Revision;
+use keelson_storage::store::unix_seconds;
+use keelson_storage::{CommitError, Committed, KeyValue, StoreEvent, StoreKey, Transaction, Write};
+use rusqlite::{Connection, params};
+
+use crate::read;
+use crate::schema::number;
+
+/// What a group has written so far. Nothing of it is visible to anyone before the group is durable.
+pub(crate) struct Group {
+    /// The newest revision, counting the group's writes.
+    pub(crate) revision: Revision,
+    /// The group's writes, in order.
+    pub(crate) events: Vec<StoreEvent>,
+}
+
+/// A compare that does not hold.
+pub(crate) struct Refusal {
+    index: usize,
+    current: Option<KeyValue>,
+}
+
+impl From<Refusal> for CommitError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Compare { index: refusal.index, current: refusal.current }
+    }
+}
+
+/// Does a transaction, or refuses it without having written anything. All compares come before the first write, so a
+/// refusal needs no undoing and leaves the rest of the group alone.
+pub(crate) fn apply(
+    connection: &Connection,
+    group: &mut Group,
+    transaction: Transaction,
+) -> rusqlite::Result<Result<Committed, Refusal>> {
+    for (index, compare) in transaction.compares.iter().enumerate() {
+        let newest = read::newest(connection, &compare.key)?.filter(|newest| !newest.deleted);
+        if !compare.condition.holds(newest.map(|newest| newest.revision)) {
+            let current = read::get(connection, &compare.key, group.revision)?;
+            return Ok(Err(Refusal { index, current }));
+        }
+    }
+    let revisions = transaction.writes.into_iter().map(|write| group.write(connection, write));
+    Ok(Ok(Committed { revisions: revisions.collect::<rusqlite::Result<_>>()? }))
+}
+
+impl Group {
+    /// Does one write; a delete of an absent key does nothing and returns the newest revision.
+    fn write(&mut self, connection: &Connection, write: Write) -> rusqlite::Result<Revision> {
+        match write {
+            Write::Put { key, value, expires } => {
+                let revision =
+                    self.append(connection, StoreEvent { key, revision: self.revision, value: Some(value) })?;
+                if let (Some(expires), Some(event)) = (expires, self.events.last()) {
+                    connection
+                        .prepare_cached("INSERT INTO expiry (ends, path, revision) VALUES (?1, ?2, ?3)")?
+                        .execute(params![seconds(unix_seconds(expires)), event.key.as_str(), number(revision)])?;
+                }
+                Ok(revision)
+            }
+            Write::Delete { key } => self.delete(connection, key),
+        }
+    }
+
+    /// Deletes a key, if it is there.
+    pub(crate) fn delete(&mut self, connection: &Connection, key: StoreKey) -> rusqlite::Result<Revision> {
+        match read::newest(connection, &key)? {
+            Some(newest) if !newest.deleted => {
+                self.append(connection, StoreEvent { key, revision: self.revision, value: None })
+            }
+            Some(_) | None => Ok(self.revision),
+        }
+    }
+
+    /// Appends a row at the next revision.
+    fn append(&mut self, connection: &Connection, mut event: StoreEvent) -> rusqlite::Result<Revision> {
+        self.revision = self.revision.next();
+        event.revision = self.revision;
+        connection
+            .prepare_cached("INSERT INTO history (revision, path, value) VALUES (?1, ?2, ?3)")?
+            .execute(params![number(event.revision), event.key.as_str(), event.value.as_deref()])?;
+        self.events.push(event);
+        Ok(self.revision)
+    }
+}
+
+/// Seconds since the epoch as SQLite holds them. A time past 2^63 never comes.
+pub(crate) fn seconds(time: u64) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
+}

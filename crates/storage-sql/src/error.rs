@@ -1,0 +1,124 @@
+//! What can go wrong, in words for the operator.
+
+use std::path::PathBuf;
+
+use keelson_storage::StoreError;
+use rusqlite::ErrorCode;
+
+/// Why a data directory can't be opened, backed up or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another server works on the directory. Two would destroy each other's data.
+    #[error("the data directory {} is in use by another keelson server{}", directory.display(), process_of(owner))]
+    InUse {
+        /// The data directory.
+        directory: PathBuf,
+        /// The process number that the other server has noted, if it can be read.
+        owner: Option<u32>,
+    },
+    /// The store was written by a newer keelson, in a form that this one does not know.
+    #[error(
+        "{} has storage format {found}, and this keelson knows formats up to {known}: start the newer keelson that \
+         wrote it, or restore a backup made by this version",
+        file.display()
+    )]
+    NewerFormat {
+        /// The database file.
+        file: PathBuf,
+        /// The format it has.
+        found: i32,
+        /// The newest format that this code knows.
+        known: i32,
+    },
+    /// The file is a database of something else.
+    #[error("{} is not a keelson store", file.display())]
+    NotAStore {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Restoring would write over what is there.
+    #[error("the data directory {} is not empty: a backup is restored into an empty or a new one", directory.display())]
+    NotEmpty {
+        /// The data directory.
+        directory: PathBuf,
+    },
+    /// The file is damaged.
+    #[error("{} is damaged: {finding}", file.display())]
+    Damaged {
+        /// The database file.
+        file: PathBuf,
+        /// What SQLite's check says.
+        finding: String,
+    },
+    /// The file system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// SQLite refused.
+    #[error("{}: {source}", path.display())]
+    Sqlite {
+        /// The database file.
+        path: PathBuf,
+        /// What it said.
+        source: rusqlite::Error,
+    },
+}
+
+fn process_of(owner: &Option<u32>) -> String {
+    owner.map(|id| format!(" (process {id})")).unwrap_or_default()
+}
+
+impl OpenError {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+
+    pub(crate) fn sqlite(path: impl Into<PathBuf>) -> impl FnOnce(rusqlite::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Sqlite { path, source }
+    }
+}
+
+impl From<OpenError> for StoreError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::InUse { .. } | OpenError::Io { .. } | OpenError::NotEmpty { .. } => {
+                Self::Unavailable(error.to_string())
+            }
+            OpenError::NewerFormat { .. } | OpenError::NotAStore { .. } | OpenError::Damaged { .. } => {
+                Self::Corrupt(error.to_string())
+            }
+            OpenError::Sqlite { ref source, .. } if is_damage(source) => Self::Corrupt(error.to_string()),
+            OpenError::Sqlite { .. } => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+/// What a failed statement means to the server.
+pub(crate) fn store_error(error: &rusqlite::Error) -> StoreError {
+    if is_damage(error) { StoreError::Corrupt(error.to_string()) } else { StoreError::Unavailable(error.to_string()) }
+}
+
+/// The error of every call after the store was closed or its writer has ended.
+pub(crate) fn stopped() -> StoreError {
+    StoreError::Unavailable("the store has been closed".to_owned())
+}
+
+/// Whether the file itself is wrong, so that a retry can't help.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        }
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::Utf8Error(..) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,49 @@
+//! Times to live, kept in a table of their own, ordered by when they end.
+//!
+//! A row says that one version of a key ends. When the key has a newer version, the row means nothing any more; it is
+//! dropped when its time comes, so that ordinary writes need not look for it.
+
+use keelson_meta::Revision;
+use keelson_storage::StoreKey;
+use rusqlite::{Connection, params};
+
+use crate::commit::{Group, seconds};
+use crate::read::{self, key_at};
+use crate::schema::{number, revision_at};
+
+/// How many rows one step looks at: a few milliseconds in which other writes wait.
+const STEP_ROWS: u32 = 256;
+
+/// What one step has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expired {
+    /// How many keys it deleted.
+    pub(crate) count: usize,
+    /// Whether more may be due.
+    pub(crate) more: bool,
+}
+
+/// Deletes some of the keys that ended at or before `now` (seconds since the epoch).
+pub(crate) fn step(connection: &Connection, group: &mut Group, now: u64) -> rusqlite::Result<Expired> {
+    let due = due(connection, now)?;
+    let more = due.len() == STEP_ROWS as usize;
+    let mut count = 0;
+    for (ends, key, revision) in due {
+        connection
+            .prepare_cached("DELETE FROM expiry WHERE ends = ?1 AND path = ?2 AND revision = ?3")?
+            .execute(params![ends, key.as_str(), number(revision)])?;
+        if read::newest(connection, &key)?.is_some_and(|newest| newest.revision == revision) {
+            group.delete(connection, key)?;
+            count += 1;
+        }
+    }
+    Ok(Expired { count, more })
+}
+
+fn due(connection: &Connection, now: u64) -> rusqlite::Result<Vec<(i64, StoreKey, Revision)>> {
+    let mut statement = connection
+        .prepare_cached("SELECT ends, path, revision FROM expiry WHERE ends <= ?1 ORDER BY ends, path LIMIT ?2")?;
+    let rows = statement
+        .query_map(params![seconds(now), STEP_ROWS], |row| Ok((row.get(0)?, key_at(row, 1)?, revision_at(row, 2)?)))?;
+    rows.collect()
+}

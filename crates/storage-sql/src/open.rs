@@ -1,0 +1,185 @@
+//! Opening a data directory: exclusive ownership, the format's version, and connections set up for durability.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::OpenError;
+use crate::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
+
+/// The database's file in the data directory.
+pub(crate) const DATABASE_FILE: &str = "keelson.db";
+
+/// The file whose lock says that a server owns the directory.
+const LOCK_FILE: &str = "keelson.lock";
+
+/// How long a statement waits for another process's lock (a backup's, for a moment), in milliseconds.
+const BUSY_TIMEOUT_MS: u64 = 5_000;
+
+/// How many prepared statements a connection keeps.
+const STATEMENT_CACHE: usize = 32;
+
+/// The page cache of the writer's connection, in KiB: the upper index pages of a large store.
+const WRITER_CACHE_KIB: i64 = 16 * 1024;
+
+/// The page cache of each other connection, in KiB.
+const READER_CACHE_KIB: i64 = 4 * 1024;
+
+/// The log file is cut back to this many bytes when it starts over.
+const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
+
+/// Where the store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SqlitePath {
+    /// In this directory, which is made if it is absent.
+    Directory(PathBuf),
+    /// Nowhere: the contents end with the store.
+    InMemory,
+}
+
+/// How to open a [`SqliteStore`](crate::SqliteStore).
+#[derive(Clone, Debug)]
+pub struct SqliteConfig {
+    /// Where the store is.
+    pub path: SqlitePath,
+    /// How many reads run at the same time. In memory there is one connection whatever this says.
+    pub readers: usize,
+    /// How many bytes of recent changes are kept in memory for tails; older ones are read from the table.
+    pub recent_bytes: usize,
+}
+
+impl SqliteConfig {
+    /// The default settings for a store at `path`: 3 readers, 8 MiB of recent changes.
+    pub const fn new(path: SqlitePath) -> Self {
+        Self { path, readers: 3, recent_bytes: 8 * 1024 * 1024 }
+    }
+
+    /// The default settings for a store in a data directory.
+    pub fn directory(path: impl Into<PathBuf>) -> Self {
+        Self::new(SqlitePath::Directory(path.into()))
+    }
+
+    /// The default settings for a store in memory.
+    pub const fn in_memory() -> Self {
+        Self::new(SqlitePath::InMemory)
+    }
+}
+
+/// The exclusive ownership of a data directory; given up when dropped, also by a process that is killed.
+pub(crate) struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Makes the directory if it is absent and takes it.
+    pub(crate) fn take(directory: &Path) -> Result<Self, OpenError> {
+        fs::create_dir_all(directory).map_err(OpenError::io(directory))?;
+        let path = directory.join(LOCK_FILE);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(OpenError::io(&path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut noted = String::new();
+                // The number only helps the operator find the process; without it the message is still right.
+                let _ = file.read_to_string(&mut noted);
+                return Err(OpenError::InUse { directory: directory.into(), owner: noted.trim().parse().ok() });
+            }
+            Err(TryLockError::Error(source)) => return Err(OpenError::Io { path, source }),
+        }
+        note_process(&mut file).map_err(OpenError::io(&path))?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn note_process(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+/// Opens the writer's connection to the database in a directory; makes the database if it is absent.
+pub(crate) fn open_writer(directory: &Path) -> Result<Connection, OpenError> {
+    let file = directory.join(DATABASE_FILE);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(&file, flags).map_err(OpenError::sqlite(&file))?;
+    prepare_database(&mut connection, &file)?;
+    set_up(&connection, WRITER_CACHE_KIB).map_err(OpenError::sqlite(&file))?;
+    // A new file must be in its directory after a power loss, not only have its content.
+    sync_directory(directory)?;
+    Ok(connection)
+}
+
+/// Opens a database in memory.
+pub(crate) fn open_memory() -> Result<Connection, OpenError> {
+    let name = Path::new(":memory:");
+    let mut connection = Connection::open_in_memory().map_err(OpenError::sqlite(name))?;
+    prepare_database(&mut connection, name)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    Ok(connection)
+}
+
+/// Opens another connection to a database that exists: for a reader, the checkpoints, or a backup.
+pub(crate) fn open_other(directory: &Path) -> Result<Connection, OpenError> {
+    let file = directory.join(DATABASE_FILE);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&file, flags).map_err(OpenError::sqlite(&file))?;
+    set_up(&connection, READER_CACHE_KIB).map_err(OpenError::sqlite(&file))?;
+    Ok(connection)
+}
+
+/// Checks that the file is a store in a form that we know, and makes an empty file one.
+fn prepare_database(connection: &mut Connection, file: &Path) -> Result<(), OpenError> {
+    let sqlite = || OpenError::sqlite(file);
+    connection.busy_timeout(std::time::Duration::from_millis(BUSY_TIMEOUT_MS)).map_err(sqlite())?;
+    let tables: i64 = connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(
+        |error| match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotAStore { file: file.into() },
+            _ => OpenError::Sqlite { path: file.into(), source: error },
+        },
+    )?;
+    if tables == 0 {
+        // The size of pages can only be chosen before anything is written.
+        connection.pragma_update(None, "page_size", PAGE_SIZE).map_err(sqlite())?;
+        return schema::create(connection).map_err(sqlite());
+    }
+    check_format(connection, file)
+}
+
+/// Refuses files that are not a store, or one from the future.
+pub(crate) fn check_format(connection: &Connection, file: &Path) -> Result<(), OpenError> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    if pragma("application_id").map_err(OpenError::sqlite(file))? != APPLICATION_ID {
+        return Err(OpenError::NotAStore { file: file.into() });
+    }
+    let found = pragma("user_version").map_err(OpenError::sqlite(file))?;
+    if found > FORMAT {
+        return Err(OpenError::NewerFormat { file: file.into(), found, known: FORMAT });
+    }
+    Ok(())
+}
+
+fn set_up(connection: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
+    connection.busy_timeout(std::time::Duration::from_millis(BUSY_TIMEOUT_MS))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // Every commit reaches the disk before it is acknowledged.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "cache_size", -cache_kib)?;
+    // Checkpoints have a thread of their own: they must not happen inside a commit.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")
+}
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync_directory(directory: &Path) -> Result<(), OpenError> {
+    File::open(directory).and_then(|opened| opened.sync_all()).map_err(OpenError::io(directory))
+}

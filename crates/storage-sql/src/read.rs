@@ -1,0 +1,101 @@
+//! The queries: the newest value of a key, a range at a revision, a stretch of history.
+//!
+//! Every read names the revision it reads at. Rows above it may already be in the table, written by a group that is
+//! not published yet, and are left out.
+
+use bytes::Bytes;
+use keelson_meta::Revision;
+use keelson_storage::{KeyValue, StoreEvent, StoreKey};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use crate::schema::{number, revision_at};
+
+/// A key's newest row.
+pub(crate) struct Newest {
+    pub(crate) revision: Revision,
+    pub(crate) deleted: bool,
+}
+
+/// The newest row of a key, without its value.
+pub(crate) fn newest(connection: &Connection, key: &StoreKey) -> rusqlite::Result<Option<Newest>> {
+    let mut statement = connection
+        .prepare_cached("SELECT revision, value IS NULL FROM history WHERE path = ?1 ORDER BY revision DESC LIMIT 1")?;
+    let found = |row: &Row<'_>| Ok(Newest { revision: revision_at(row, 0)?, deleted: row.get(1)? });
+    statement.query_row([key.as_str()], found).optional()
+}
+
+/// The value of a key at a revision.
+pub(crate) fn get(connection: &Connection, key: &StoreKey, at: Revision) -> rusqlite::Result<Option<KeyValue>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT revision, value FROM history WHERE path = ?1 AND revision <= ?2 ORDER BY revision DESC LIMIT 1",
+    )?;
+    let found = |row: &Row<'_>| Ok((revision_at(row, 0)?, value_at(row, 1)?));
+    let row = statement.query_row(params![key.as_str(), number(at)], found).optional()?;
+    Ok(row.and_then(|(revision, value)| Some(KeyValue { key: key.clone(), value: value?, revision })))
+}
+
+/// The entries in `[from, to)` at a revision, at most `limit`, and whether there are more.
+///
+/// The index alone finds the newest version of each path; only those rows are then fetched, however long the history.
+pub(crate) fn range(
+    connection: &Connection,
+    (from, to): (&StoreKey, &StoreKey),
+    at: Revision,
+    limit: usize,
+) -> rusqlite::Result<(Vec<KeyValue>, bool)> {
+    let mut versions = connection.prepare_cached(
+        "SELECT MAX(revision) FROM history WHERE path >= ?1 AND path < ?2 AND revision <= ?3 \
+         GROUP BY path ORDER BY path",
+    )?;
+    let mut row_of = connection.prepare_cached("SELECT path, value FROM history WHERE revision = ?1")?;
+    let mut entries = Vec::new();
+    let mut found = versions.query(params![from.as_str(), to.as_str(), number(at)])?;
+    while let Some(version) = found.next()? {
+        let revision = revision_at(version, 0)?;
+        let (key, value) = row_of.query_row([number(revision)], |row| Ok((key_at(row, 0)?, value_at(row, 1)?)))?;
+        let Some(value) = value else { continue };
+        if entries.len() == limit {
+            return Ok((entries, true));
+        }
+        entries.push(KeyValue { key, value, revision });
+    }
+    Ok((entries, false))
+}
+
+/// The changes after `after` up to `until`, and how far they reach: `until`, or less when the bounds on their number
+/// and bytes cut them short.
+pub(crate) fn history(
+    connection: &Connection,
+    after: Revision,
+    until: Revision,
+    (max_events, max_bytes): (usize, usize),
+) -> rusqlite::Result<(Vec<StoreEvent>, Revision)> {
+    let mut statement = connection.prepare_cached(
+        "SELECT revision, path, value FROM history WHERE revision > ?1 AND revision <= ?2 ORDER BY revision",
+    )?;
+    let mut rows = statement.query(params![number(after), number(until)])?;
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let event = StoreEvent { revision: revision_at(row, 0)?, key: key_at(row, 1)?, value: value_at(row, 2)? };
+        bytes += event.value.as_ref().map_or(0, Bytes::len);
+        let reached = event.revision;
+        events.push(event);
+        if events.len() >= max_events || bytes >= max_bytes {
+            return Ok((events, reached));
+        }
+    }
+    Ok((events, until))
+}
+
+pub(crate) fn key_at(row: &Row<'_>, column: usize) -> rusqlite::Result<StoreKey> {
+    Ok(StoreKey::new(row.get_ref(column)?.as_str()?))
+}
+
+fn value_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Bytes>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        value => Some(Bytes::copy_from_slice(value.as_blob()?)),
+    })
+}

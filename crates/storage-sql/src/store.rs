@@ -1,0 +1,237 @@
+//! The contract, kept by one writer thread and a few readers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use keelson_meta::Revision;
+use keelson_storage::store::unix_seconds;
+use keelson_storage::{
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, StoreKey, Tail,
+    Transaction,
+};
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::checkpoint::Checkpoints;
+use crate::error::{OpenError, stopped};
+use crate::open::{DirectoryLock, SqliteConfig, SqlitePath, open_memory, open_other, open_writer};
+use crate::read;
+use crate::readers::Readers;
+use crate::recent::Recent;
+use crate::schema::{self, Fact};
+use crate::tail;
+use crate::writer::{Job, Writer};
+
+/// How many jobs may wait for the writer; further callers wait for a place.
+const QUEUE: usize = 1024;
+
+/// A store in one SQLite database.
+///
+/// Dropping it finishes the writes that wait, closes the database and gives up the data directory; tails end with an
+/// error.
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+    /// None only while the store is being dropped.
+    jobs: Option<mpsc::Sender<Job>>,
+    writer: Option<JoinHandle<()>>,
+    _lock: Option<DirectoryLock>,
+}
+
+/// What the writer, the readers and the tails have in common.
+pub(crate) struct Shared {
+    pub(crate) readers: Arc<Readers>,
+    pub(crate) newest: watch::Receiver<Revision>,
+    pub(crate) recent: Mutex<Recent>,
+    oldest: AtomicU64,
+}
+
+impl Shared {
+    /// The oldest readable revision.
+    ///
+    /// A read below the newest revision must look at this after it has read: rows that only an older revision shows
+    /// are deleted after it was raised, so what was read is whole if it has not passed the read's revision by then.
+    pub(crate) fn oldest(&self) -> Revision {
+        Revision::new(self.oldest.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn raise_oldest(&self, oldest: Revision) {
+        self.oldest.store(oldest.get(), Ordering::SeqCst);
+    }
+
+    pub(crate) fn remember(&self, events: Vec<StoreEvent>) {
+        self.recent.lock().push(events);
+    }
+
+    /// The newest revision that is durable.
+    pub(crate) fn newest(&self) -> Revision {
+        *self.newest.borrow()
+    }
+
+    pub(crate) fn check_not_compacted(&self, revision: Revision) -> Result<(), StoreError> {
+        let oldest = self.oldest();
+        if revision < oldest { Err(StoreError::Compacted { requested: revision, oldest }) } else { Ok(()) }
+    }
+
+    pub(crate) fn check_readable(&self, revision: Revision) -> Result<(), StoreError> {
+        let current = self.newest();
+        if revision > current {
+            return Err(StoreError::Future { requested: revision, current });
+        }
+        self.check_not_compacted(revision)
+    }
+}
+
+impl SqliteStore {
+    /// Opens the store; an empty one is made where there is none. Needs no runtime.
+    ///
+    /// # Errors
+    /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
+    pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
+        let SqliteConfig { path, readers, recent_bytes } = config;
+        match path {
+            SqlitePath::InMemory => {
+                let connection = Arc::new(Mutex::new(open_memory()?));
+                let readers = Readers::shared(connection.clone());
+                Self::start(Path::new(":memory:"), connection, readers, recent_bytes, (None, None))
+            }
+            SqlitePath::Directory(directory) => {
+                let lock = DirectoryLock::take(&directory)?;
+                let connection = Arc::new(Mutex::new(open_writer(&directory)?));
+                let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;
+                let checkpoints =
+                    Checkpoints::start(open_other(&directory)?).map_err(OpenError::io(directory.as_path()))?;
+                let readers = Readers::pool(pool);
+                Self::start(&directory, connection, readers, recent_bytes, (Some(checkpoints), Some(lock)))
+            }
+        }
+    }
+
+    fn start(
+        path: &Path,
+        connection: Arc<Mutex<Connection>>,
+        readers: Readers,
+        recent_bytes: usize,
+        (checkpoints, lock): (Option<Checkpoints>, Option<DirectoryLock>),
+    ) -> Result<Self, OpenError> {
+        let (revision, oldest) = {
+            let opened = connection.lock();
+            let revision = schema::newest_revision(&opened).map_err(OpenError::sqlite(path))?;
+            (revision, Fact::Oldest.get(&opened).map_err(OpenError::sqlite(path))?)
+        };
+        let (newest, watched) = watch::channel(revision);
+        let shared = Arc::new(Shared {
+            readers: Arc::new(readers),
+            newest: watched,
+            recent: Mutex::new(Recent::new(revision, recent_bytes)),
+            oldest: AtomicU64::new(oldest.get()),
+        });
+        let (jobs, waiting) = mpsc::channel(QUEUE);
+        let writer = Writer { connection, shared: shared.clone(), jobs: waiting, newest, checkpoints, failed: None };
+        let writer = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(OpenError::io(path))?;
+        Ok(Self { shared, jobs: Some(jobs), writer: Some(writer), _lock: lock })
+    }
+
+    /// Has the writer do a job. Once the job is queued it is done, even if the caller stops waiting.
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
+        jobs.send(job(answer)).await.map_err(|_| stopped())?;
+        answered.await.map_err(|_| stopped())
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        // ORDER: the writer has ended and every connection that can write is closed before the directory's lock is
+        // given up, which happens when the fields are dropped.
+        self.jobs = None;
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the store's writer has panicked");
+        }
+        self.shared.readers.close();
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
+        self.ask(|answer| Job::Commit { transaction, answer }).await?
+    }
+
+    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
+        loop {
+            let revision = self.shared.newest();
+            let wanted = key.clone();
+            let found = self.shared.readers.read(move |connection| read::get(connection, &wanted, revision)).await?;
+            if self.shared.check_not_compacted(revision).is_ok() {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
+        let RangeRequest { from, to, revision: asked, limit } = request;
+        let (from, to, limit) = (Arc::new(from), Arc::new(to), limit.unwrap_or(usize::MAX));
+        loop {
+            let revision = asked.unwrap_or_else(|| self.shared.newest());
+            self.shared.check_readable(revision)?;
+            let (from, to) = (from.clone(), to.clone());
+            let page = self
+                .shared
+                .readers
+                .read(move |connection| read::range(connection, (&from, &to), revision, limit))
+                .await?;
+            match self.shared.check_not_compacted(revision) {
+                Ok(()) => return Ok(RangePage { entries: page.0, revision, more: page.1 }),
+                Err(error) if asked.is_some() => return Err(error),
+                // Overtaken by a compaction; the newest revision is never compacted.
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn current_revision(&self) -> Result<Revision, StoreError> {
+        Ok(self.shared.newest())
+    }
+
+    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
+        Ok(self.shared.oldest())
+    }
+
+    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
+        self.shared.check_readable(after)?;
+        Ok(tail::stream(self.shared.clone(), after))
+    }
+
+    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
+        self.ask(|answer| Job::Compact { oldest, answer }).await??;
+        while self.ask(|answer| Job::Sweep { answer }).await?? {}
+        Ok(())
+    }
+
+    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
+        let now = unix_seconds(now);
+        let mut count = 0;
+        loop {
+            let expired = self.ask(|answer| Job::Expire { now, answer }).await??;
+            count += expired.count;
+            if !expired.more {
+                return Ok(count);
+            }
+        }
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.ask(|answer| Job::Check { answer }).await?
+    }
+}

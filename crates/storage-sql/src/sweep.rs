@@ -1,0 +1,57 @@
+//! Compaction's second half: deleting rows that no readable revision shows, a few at a time.
+//!
+//! The first half raises the oldest readable revision. From then on a row at or below it is needed only while it is
+//! the newest of its path there. So the sweep walks the rows between the last sweep and the oldest revision, and for
+//! each deletes the versions before it; a delete row goes too. Where it stands is stored with what it deletes, so a
+//! sweep that was cut off by a crash goes on with the next compaction.
+
+use keelson_meta::Revision;
+use keelson_storage::StoreKey;
+use rusqlite::{Connection, params};
+
+use crate::read::key_at;
+use crate::schema::{Fact, number, revision_at};
+
+/// How many rows one step looks at: a few milliseconds in which other writes wait.
+const STEP_ROWS: u32 = 256;
+
+struct Passed {
+    revision: Revision,
+    key: StoreKey,
+    deleted: bool,
+}
+
+/// Sweeps some rows towards `oldest`, which must be published already: from the commit of this step on, reads below
+/// it would miss rows. Returns whether more remains.
+pub(crate) fn step(connection: &Connection, oldest: Revision) -> rusqlite::Result<bool> {
+    let swept = Fact::Swept.get(connection)?;
+    if swept >= oldest {
+        return Ok(false);
+    }
+    let rows = rows_between(connection, swept, oldest)?;
+    let reached = match rows.last() {
+        Some(last) if rows.len() == STEP_ROWS as usize => last.revision,
+        Some(_) | None => oldest,
+    };
+    for row in rows {
+        connection
+            .prepare_cached("DELETE FROM history WHERE path = ?1 AND revision < ?2")?
+            .execute(params![row.key.as_str(), number(row.revision)])?;
+        if row.deleted {
+            connection.prepare_cached("DELETE FROM history WHERE revision = ?1")?.execute([number(row.revision)])?;
+        }
+    }
+    Fact::Swept.set(connection, reached)?;
+    Ok(reached < oldest)
+}
+
+fn rows_between(connection: &Connection, after: Revision, until: Revision) -> rusqlite::Result<Vec<Passed>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT revision, path, value IS NULL FROM history WHERE revision > ?1 AND revision <= ?2 \
+         ORDER BY revision LIMIT ?3",
+    )?;
+    let rows = statement.query_map(params![number(after), number(until), STEP_ROWS], |row| {
+        Ok(Passed { revision: revision_at(row, 0)?, key: key_at(row, 1)?, deleted: row.get(2)? })
+    })?;
+    rows.collect()
+}

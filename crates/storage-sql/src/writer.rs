@@ -1,0 +1,224 @@
+//! The one thread that writes.
+//!
+//! It takes all jobs that wait, does them in one database transaction, and answers them when that is durable: the more
+//! callers wait, the more share an fsync. A job that is refused has written nothing and leaves its group alone; a
+//! failure of the database fails the whole group, of which then nothing is stored.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use keelson_meta::Revision;
+use keelson_storage::{CommitError, Committed, StoreError, Transaction};
+use parking_lot::Mutex;
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::checkpoint::Checkpoints;
+use crate::commit::{self, Group};
+use crate::error::store_error;
+use crate::expiry::{self, Expired};
+use crate::schema::Fact;
+use crate::store::Shared;
+use crate::sweep;
+
+/// How many jobs share a database transaction at the most.
+const MAX_GROUP: usize = 256;
+
+/// What the writer is asked to do, and where the answer goes. Nobody listening any more is no reason not to do it.
+pub(crate) enum Job {
+    Commit {
+        transaction: Transaction,
+        answer: oneshot::Sender<Result<Committed, CommitError>>,
+    },
+    /// Raises the oldest readable revision.
+    Compact {
+        oldest: Revision,
+        answer: oneshot::Sender<Result<(), StoreError>>,
+    },
+    /// Deletes some rows that compaction has made unreadable; answers whether more remain.
+    Sweep {
+        answer: oneshot::Sender<Result<bool, StoreError>>,
+    },
+    /// Deletes some of the keys that ended at or before this second.
+    Expire {
+        now: u64,
+        answer: oneshot::Sender<Result<Expired, StoreError>>,
+    },
+    /// Answers, to show that the writer is well.
+    Check {
+        answer: oneshot::Sender<Result<(), StoreError>>,
+    },
+}
+
+/// A job that is done, waiting for its group to be durable.
+enum Done {
+    Commit(oneshot::Sender<Result<Committed, CommitError>>, Result<Committed, CommitError>),
+    Compact(oneshot::Sender<Result<(), StoreError>>, Result<(), StoreError>),
+    Sweep(oneshot::Sender<Result<bool, StoreError>>, bool),
+    Expire(oneshot::Sender<Result<Expired, StoreError>>, Expired),
+    Check(oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// The thread's state.
+pub(crate) struct Writer {
+    pub(crate) connection: Arc<Mutex<Connection>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) jobs: mpsc::Receiver<Job>,
+    pub(crate) newest: watch::Sender<Revision>,
+    /// None in memory, where there is no log.
+    pub(crate) checkpoints: Option<Checkpoints>,
+    /// Why nothing is written any more, once the disk has failed in a commit.
+    pub(crate) failed: Option<String>,
+}
+
+impl Writer {
+    /// Works until the store is closed and everything that waited is done.
+    pub(crate) fn run(mut self) {
+        let mut jobs = Vec::with_capacity(MAX_GROUP);
+        while self.jobs.blocking_recv_many(&mut jobs, MAX_GROUP) > 0 {
+            self.do_group(&mut jobs);
+        }
+    }
+
+    /// Does all jobs and answers them. Leaves none.
+    fn do_group(&mut self, jobs: &mut Vec<Job>) {
+        if let Some(reason) = &self.failed {
+            return jobs.drain(..).for_each(|job| job.fail(&StoreError::Unavailable(reason.clone())));
+        }
+        let connection = self.connection.clone();
+        let connection = connection.lock();
+        let mut group = Group { revision: *self.newest.borrow(), events: Vec::new() };
+        let mut waiting = jobs.drain(..);
+        let mut done = Vec::with_capacity(waiting.len());
+        match self.write_group(&connection, &mut group, &mut waiting, &mut done) {
+            Ok(oldest) => {
+                let rows = group.events.len();
+                let bytes = group.events.iter().filter_map(|event| event.value.as_ref()).map(Bytes::len).sum();
+                self.publish(group, oldest);
+                done.into_iter().for_each(Done::answer);
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.after_group(&connection, rows, bytes);
+                }
+            }
+            Err(error) => {
+                self.undo(&connection, &error);
+                let error = store_error(&error);
+                done.into_iter().for_each(|done| done.fail(&error));
+                waiting.for_each(|job| job.fail(&error));
+            }
+        }
+    }
+
+    /// Does all jobs in one database transaction. Returns the new oldest readable revision, if a job raised it.
+    fn write_group(
+        &mut self,
+        connection: &Connection,
+        group: &mut Group,
+        waiting: &mut impl Iterator<Item = Job>,
+        done: &mut Vec<Done>,
+    ) -> rusqlite::Result<Option<Revision>> {
+        let mut oldest = None;
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        for job in waiting {
+            done.push(self.do_job(connection, group, &mut oldest, job)?);
+        }
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(oldest)
+    }
+
+    fn do_job(
+        &self,
+        connection: &Connection,
+        group: &mut Group,
+        oldest: &mut Option<Revision>,
+        job: Job,
+    ) -> rusqlite::Result<Done> {
+        Ok(match job {
+            Job::Commit { transaction, answer } => {
+                // ORDER: a refusal waits for the group too, for it may show a value that the group has written.
+                let outcome = commit::apply(connection, group, transaction)?.map_err(CommitError::from);
+                Done::Commit(answer, outcome)
+            }
+            Job::Compact { oldest: wanted, answer } if wanted > group.revision => {
+                Done::Compact(answer, Err(StoreError::Future { requested: wanted, current: group.revision }))
+            }
+            Job::Compact { oldest: wanted, answer } => {
+                if wanted > oldest.unwrap_or_else(|| self.shared.oldest()) {
+                    Fact::Oldest.set(connection, wanted)?;
+                    *oldest = Some(wanted);
+                }
+                Done::Compact(answer, Ok(()))
+            }
+            // ORDER: rows are deleted below the published revision only, never below one that this group raises:
+            // readers check the published one after they have read.
+            Job::Sweep { answer } => Done::Sweep(answer, sweep::step(connection, self.shared.oldest())?),
+            Job::Expire { now, answer } => Done::Expire(answer, expiry::step(connection, group, now)?),
+            Job::Check { answer } => Done::Check(answer),
+        })
+    }
+
+    /// Makes a durable group visible.
+    fn publish(&self, group: Group, oldest: Option<Revision>) {
+        // ORDER: the changes are in memory before the revision that announces them to tails, and both before the
+        // answers, so that a read that starts after an answer sees the write.
+        self.shared.remember(group.events);
+        if let Some(oldest) = oldest {
+            self.shared.raise_oldest(oldest);
+        }
+        self.newest.send_if_modified(|newest| std::mem::replace(newest, group.revision) != group.revision);
+    }
+
+    /// Takes back what a failed group has written.
+    fn undo(&mut self, connection: &Connection, error: &rusqlite::Error) {
+        tracing::error!(%error, "a group of writes has failed");
+        // SQLite has ended the transaction by itself after some errors.
+        let undone = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
+        // When the disk fails in a write or a sync, what it holds is unknown from then on, and a later success would
+        // prove nothing (the kernel reports a lost page once). Only a start from what is on the disk is safe.
+        if !undone || error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
+            self.failed = Some(format!("the disk has failed, and nothing is written before a restart: {error}"));
+        }
+    }
+}
+
+impl Job {
+    fn fail(self, error: &StoreError) {
+        match self {
+            Self::Commit { answer, .. } => drop(answer.send(Err(copy_of(error).into()))),
+            Self::Compact { answer, .. } | Self::Check { answer } => drop(answer.send(Err(copy_of(error)))),
+            Self::Sweep { answer } => drop(answer.send(Err(copy_of(error)))),
+            Self::Expire { answer, .. } => drop(answer.send(Err(copy_of(error)))),
+        }
+    }
+}
+
+impl Done {
+    fn answer(self) {
+        match self {
+            Self::Commit(answer, outcome) => drop(answer.send(outcome)),
+            Self::Compact(answer, outcome) => drop(answer.send(outcome)),
+            Self::Sweep(answer, more) => drop(answer.send(Ok(more))),
+            Self::Expire(answer, expired) => drop(answer.send(Ok(expired))),
+            Self::Check(answer) => drop(answer.send(Ok(()))),
+        }
+    }
+
+    fn fail(self, error: &StoreError) {
+        match self {
+            Self::Commit(answer, _) => drop(answer.send(Err(copy_of(error).into()))),
+            Self::Compact(answer, _) | Self::Check(answer) => drop(answer.send(Err(copy_of(error)))),
+            Self::Sweep(answer, _) => drop(answer.send(Err(copy_of(error)))),
+            Self::Expire(answer, _) => drop(answer.send(Err(copy_of(error)))),
+        }
+    }
+}
+
+/// The same error for another job of the group.
+fn copy_of(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Corrupt(text) => StoreError::Corrupt(text.clone()),
+        StoreError::Unavailable(text) => StoreError::Unavailable(text.clone()),
+        StoreError::Compacted { requested, oldest } => StoreError::Compacted { requested: *requested, oldest: *oldest },
+        StoreError::Future { requested, current } => StoreError::Future { requested: *requested, current: *current },
+    }
+}

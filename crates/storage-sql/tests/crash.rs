@@ -1,0 +1,126 @@
+//! Invariant 18: a write that was acknowledged survives kill -9, and one that was not is whole or absent.
+//!
+//! The test starts itself again as a child that writes and prints what was acknowledged, and kills it.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // A test fails by a panic, and the child reports by printing.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use keelson_meta::Revision;
+use keelson_storage::{Condition, Store, StoreKey, Transaction};
+use keelson_storage_sql::{SqliteConfig, SqliteStore};
+use tempfile::TempDir;
+
+/// Set for the child: the data directory.
+const CHILD_DIRECTORY: &str = "KEELSON_CRASH_TEST_DIRECTORY";
+
+/// How many writers the child has.
+const WRITERS: usize = 16;
+
+fn open(directory: &Path) -> SqliteStore {
+    SqliteStore::open(SqliteConfig::directory(directory)).unwrap()
+}
+
+fn key(writer: usize, round: u64, half: &str) -> StoreKey {
+    StoreKey::new(format!("/w{writer}/{round}/{half}"))
+}
+
+/// The child's part; does nothing when the test binary is run as usual.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn child_that_writes_until_it_is_killed() {
+    let Some(directory) = std::env::var_os(CHILD_DIRECTORY) else { return };
+    let store = Arc::new(open(directory.as_ref()));
+    let compactor = store.clone();
+    tokio::spawn(async move {
+        loop {
+            let newest = compactor.current_revision().await.unwrap();
+            compactor.compact(newest).await.unwrap();
+        }
+    });
+    let start = store.current_revision().await.unwrap().get();
+    let writers: Vec<_> =
+        (0..WRITERS).map(|writer| tokio::spawn(write_for_ever(store.clone(), writer, start))).collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+}
+
+async fn write_for_ever(store: Arc<SqliteStore>, writer: usize, start: u64) {
+    for round in start.. {
+        let transaction = Transaction::default()
+            .when(key(writer, round, "a"), Condition::Absent)
+            .put(key(writer, round, "a"), vec![7; 3000])
+            .put(key(writer, round, "b"), round.to_string());
+        let committed = store.commit(transaction).await.unwrap();
+        println!("acknowledged {writer} {round} {}.", committed.revisions[1]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv18_acknowledged_writes_survive_kill_9() {
+    let directory = TempDir::new().unwrap();
+    let mut acknowledged = Vec::new();
+    for kill_after in [1, 40, 300, 900] {
+        acknowledged.extend(run_child_and_kill_it(directory.path(), kill_after));
+        let store = open(directory.path());
+        let newest = store.current_revision().await.unwrap();
+        for (writer, round, revision) in &acknowledged {
+            let second = store.get(&key(*writer, *round, "b")).await.unwrap();
+            assert_eq!(second.map(|found| found.revision), Some(*revision), "w{writer} round {round} was acknowledged");
+            assert_eq!(store.get(&key(*writer, *round, "a")).await.unwrap().unwrap().value.len(), 3000);
+            assert!(*revision <= newest);
+        }
+        assert_no_half_transactions(&store).await;
+    }
+}
+
+/// Lines of the child until some have come, then kill -9, then what it had still printed.
+fn run_child_and_kill_it(directory: &Path, kill_after: usize) -> Vec<(usize, u64, Revision)> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["child_that_writes_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD_DIRECTORY, directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut acknowledged = Vec::new();
+    let mut killed = false;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        acknowledged.extend(parse(&line.unwrap()));
+        if !killed && acknowledged.len() >= kill_after {
+            child.kill().unwrap();
+            killed = true;
+        }
+    }
+    assert!(killed, "the child ended by itself");
+    child.wait().unwrap();
+    acknowledged
+}
+
+fn parse(line: &str) -> Option<(usize, u64, Revision)> {
+    // The test harness prints in front of the first line.
+    let (_, rest) = line.split_once("acknowledged ")?;
+    // The kill may have cut the last line off; whole ones end in a full stop.
+    let mut words = rest.strip_suffix('.')?.split(' ');
+    let writer = words.next()?.parse().ok()?;
+    let round = words.next()?.parse().ok()?;
+    let revision: Revision = words.next()?.parse().ok()?;
+    Some((writer, round, revision))
+}
+
+async fn assert_no_half_transactions(store: &SqliteStore) {
+    let everything = keelson_storage::RangeRequest {
+        from: StoreKey::new("/w"),
+        to: StoreKey::prefix_end("/w"),
+        revision: None,
+        limit: None,
+    };
+    let entries = store.range(everything).await.unwrap().entries;
+    assert_eq!(entries.len() % 2, 0);
+    for pair in entries.chunks(2) {
+        let first = pair[0].key.as_str().strip_suffix('a').expect("the first half");
+        assert_eq!(pair[1].key.as_str().strip_suffix('b'), Some(first));
+    }
+}

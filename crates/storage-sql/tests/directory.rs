@@ -1,0 +1,152 @@
+//! What happens around the data directory: two servers, another version, backup and restore.
+
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
+
+use std::fs;
+use std::path::Path;
+
+use futures::StreamExt as _;
+use keelson_meta::Revision;
+use keelson_storage::{RangeRequest, Store, StoreError, StoreKey, Transaction};
+use keelson_storage_sql::{OpenError, SqliteConfig, SqliteStore, backup, restore};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+fn open(directory: &Path) -> Result<SqliteStore, OpenError> {
+    SqliteStore::open(SqliteConfig::directory(directory))
+}
+
+fn put(key: &str, value: &str) -> Transaction {
+    Transaction::default().put(StoreKey::new(key), value.to_owned())
+}
+
+async fn write(store: &SqliteStore, key: &str, value: &str) -> Revision {
+    store.commit(put(key, value)).await.unwrap().revisions[0]
+}
+
+fn everything(revision: Option<Revision>) -> RangeRequest {
+    RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision, limit: None }
+}
+
+#[tokio::test]
+async fn a_second_server_is_refused_until_the_first_has_ended() {
+    let directory = TempDir::new().unwrap();
+    let first = open(directory.path()).unwrap();
+    let refused = open(directory.path()).err().unwrap();
+    let text = refused.to_string();
+    assert!(text.contains("is in use by another keelson server (process "), "{text}");
+    assert!(text.contains(&std::process::id().to_string()), "{text}");
+    assert!(matches!(StoreError::from(refused), StoreError::Unavailable(_)));
+    write(&first, "/a", "1").await;
+    drop(first);
+    let second = open(directory.path()).unwrap();
+    assert!(second.get(&StoreKey::new("/a")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_newer_format_is_refused_and_left_alone() {
+    let directory = TempDir::new().unwrap();
+    drop(open(directory.path()).unwrap());
+    let file = directory.path().join("keelson.db");
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    let text = open(directory.path()).err().unwrap().to_string();
+    assert!(text.contains("has storage format 2, and this keelson knows formats up to 1"), "{text}");
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 1).unwrap();
+    open(directory.path()).unwrap();
+}
+
+#[test]
+fn another_programs_file_is_refused() {
+    for make in [
+        |file: &Path| fs::write(file, "x".repeat(5000)).unwrap(),
+        |file: &Path| Connection::open(file).unwrap().execute_batch("CREATE TABLE t (a)").unwrap(),
+    ] {
+        let directory = TempDir::new().unwrap();
+        make(&directory.path().join("keelson.db"));
+        let text = open(directory.path()).err().unwrap().to_string();
+        assert!(text.ends_with("keelson.db is not a keelson store"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_closed_store_ends_its_tails() {
+    let directory = TempDir::new().unwrap();
+    let store = open(directory.path()).unwrap();
+    let mut tail = store.tail(store.current_revision().await.unwrap()).await.unwrap();
+    write(&store, "/a", "1").await;
+    drop(store);
+    assert_eq!(tail.next().await.unwrap().unwrap().events.len(), 1);
+    assert!(matches!(tail.next().await, Some(Err(StoreError::Unavailable(_)))));
+    assert!(tail.next().await.is_none());
+}
+
+/// Invariant 17: a restored store starts above all revisions that the lost one has given out.
+#[tokio::test]
+async fn inv17_a_restored_store_starts_above_the_lost_one() {
+    let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let store = open(directory.path()).unwrap();
+    let first = write(&store, "/a", "kept").await;
+    write(&store, "/b", "kept").await;
+    let file = elsewhere.path().join("copy.db");
+    backup(directory.path(), &file).unwrap();
+    let lost = write(&store, "/a", "lost").await;
+
+    let restored = elsewhere.path().join("data");
+    let start = restore(&file, &restored, 1000).unwrap();
+    assert!(start > lost);
+    let store = open(&restored).unwrap();
+    assert_eq!(store.current_revision().await.unwrap(), start);
+    assert_eq!(store.oldest_revision().await.unwrap(), start);
+    let page = store.range(everything(Some(start))).await.unwrap();
+    let found: Vec<_> = page.entries.iter().map(|entry| (entry.key.as_str(), &entry.value[..])).collect();
+    assert_eq!(found, [("/a", &b"kept"[..]), ("/b", b"kept")]);
+    assert_eq!(page.entries[0].revision, first);
+    assert!(matches!(store.range(everything(Some(lost))).await, Err(StoreError::Compacted { .. })));
+    assert!(matches!(store.tail(lost).await, Err(StoreError::Compacted { .. })));
+    assert!(write(&store, "/c", "new").await > start);
+}
+
+#[tokio::test]
+async fn restore_refuses_directories_in_use_and_files_that_are_no_backup() {
+    let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    drop(open(directory.path()).unwrap());
+    let file = elsewhere.path().join("copy.db");
+    backup(directory.path(), &file).unwrap();
+    backup(directory.path(), &file).unwrap();
+    assert!(matches!(restore(&file, directory.path(), 1), Err(OpenError::NotEmpty { .. })));
+    fs::write(&file, "y".repeat(9000)).unwrap();
+    let target = elsewhere.path().join("data");
+    assert!(matches!(restore(&file, &target, 1), Err(OpenError::NotAStore { .. })));
+    assert!(!target.exists());
+    assert!(backup(&target, &file).is_err());
+}
+
+/// Every write that was acknowledged before the backup began is in it, though writers go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_beside_writers_is_of_one_moment() {
+    let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let store = std::sync::Arc::new(open(directory.path()).unwrap());
+    let writer = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for round in 0..300 {
+                let both = put("/a", &round.to_string()).put(StoreKey::new("/b"), round.to_string());
+                store.commit(both).await.unwrap();
+            }
+        }
+    });
+    let file = elsewhere.path().join("copy.db");
+    for number in 0..5 {
+        let acknowledged = write(&store, "/marker", &number.to_string()).await;
+        backup(directory.path(), &file).unwrap();
+        let target = elsewhere.path().join(number.to_string());
+        restore(&file, &target, 0).unwrap();
+        let copy = open(&target).unwrap();
+        assert!(copy.current_revision().await.unwrap() >= acknowledged);
+        let entries = copy.range(everything(None)).await.unwrap().entries;
+        let value = |key: &str| entries.iter().find(|entry| entry.key.as_str() == key).map(|entry| &entry.value);
+        assert_eq!(value("/a"), value("/b"));
+        assert_eq!(&value("/marker").unwrap()[..], number.to_string().as_bytes());
+    }
+    writer.await.unwrap();
+}
