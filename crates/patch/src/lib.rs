@@ -1,1 +1,11 @@
-//! (being laid)
+//! The patches a client may send: JSON patch (RFC 6902) and JSON merge patch (RFC 7396).
+//!
+//! Pure functions from a value and a patch to a value. A patch that cannot be applied leaves no trace, and none can make
+//! a value the server could not read back. What the result means to the API is judged elsewhere.
+
+mod error;
+pub mod json_patch;
+pub mod merge_patch;
+mod pointer;
+
+pub use error::PatchError;

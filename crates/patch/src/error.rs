@@ -1,0 +1,93 @@
+//! What can be wrong with a patch, and what the API says about it.
+
+use keelson_meta::ApiError;
+use serde_json::Value;
+use thiserror::Error;
+
+/// Why a patch was not applied. None of these goes away by sending the patch again, unless the object changes.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum PatchError {
+    /// The patch has the wrong shape; the text is what Go's JSON decoder says.
+    #[error("error decoding patch: json: cannot unmarshal {found} into Go {target}")]
+    Malformed {
+        /// The JSON type that was found.
+        found: &'static str,
+        /// The Go type that was wanted, such as `value of type []handlers.jsonPatchOp`.
+        target: &'static str,
+    },
+    /// More operations than the server takes.
+    #[error("The allowed maximum operations in a JSON patch is {limit}, got {actual}")]
+    TooManyOperations {
+        /// The limit.
+        limit: usize,
+        /// How many there are.
+        actual: usize,
+    },
+    /// An operation that does not exist.
+    #[error("Unexpected kind: {0}")]
+    UnknownOperation(String),
+    /// A text that is not a JSON pointer (RFC 6901).
+    #[error("not a JSON pointer: {0:?}")]
+    BadPointer(String),
+    /// The path leads nowhere, or to where the operation cannot work.
+    #[error("{operation} operation does not apply: doc is missing path: {path:?}")]
+    MissingPath {
+        /// The operation.
+        operation: &'static str,
+        /// The path that is missing.
+        path: String,
+    },
+    /// A `test` found something else.
+    #[error("testing value {path} failed: test failed")]
+    TestFailed {
+        /// What was tested.
+        path: String,
+    },
+    /// The `copy` operations made too much of too little.
+    #[error(
+        "Unable to complete the copy, the accumulated size increase of copy is {actual}, exceeding the limit {limit}"
+    )]
+    CopyTooLarge {
+        /// The limit in bytes of JSON.
+        limit: usize,
+        /// The sum of all copies so far.
+        actual: usize,
+    },
+    /// The result would nest deeper than the server reads.
+    #[error("the patched value exceeds the maximum depth of {limit}")]
+    TooDeep {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl PatchError {
+    /// The patch is of this type, but `target` was wanted.
+    pub(crate) fn malformed(found: &Value, target: &'static str) -> Self {
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        Self::Malformed { found, target }
+    }
+}
+
+/// Upstream tells the client little about operations that do not apply: all of them are the same 422.
+impl From<PatchError> for ApiError {
+    fn from(error: PatchError) -> Self {
+        match error {
+            PatchError::Malformed { .. } => Self::BadRequest(error.to_string()),
+            PatchError::TooManyOperations { limit, actual } => Self::PatchTooManyOperations { limit, actual },
+            PatchError::UnknownOperation(_)
+            | PatchError::BadPointer(_)
+            | PatchError::MissingPath { .. }
+            | PatchError::TestFailed { .. }
+            | PatchError::CopyTooLarge { .. }
+            | PatchError::TooDeep { .. } => Self::JsonPatchTestFailed,
+        }
+    }
+}

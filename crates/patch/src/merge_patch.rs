@@ -1,0 +1,47 @@
+//! JSON merge patch (RFC 7396): a partial object that is laid over the target, where null removes.
+
+use keelson_meta::Object;
+use serde_json::{Map, Value};
+
+use crate::error::PatchError;
+
+/// Lays the patch over the target. Cost: proportional to the patch, plus the objects that members are removed from.
+///
+/// Arrays are replaced as a whole. A patch that is not an object replaces the target.
+pub fn apply(target: &mut Value, patch: &Value) {
+    match patch {
+        Value::Object(patch) => {
+            if !target.is_object() {
+                *target = Value::Object(Map::new());
+            }
+            if let Value::Object(target) = target {
+                apply_members(target, patch);
+            }
+        }
+        other => *target = other.clone(),
+    }
+}
+
+/// Lays the patch over an API object.
+///
+/// # Errors
+/// [`PatchError::Malformed`] if the patch is not an object: nothing else can replace an object of the API.
+pub fn apply_to_object(target: &mut Object, patch: &Value) -> Result<(), PatchError> {
+    match patch {
+        Value::Object(patch) => {
+            apply_members(&mut target.0, patch);
+            Ok(())
+        }
+        other => Err(PatchError::malformed(other, "value of type map[string]interface {}")),
+    }
+}
+
+fn apply_members(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (key, value) in patch {
+        if value.is_null() {
+            target.shift_remove(key);
+        } else {
+            apply(target.entry(key).or_insert(Value::Null), value);
+        }
+    }
+}
