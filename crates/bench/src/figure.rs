@@ -1,5 +1,6 @@
 //! One measured figure, what it is to be compared with, and what was seen beside it.
 
+use std::fmt;
 use std::time::Duration;
 
 /// A quantity with its unit; the unit says which direction is better.
@@ -46,6 +47,16 @@ impl Quantity {
     }
 }
 
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Time(time) => f.write_str(&duration(time)),
+            Self::Memory(bytes) => f.write_str(&memory(bytes)),
+            Self::Rate(rate) => write!(f, "{rate:.0} /s"),
+        }
+    }
+}
+
 /// One line of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
@@ -74,14 +85,18 @@ pub(crate) struct Seen {
     pub(crate) note: Option<String>,
 }
 
-/// The measurement whose figure is the median.
+/// The measurement whose figure is the median; its note names the figures of all.
 ///
 /// # Panics
 /// When there is none.
 pub(crate) fn median_of(mut runs: Vec<(Quantity, Seen)>) -> (Quantity, Seen) {
+    let all: Vec<String> = runs.iter().map(|(value, _)| value.to_string()).collect();
     runs.sort_by(|a, b| a.0.size().total_cmp(&b.0.size()));
     let middle = runs.len() / 2;
-    runs.swap_remove(middle)
+    let (value, seen) = runs.swap_remove(middle);
+    let runs = (all.len() > 1).then(|| format!("runs: {}", all.join(", ")));
+    let notes: Vec<String> = seen.note.into_iter().chain(runs).collect();
+    (value, Seen { note: (!notes.is_empty()).then(|| notes.join("; ")), ..seen })
 }
 
 /// The value below which this part of the values lie (nearest rank); zero when there are none.
@@ -90,9 +105,27 @@ pub(crate) fn percentile(sorted: &[Duration], part: f64) -> Duration {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
+/// Three digits and the unit that suits.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds >= 1.0 {
+        format!("{seconds:.2} s")
+    } else if seconds >= 1e-3 {
+        format!("{:.*} ms", usize::from(seconds < 0.1), seconds * 1e3)
+    } else {
+        format!("{:.1} us", seconds * 1e6)
+    }
+}
+
+/// Megabytes or gigabytes, decimal.
+pub(crate) fn memory(bytes: u64) -> String {
+    let megabytes = bytes as f64 / 1e6;
+    if megabytes >= 1000.0 { format!("{:.2} GB", megabytes / 1e3) } else { format!("{megabytes:.1} MB") }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Quantity, Seen, median_of, percentile};
+    use super::{Duration, Quantity, Seen, duration, median_of, memory, percentile};
 
     #[test]
     fn percentiles_are_nearest_ranks() {
@@ -107,7 +140,7 @@ mod tests {
     fn the_median_run_is_taken_whole() {
         let run = |rate: f64| (Quantity::Rate(rate), Seen { note: Some(format!("{rate}")), ..Seen::default() });
         let (value, seen) = median_of(vec![run(3.0), run(1.0), run(2.0)]);
-        assert_eq!((value, seen.note.as_deref()), (Quantity::Rate(2.0), Some("2")));
+        assert_eq!((value, seen.note.as_deref()), (Quantity::Rate(2.0), Some("2; runs: 3 /s, 1 /s, 2 /s")));
     }
 
     #[test]
@@ -115,5 +148,14 @@ mod tests {
         assert!(Quantity::millis(5).reaches(Quantity::millis(5)));
         assert!(!Quantity::Rate(4.0).reaches(Quantity::Rate(5.0)));
         assert!(!Quantity::millis(5).reaches(Quantity::Rate(5.0)));
+    }
+
+    #[test]
+    fn units_suit_the_size() {
+        assert_eq!(duration(Duration::from_nanos(2_340)), "2.3 us");
+        assert_eq!(duration(Duration::from_micros(4_520)), "4.5 ms");
+        assert_eq!(duration(Duration::from_millis(452)), "452 ms");
+        assert_eq!(duration(Duration::from_millis(1_234)), "1.23 s");
+        assert_eq!((memory(12_340_000), memory(1_234_000_000)), ("12.3 MB".into(), "1.23 GB".into()));
     }
 }
