@@ -1,7 +1,9 @@
 //! Indented JSON from compact JSON, byte by byte, without a value tree.
 //!
 //! The form is that of Go's `MarshalIndent` with two spaces: every member on its own line, empty arrays and objects on
-//! one line. Answers to browsers and `curl` and to `?pretty=true` have it.
+//! one line. Answers to browsers and `curl` and to `?pretty=true` have it, without a final line break.
+
+use crate::list::ListHead;
 
 /// Appends the indented form of one compact JSON value. Lines after the first start `depth` levels in, so that an item
 /// can be written into the middle of a list. Cost: one pass; the input must be valid and without whitespace.
@@ -41,8 +43,42 @@ pub fn write(compact: &[u8], depth: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a line break and the indentation of a level.
-pub fn new_line(depth: usize, out: &mut Vec<u8>) {
+/// Writes a list item by item. What it appends, taken together, is the indented form of the whole list.
+#[derive(Clone, Copy, Debug)]
+pub struct ListWriter {
+    empty: bool,
+}
+
+impl ListWriter {
+    /// Appends what stands before the items.
+    pub fn start(head: &ListHead<'_>, out: &mut Vec<u8>) -> Self {
+        let mut compact = Vec::with_capacity(256);
+        head.write(&mut compact);
+        write(&compact[..compact.len() - 1], 0, out);
+        out.push(b'[');
+        Self { empty: true }
+    }
+
+    /// Appends an item, given as compact JSON.
+    pub fn item(&mut self, compact: &[u8], out: &mut Vec<u8>) {
+        if !self.empty {
+            out.push(b',');
+        }
+        self.empty = false;
+        new_line(2, out);
+        write(compact, 2, out);
+    }
+
+    /// Appends what stands after the items.
+    pub fn finish(self, out: &mut Vec<u8>) {
+        if !self.empty {
+            new_line(1, out);
+        }
+        out.extend_from_slice(b"]\n}");
+    }
+}
+
+fn new_line(depth: usize, out: &mut Vec<u8>) {
     out.push(b'\n');
     out.resize(out.len() + 2 * depth, b' ');
 }

@@ -9,17 +9,26 @@ use super::emit::Emitter;
 use crate::list::ListHead;
 
 /// Writes a list item by item. What it appends, taken together, is the document `sigs.k8s.io/yaml` would print.
-#[derive(Clone, Copy, Debug)]
-pub struct ListWriter<'a> {
-    head: ListHead<'a>,
+#[derive(Clone, Debug)]
+pub struct ListWriter {
+    /// What stands after the items.
+    tail: Vec<u8>,
     empty: bool,
 }
 
-impl<'a> ListWriter<'a> {
+impl ListWriter {
     /// Appends what stands before the items.
-    pub fn start(head: ListHead<'a>, out: &mut Vec<u8>) -> Self {
+    pub fn start(head: &ListHead<'_>, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&super::to_vec(&json!({ "apiVersion": head.api_version })));
-        Self { head, empty: true }
+        let mut metadata = json!({ "resourceVersion": head.revision.to_string() });
+        if let Some(token) = head.continue_token {
+            metadata["continue"] = token.into();
+        }
+        if let Some(remaining) = head.remaining {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+        let tail = super::to_vec(&json!({ "kind": head.kind, "metadata": metadata }));
+        Self { tail, empty: true }
     }
 
     /// Appends an item.
@@ -38,13 +47,6 @@ impl<'a> ListWriter<'a> {
         if self.empty {
             out.extend_from_slice(b"items: []\n");
         }
-        let mut metadata = json!({ "resourceVersion": self.head.revision.to_string() });
-        if let Some(token) = self.head.continue_token {
-            metadata["continue"] = token.into();
-        }
-        if let Some(remaining) = self.head.remaining {
-            metadata["remainingItemCount"] = remaining.into();
-        }
-        out.extend_from_slice(&super::to_vec(&json!({ "kind": self.head.kind, "metadata": metadata })));
+        out.extend_from_slice(&self.tail);
     }
 }

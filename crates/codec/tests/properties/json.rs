@@ -1,5 +1,8 @@
 use keelson_codec::json::{self, JsonError, MAX_DEPTH};
+use keelson_codec::list::ListHead;
 use keelson_codec::pretty;
+use keelson_meta::Revision;
+use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -29,11 +32,21 @@ proptest! {
     }
 
     #[test]
-    fn an_item_is_indented_as_part_of_its_list(value in value()) {
-        let mut list = b"[\n  ".to_vec();
-        pretty::write(&json::to_vec(&value), 1, &mut list);
-        list.extend_from_slice(b"\n]");
-        prop_assert_eq!(list, json::to_vec_pretty(&json!([value])));
+    fn a_list_indented_item_by_item_is_an_indented_tree(items in vec(value(), 0..4)) {
+        let head = ListHead {
+            kind: "PodList",
+            api_version: "v1",
+            revision: Revision::new(7),
+            continue_token: Some("token"),
+            remaining: Some(3),
+        };
+        let mut out = Vec::new();
+        let mut writer = pretty::ListWriter::start(&head, &mut out);
+        items.iter().for_each(|item| writer.item(&json::to_vec(item), &mut out));
+        writer.finish(&mut out);
+        let metadata = json!({"resourceVersion": "7", "continue": "token", "remainingItemCount": 3});
+        let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items});
+        prop_assert_eq!(out, json::to_vec_pretty(&list));
     }
 }
 

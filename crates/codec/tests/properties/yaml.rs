@@ -58,7 +58,7 @@ proptest! {
         }
         let document = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items});
         let mut out = Vec::new();
-        let mut writer = ListWriter::start(head, &mut out);
+        let mut writer = ListWriter::start(&head, &mut out);
         items.iter().for_each(|item| writer.item(item, &mut out));
         writer.finish(&mut out);
         prop_assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(yaml::to_vec(&document)).unwrap());
