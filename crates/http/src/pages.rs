@@ -1,4 +1,6 @@
-//! Every path that is no resource: health, version, metrics, discovery.
+//! Every path that is no resource: health, version, metrics, discovery, OpenAPI.
+
+mod openapi;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use keelson_discovery::{AggregatedForm, Document, Documents, etag_matches, root_paths};
 use keelson_meta::ApiError;
+use keelson_resources::Catalogue;
 
 use crate::body::{ResponseBody, empty};
 use crate::health::Health;
@@ -18,15 +21,17 @@ use crate::negotiation::{
 };
 use crate::request_info::RequestInfo;
 use crate::{respond, version};
+use openapi::{Description, Descriptions};
 
 /// Paths at `/` beside those of groups and versions.
-const OTHER_PATHS: &[&str] = &["/healthz", "/livez", "/metrics", "/readyz", "/version"];
+const OTHER_PATHS: &[&str] = &["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
 
 /// What answers paths that are no resource.
 pub struct Pages {
     health: Health,
     metrics: Arc<Metrics>,
     documents: Arc<Documents>,
+    descriptions: Descriptions,
     server_address: String,
 }
 
@@ -39,10 +44,14 @@ enum Page<'a> {
     GroupVersion(&'a str, &'a str),
     Version,
     Metrics,
+    OpenApi(Description<'a>),
 }
 
 impl<'a> Page<'a> {
     fn parse(path: &'a str) -> Option<Self> {
+        if let Some(group_version) = path.strip_prefix("/openapi/v3/").filter(|rest| !rest.is_empty()) {
+            return Some(Self::OpenApi(Description::V3(group_version)));
+        }
         let path = path.strip_suffix('/').unwrap_or(path);
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         match parts.as_slice() {
@@ -54,6 +63,8 @@ impl<'a> Page<'a> {
             ["apis", group, version] => Some(Self::GroupVersion(group, version)),
             ["version"] => Some(Self::Version),
             ["metrics"] => Some(Self::Metrics),
+            ["openapi", "v2"] => Some(Self::OpenApi(Description::V2)),
+            ["openapi", "v3"] => Some(Self::OpenApi(Description::V3Index)),
             _ => None,
         }
     }
@@ -61,8 +72,14 @@ impl<'a> Page<'a> {
 
 impl Pages {
     /// `server_address` is the `host:port` that legacy discovery tells clients.
-    pub fn new(health: Health, metrics: Arc<Metrics>, documents: Arc<Documents>, server_address: String) -> Self {
-        Self { health, metrics, documents, server_address }
+    pub fn new(
+        catalogue: &'static Catalogue,
+        health: Health,
+        metrics: Arc<Metrics>,
+        documents: Arc<Documents>,
+        server_address: String,
+    ) -> Self {
+        Self { health, metrics, documents, descriptions: Descriptions::new(catalogue), server_address }
     }
 
     /// Answers a request for a path that is no resource.
@@ -106,6 +123,7 @@ impl Pages {
                 Ok(respond::value(StatusCode::OK, &version::document(), media))
             }
             Page::Metrics => self.scrape(&parts.headers),
+            Page::OpenApi(description) => self.descriptions.answer(description, parts),
         }
     }
 
@@ -143,9 +161,10 @@ impl Pages {
     /// Pages of the built-in resources, for tests of what stands before them.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
-        let documents = Arc::new(Documents::build(keelson_resources::Catalogue::builtin()));
+        let catalogue = Catalogue::builtin();
+        let documents = Arc::new(Documents::build(catalogue));
         let health = Health { live: crate::health::HealthChecks::new(), ready: crate::health::HealthChecks::new() };
-        Self::new(health, Arc::new(Metrics::new()), documents, "192.0.2.2:6443".to_owned())
+        Self::new(catalogue, health, Arc::new(Metrics::new()), documents, "192.0.2.2:6443".to_owned())
     }
 }
 
@@ -245,6 +264,22 @@ mod tests {
         assert!(text(get("/version", &[])).await.contains("\"gitVersion\": \"v1.36.2+keelson\""));
         let root = text(get("/", &[])).await;
         assert!(root.contains("\"/apis/apps/v1\"") && root.contains("\"/readyz\""));
+    }
+
+    #[tokio::test]
+    async fn openapi_is_found_by_its_index() {
+        let index = text(get("/openapi/v3", &[])).await;
+        let index: serde_json::Value = serde_json::from_str(&index).unwrap();
+        let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap();
+        let document = get(url, &[]);
+        assert_eq!(document.status(), 200);
+        assert!(document.headers()["cache-control"].to_str().unwrap().contains("immutable"));
+        let tag = document.headers()["etag"].to_str().unwrap().to_owned();
+        assert_eq!(get(url, &[("if-none-match", &tag)]).status(), 304);
+        let moved = get("/openapi/v3/apis/apps/v1?hash=old", &[]);
+        assert_eq!((moved.status().as_u16(), moved.headers()["location"].to_str().unwrap()), (301, url));
+        assert_eq!(get("/openapi/v3/apis/nope/v1", &[]).status(), 404);
+        assert_eq!(get("/openapi/v2", &[]).status(), 200);
     }
 
     #[tokio::test]

@@ -339,7 +339,7 @@ mod tests {
         check(
             "GET",
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Aa",
-            concat!("get rbac.authorization.k8s.io/v1 clusterroles/- -/system:a"),
+            "get rbac.authorization.k8s.io/v1 clusterroles/- -/system:a",
         );
         check("GET", "/api/v1/namespaces/a%2Fpods", "list /v1 pods/- a/-");
         check("GET", "/api/v1/namespaces/%2E%2E/pods/p", "get /api/v1/namespaces/../pods/p");

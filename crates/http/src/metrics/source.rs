@@ -3,7 +3,7 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 /// How a number behaves.
@@ -68,13 +68,20 @@ impl Collector for SourceCollector {
             };
             let mut descriptor = encoder.encode_descriptor(name, help, None, metric_type)?;
             for Sample { labels, value, .. } in family {
-                let mut metric = descriptor.encode_family(labels)?;
-                match kind {
-                    MetricKind::Counter => metric.encode_counter::<NoLabelSet, _, f64>(value, None)?,
-                    MetricKind::Gauge => metric.encode_gauge(value)?,
+                if labels.is_empty() {
+                    write(&mut descriptor, *kind, *value)?;
+                } else {
+                    write(&mut descriptor.encode_family(labels)?, *kind, *value)?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+fn write(encoder: &mut MetricEncoder<'_>, kind: MetricKind, value: f64) -> fmt::Result {
+    match kind {
+        MetricKind::Counter => encoder.encode_counter::<NoLabelSet, _, f64>(&value, None),
+        MetricKind::Gauge => encoder.encode_gauge(&value),
     }
 }

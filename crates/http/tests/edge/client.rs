@@ -1,0 +1,242 @@
+//! A server on a free port of the loopback, and a client that does as little as possible by itself.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderMap, Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use keelson_access::pki::{self, PkiOptions};
+use keelson_access::{Pki, pki::KeyAndCertificate};
+use keelson_discovery::Documents;
+use keelson_http::health::{Health, HealthChecks};
+use keelson_http::metrics::Metrics;
+use keelson_http::pages::Pages;
+use keelson_http::router::Router;
+use keelson_http::{Pipeline, listener};
+use keelson_meta::SystemClock;
+use keelson_meta::random::SystemRandom;
+use keelson_resources::Catalogue;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
+
+use crate::service::Service;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Outgoing = BoxBody<Bytes, Failure>;
+
+/// The longest a server is given to end.
+const DRAIN: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Credentials {
+    Admin,
+    None,
+    /// A certificate that our authority did not sign.
+    Stranger,
+}
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pki: Pki,
+    frames: Arc<AtomicUsize>,
+    stopping: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+fn new_pki() -> Pki {
+    pki::ephemeral(&PkiOptions::default(), &SystemClock, &SystemRandom).unwrap()
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        let pki = new_pki();
+        let (catalogue, metrics) = (Catalogue::builtin(), Arc::new(Metrics::new()));
+        let health = Health { live: HealthChecks::new(), ready: HealthChecks::new() };
+        let documents = Arc::new(Documents::build(catalogue));
+        let pages = Pages::new(catalogue, health, metrics.clone(), documents, "127.0.0.1:6443".to_owned());
+        let service = Service::default();
+        let frames = service.frames.clone();
+        let router = Router::new(catalogue, pages, Arc::new(service));
+        let stopping = CancellationToken::new();
+        let clock = Arc::new(SystemClock);
+        let pipeline = Pipeline::new(router, metrics, clock, Arc::new(SystemRandom), stopping.clone());
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = port.local_addr().unwrap();
+        let tls = Arc::new(pki.server_config().unwrap());
+        let task = tokio::spawn(listener::serve(port, tls, Arc::new(pipeline), DRAIN));
+        Self { address, pki, frames, stopping, task }
+    }
+
+    pub(crate) async fn connect(&self, protocol: Protocol, credentials: Credentials) -> Client {
+        Client::try_connect(self, protocol, credentials).await.unwrap()
+    }
+
+    /// The number of frames made of large answers, once it no longer grows.
+    pub(crate) async fn settled_count(&self) -> usize {
+        let mut last = 0;
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let count = self.frames.load(Ordering::Relaxed);
+            if count == last {
+                return count;
+            }
+            last = count;
+        }
+    }
+
+    /// Begins the end of the server; the result is there when it has ended.
+    pub(crate) fn stop(self) -> JoinHandle<()> {
+        self.stopping.cancel();
+        self.task
+    }
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+pub(crate) enum Client {
+    Http1(http1::SendRequest<Outgoing>),
+    Http2(http2::SendRequest<Outgoing>),
+}
+
+impl Client {
+    pub(crate) async fn try_connect(
+        server: &Server,
+        protocol: Protocol,
+        credentials: Credentials,
+    ) -> Result<Self, Failure> {
+        let alpn: &[u8] = if protocol == Protocol::Http1 { b"http/1.1" } else { b"h2" };
+        let config = tls_config(&server.pki, credentials, alpn);
+        let stream = TcpStream::connect(server.address).await?;
+        let name = ServerName::try_from("localhost")?;
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(alpn));
+        let stream = TokioIo::new(stream);
+        Ok(match protocol {
+            Protocol::Http1 => {
+                let (sender, connection) = http1::handshake(stream).await?;
+                tokio::spawn(connection);
+                Self::Http1(sender)
+            }
+            Protocol::Http2 => {
+                // Small windows, so that a body that is not read stays with the server.
+                let mut builder = http2::Builder::new(TokioExecutor::new());
+                builder.initial_stream_window_size(64 * 1024).initial_connection_window_size(64 * 1024);
+                let (sender, connection) = builder.handshake(stream).await?;
+                tokio::spawn(connection);
+                Self::Http2(sender)
+            }
+        })
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> Answer {
+        self.send("GET", path, &[], "").await
+    }
+
+    pub(crate) async fn try_get(&mut self, path: &str) -> Result<Answer, Failure> {
+        let request = Request::get(self.target(path)).header("host", "localhost").body(full(""))?;
+        answer(self.raw(request).await?).await
+    }
+
+    pub(crate) async fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut request = Request::builder().method(method).uri(self.target(path)).header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        answer(self.raw(request.body(full(body)).unwrap()).await.unwrap()).await.unwrap()
+    }
+
+    /// Posts that many bytes without saying beforehand how many.
+    pub(crate) async fn send_in_pieces(&mut self, path: &str, bytes: usize) -> Answer {
+        const PIECE: usize = 16 * 1024;
+        let piece = move |start| Ok(Frame::data(Bytes::from(vec![b'x'; PIECE.min(bytes - start)])));
+        let body = StreamBody::new(stream::iter((0..bytes).step_by(PIECE).map(piece)));
+        let request = Request::post(self.target(path)).header("host", "localhost").body(body.boxed()).unwrap();
+        answer(self.raw(request).await.unwrap()).await.unwrap()
+    }
+
+    /// The head of an answer; its body is not read yet.
+    pub(crate) async fn open(&mut self, path: &str) -> Response<Incoming> {
+        let request = Request::get(self.target(path)).header("host", "localhost").body(full("")).unwrap();
+        self.raw(request).await.unwrap()
+    }
+
+    fn target(&self, path: &str) -> String {
+        match self {
+            Self::Http1(_) => path.to_owned(),
+            Self::Http2(_) => format!("https://localhost{path}"),
+        }
+    }
+
+    async fn raw(&mut self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
+        Ok(match self {
+            Self::Http1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+            Self::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+        })
+    }
+}
+
+async fn answer(response: Response<Incoming>) -> Result<Answer, Failure> {
+    let (parts, body) = response.into_parts();
+    let text = String::from_utf8(body.collect().await?.to_bytes().to_vec())?;
+    Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, text })
+}
+
+fn full(body: &str) -> Outgoing {
+    Full::new(Bytes::from(body.to_owned())).map_err(|never| match never {}).boxed()
+}
+
+fn tls_config(pki: &Pki, credentials: Credentials, alpn: &[u8]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pki.server_ca_pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let present = |pair: &KeyAndCertificate| {
+        let chain = vec![CertificateDer::from_pem_slice(pair.certificate_pem.as_bytes()).unwrap()];
+        (chain, PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes()).unwrap())
+    };
+    let mut config = match credentials {
+        Credentials::None => builder.with_no_client_auth(),
+        Credentials::Admin => {
+            let (chain, key) = present(&pki.admin);
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+        Credentials::Stranger => {
+            let (chain, key) = present(&new_pki().admin);
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    config.alpn_protocols = vec![alpn.to_vec()];
+    config
+}

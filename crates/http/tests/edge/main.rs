@@ -1,0 +1,139 @@
+//! The edge over a real port: TLS, both versions of HTTP, filters, and the end of a server.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+mod client;
+mod service;
+
+use std::time::Duration;
+
+use client::{Client, Credentials, Protocol, Server};
+use http_body_util::BodyExt;
+use keelson_http::body::MAX_REQUEST_BYTES;
+
+const BOTH: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
+const STATUS_401: &str = r#""message":"Unauthorized","reason":"Unauthorized","code":401}"#;
+
+#[tokio::test]
+async fn an_administrator_is_served_over_both_versions_of_http() {
+    let server = Server::start().await;
+    for protocol in BOTH {
+        let mut client = server.connect(protocol, Credentials::Admin).await;
+        let answer = client.get("/api/v1/namespaces/a/configmaps/x").await;
+        assert_eq!(answer.status, 200, "{protocol:?}");
+        assert_eq!(answer.text, "keelson-admin get configmaps a/x\n");
+        assert_eq!(answer.headers["cache-control"], "no-cache, private");
+        assert_eq!(answer.headers["audit-id"].len(), 36);
+    }
+}
+
+#[tokio::test]
+async fn without_credentials_only_health_is_told() {
+    let server = Server::start().await;
+    for protocol in BOTH {
+        let mut client = server.connect(protocol, Credentials::None).await;
+        for path in ["/livez", "/readyz", "/healthz"] {
+            let answer = client.get(path).await;
+            assert_eq!((answer.status, answer.text.as_str()), (200, "ok"), "{path}");
+        }
+        for path in ["/version", "/metrics", "/api", "/api/v1/pods", "/livez/ping", "/nowhere"] {
+            let answer = client.get(path).await;
+            assert_eq!(answer.status, 401, "{path}");
+            assert!(answer.text.contains(STATUS_401), "{}", answer.text);
+        }
+        let answer = client.send("GET", "/livez", &[("authorization", "Bearer made-up")], "").await;
+        assert_eq!(answer.status, 401);
+    }
+}
+
+#[tokio::test]
+async fn requests_are_counted() {
+    let server = Server::start().await;
+    let mut client = server.connect(Protocol::Http2, Credentials::Admin).await;
+    client.get("/api/v1/namespaces/a/configmaps/x").await;
+    client.get("/api/v1/nothings").await;
+    let metrics = client.get("/metrics").await.text;
+    let line = r#"apiserver_request_total{verb="GET",group="",version="v1",resource="configmaps",subresource="",scope="resource",code="200"} 1"#;
+    assert!(metrics.contains(line), "{metrics}");
+    assert!(metrics.contains(r#"resource="",subresource="",scope="cluster",code="404"} 1"#), "{metrics}");
+    assert!(!metrics.contains("nothings"));
+}
+
+#[tokio::test]
+async fn bodies_are_read_up_to_the_limit() {
+    let server = Server::start().await;
+    for protocol in BOTH {
+        let mut client = server.connect(protocol, Credentials::Admin).await;
+        let most = "x".repeat(MAX_REQUEST_BYTES);
+        let answer = client.send("POST", "/api/v1/namespaces/a/configmaps", &[], &most).await;
+        assert_eq!((answer.status, answer.text.as_str()), (201, "3145728 bytes\n"), "{protocol:?}");
+        // Chunked, so that the size is not declared beforehand.
+        let answer = client.send_in_pieces("/api/v1/namespaces/a/configmaps", MAX_REQUEST_BYTES + 1).await;
+        assert_eq!(answer.status, 413, "{protocol:?}");
+        assert!(answer.text.contains("Request entity too large: limit is 3145728"), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_fails_halfway_never_looks_whole() {
+    let server = Server::start().await;
+    for protocol in BOTH {
+        let mut client = server.connect(protocol, Credentials::Admin).await;
+        // Over HTTP/1.1 the head may not have been sent when the body fails; the client then has no answer at all.
+        assert!(client.try_get("/api/v1/namespaces/broken/configmaps").await.is_err(), "{protocol:?}");
+        let next = client.try_get("/api/v1/namespaces/a/configmaps/x").await;
+        assert_eq!(next.is_ok(), protocol == Protocol::Http2, "only the stream is reset where there are streams");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_one_requests_own() {
+    let server = Server::start().await;
+    let mut client = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let answer = client.get("/api/v1/namespaces/panic/configmaps/x").await;
+    assert_eq!(answer.status, 500);
+    assert!(answer.text.contains("Internal error occurred"), "{}", answer.text);
+    assert_eq!(client.get("/api/v1/namespaces/a/configmaps/x").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_slow_client_holds_little_of_a_large_answer() {
+    let server = Server::start().await;
+    let mut client = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let mut body = client.open("/api/v1/namespaces/large/configmaps").await.into_body();
+    body.frame().await.unwrap().unwrap();
+    let made = server.settled_count().await;
+    assert!(made * service::FRAME_BYTES < 1024 * 1024, "{made} frames were made for a client that does not read");
+    let rest = body.collect().await.unwrap().to_bytes().len();
+    assert!(rest > (service::LARGE_FRAMES - 2) * service::FRAME_BYTES);
+}
+
+#[tokio::test]
+async fn stopping_ends_watches_cleanly_and_lets_answers_finish() {
+    for protocol in BOTH {
+        let server = Server::start().await;
+        let mut watcher = server.connect(protocol, Credentials::Admin).await;
+        let mut lister = server.connect(protocol, Credentials::Admin).await;
+        let mut watch = watcher.open("/api/v1/namespaces/a/configmaps?watch=1").await.into_body();
+        assert_eq!(watch.frame().await.unwrap().unwrap().into_data().unwrap(), "{\"type\":\"ADDED\"}\n");
+        let list = lister.open("/api/v1/namespaces/large/configmaps").await.into_body();
+        let address = server.address;
+
+        let stopped = server.stop();
+        assert_eq!(watch.collect().await.unwrap().to_bytes(), "", "{protocol:?}");
+        let listed = list.collect().await.unwrap().to_bytes().len();
+        assert_eq!(listed, service::LARGE_FRAMES * service::FRAME_BYTES);
+        tokio::time::timeout(Duration::from_secs(10), stopped).await.expect("the server ends").unwrap();
+        assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the port is closed");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_is_refused_in_the_handshake() {
+    let server = Server::start().await;
+    let stranger = Client::try_connect(&server, Protocol::Http1, Credentials::Stranger).await;
+    // TLS 1.3 tells the client only after its handshake is over, so the refusal may come with the first request.
+    if let Ok(mut client) = stranger {
+        assert!(client.try_get("/livez").await.is_err());
+    }
+}
