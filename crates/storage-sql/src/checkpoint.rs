@@ -9,14 +9,13 @@ use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 
-/// A checkpoint begins when about this many bytes have been appended to the log.
-const BEGIN_BYTES: usize = 32 * 1024 * 1024;
-
 /// What a row costs in the log beside its value, in bytes: about a page of the index.
 const ROW_OVERHEAD: usize = 4096;
 
 /// The writer's side.
 pub(crate) struct Checkpoints {
+    /// A checkpoint begins when about this many bytes have been appended to the log.
+    begin_at: usize,
     appended: usize,
     running: bool,
     begin: Option<SyncSender<()>>,
@@ -26,7 +25,7 @@ pub(crate) struct Checkpoints {
 
 impl Checkpoints {
     /// Starts the thread, with a connection of its own.
-    pub(crate) fn start(connection: Connection) -> std::io::Result<Self> {
+    pub(crate) fn start(connection: Connection, begin_at: usize) -> std::io::Result<Self> {
         let (begin, begun) = sync_channel::<()>(1);
         let (finished, done) = sync_channel::<()>(1);
         let thread = std::thread::Builder::new().name("store-checkpoint".to_owned()).spawn(move || {
@@ -37,7 +36,7 @@ impl Checkpoints {
                 }
             }
         })?;
-        Ok(Self { appended: 0, running: false, begin: Some(begin), done, thread: Some(thread) })
+        Ok(Self { begin_at, appended: 0, running: false, begin: Some(begin), done, thread: Some(thread) })
     }
 
     /// Takes note of what a group has written, and begins or ends a checkpoint when it is time. Called between groups
@@ -52,7 +51,7 @@ impl Checkpoints {
                 }
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
             }
-        } else if self.appended >= BEGIN_BYTES {
+        } else if self.appended >= self.begin_at {
             self.running = self.begin.as_ref().is_some_and(|begin| begin.try_send(()).is_ok());
         }
     }

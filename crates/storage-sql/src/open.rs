@@ -48,12 +48,16 @@ pub struct SqliteConfig {
     pub readers: usize,
     /// How many bytes of recent changes are kept in memory for tails; older ones are read from the table.
     pub recent_bytes: usize,
+    /// About how long the write-ahead log gets before it is moved into the database, in bytes. Longer costs disk and
+    /// time to start after a crash; shorter costs more writing, for pages that change often are moved more often.
+    pub log_bytes: usize,
 }
 
 impl SqliteConfig {
-    /// The default settings for a store at `path`: 3 readers, 8 MiB of recent changes.
+    /// The default settings for a store at `path`: 3 readers, 8 MiB of recent changes, a log of
+    /// 32 MiB.
     pub const fn new(path: SqlitePath) -> Self {
-        Self { path, readers: 3, recent_bytes: 8 * 1024 * 1024 }
+        Self { path, readers: 3, recent_bytes: 8 * 1024 * 1024, log_bytes: 32 * 1024 * 1024 }
     }
 
     /// The default settings for a store in a data directory.

@@ -92,7 +92,7 @@ impl SqliteStore {
     /// # Errors
     /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
-        let SqliteConfig { path, readers, recent_bytes } = config;
+        let SqliteConfig { path, readers, recent_bytes, log_bytes } = config;
         match path {
             SqlitePath::InMemory => {
                 let connection = Arc::new(Mutex::new(open_memory()?));
@@ -103,8 +103,8 @@ impl SqliteStore {
                 let lock = DirectoryLock::take(&directory)?;
                 let connection = Arc::new(Mutex::new(open_writer(&directory)?));
                 let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;
-                let checkpoints =
-                    Checkpoints::start(open_other(&directory)?).map_err(OpenError::io(directory.as_path()))?;
+                let checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes)
+                    .map_err(OpenError::io(directory.as_path()))?;
                 let readers = Readers::pool(pool);
                 Self::start(&directory, connection, readers, recent_bytes, (Some(checkpoints), Some(lock)))
             }
@@ -233,5 +233,49 @@ impl Store for SqliteStore {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.ask(|answer| Job::Check { answer }).await?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn big(number: usize) -> Transaction {
+        Transaction::default().put(StoreKey::new(format!("/big/{number:03}")), vec![1; 20_000])
+    }
+
+    /// What a full disk refuses leaves nothing behind, and once there is room again the store goes on.
+    #[tokio::test]
+    async fn a_full_disk_fails_the_write_and_nothing_else() {
+        let connection = Arc::new(Mutex::new(open_memory().unwrap()));
+        let limit = |pages: u32| connection.lock().pragma_update(None, "max_page_count", pages).unwrap();
+        limit(60);
+        let readers = Readers::shared(connection.clone());
+        let name = Path::new(":memory:");
+        let store = SqliteStore::start(name, connection.clone(), readers, 1 << 20, (None, None)).unwrap();
+        let mut acknowledged = Vec::new();
+        let error = loop {
+            match store.commit(big(acknowledged.len())).await {
+                Ok(committed) => acknowledged.extend(committed.revisions),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, CommitError::Store(StoreError::Unavailable(_))), "{error}");
+        assert!(!acknowledged.is_empty());
+        let before = store.current_revision().await.unwrap();
+        assert_eq!(acknowledged.last(), Some(&before));
+        let small = Transaction::default().put(StoreKey::new("/small"), "fits");
+        // Half of this transaction would fit.
+        assert!(
+            store
+                .commit(Transaction { compares: vec![], writes: [small.writes, big(999).writes].concat() })
+                .await
+                .is_err()
+        );
+        assert_eq!(store.get(&StoreKey::new("/small")).await.unwrap(), None);
+        assert_eq!(store.current_revision().await.unwrap(), before);
+        limit(10_000);
+        assert_eq!(store.commit(big(999)).await.unwrap().revisions, vec![before.next()]);
+        store.check().await.unwrap();
     }
 }

@@ -73,7 +73,7 @@ fn check(mut factory: impl Factory, operations: &[Operation]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_operations_on_disk_match_the_model(operations in operations(), recent_bytes in 0..4000usize) {

@@ -80,6 +80,21 @@ async fn a_closed_store_ends_its_tails() {
     assert!(tail.next().await.is_none());
 }
 
+/// The log starts over while writers go on: it does not grow with what was written.
+#[tokio::test]
+async fn the_log_is_moved_while_writers_go_on() {
+    let directory = TempDir::new().unwrap();
+    let config = SqliteConfig { log_bytes: 200_000, ..SqliteConfig::directory(directory.path()) };
+    let store = SqliteStore::open(config).unwrap();
+    for number in 0..400 {
+        let value = vec![number as u8; 50_000];
+        store.commit(Transaction::default().put(StoreKey::new(format!("/{number}")), value)).await.unwrap();
+    }
+    let length = |name| fs::metadata(directory.path().join(name)).unwrap().len();
+    assert!(length("keelson.db-wal") < 10_000_000, "the log has {} bytes", length("keelson.db-wal"));
+    assert!(length("keelson.db") > 10_000_000);
+}
+
 /// Invariant 17: a restored store starts above all revisions that the lost one has given out.
 #[tokio::test]
 async fn inv17_a_restored_store_starts_above_the_lost_one() {

@@ -28,6 +28,8 @@ async fn the_suite_runs_as_one_function() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn any_operations_match_the_model(bytes in proptest::collection::vec(any::<[u8; 3]>(), 0..120)) {
         let operations: Vec<Operation> = bytes.into_iter().map(Operation::from_bytes).collect();
