@@ -6,6 +6,7 @@
 
 pub mod body;
 pub mod filters;
+pub mod handlers;
 pub mod health;
 pub mod listener;
 pub mod metrics;

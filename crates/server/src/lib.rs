@@ -1,1 +1,13 @@
-//! (being laid)
+//! A whole API server from its parts: store, cache, registry, controllers and the HTTP edge, started and stopped in
+//! the right order. Only this crate knows which engine is behind the store.
+
+mod backup;
+mod config;
+mod history;
+mod metrics;
+mod server;
+
+pub use backup::{backup, restore};
+pub use config::{Config, StoreConfig};
+pub use keelson_registry::RegistryConfig;
+pub use server::{RunningServer, Server};

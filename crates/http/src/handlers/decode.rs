@@ -59,10 +59,13 @@ pub(super) async fn optional(headers: &HeaderMap, body: RequestBody) -> Result<O
     if bytes.is_empty() {
         return Ok(None);
     }
-    let parsed =
-        Encoding::of(headers)?.parse(&bytes).map_err(|error| unrecognized("DeleteOptions", &error, &bytes))?;
+    let parsed = Encoding::of(headers)?.parse(&bytes).map_err(|error| unrecognized("DeleteOptions", &error, &bytes))?;
     object_of(parsed.value, "DeleteOptions").map(Some)
 }
+
+/// The encodings that clients are told of. Protobuf is among them in every Kubernetes server's answer; it is read once the
+/// schemas of the built-in kinds are here.
+const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 #[derive(Clone, Copy)]
 enum Encoding {
@@ -79,7 +82,7 @@ impl Encoding {
         match media {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
-            _ => Err(ApiError::UnsupportedMediaType),
+            _ => Err(ApiError::UnsupportedMediaType { accepted: MEDIA_TYPES }),
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) async fn handle(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let media = negotiate(&request.parts, OBJECT_OFFERS)?;
     resolve::only_status(target)?;
-    let options = GetOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
+    let options = GetOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()));
     let name = resolve::name(target)?;
     let entry = registry.get(target, name, &options).await?;
     written::object(StatusCode::OK, target, &entry.object, Some(entry.revision), media)

@@ -63,76 +63,64 @@ impl Batch {
 }
 
 /// What stands around and between the items, in one media type.
-struct Layout {
-    media: MediaType,
-    tail: Vec<u8>,
-    first: bool,
-    scratch: Vec<u8>,
+enum Layout {
+    Json { first: bool },
+    Pretty(pretty::ListWriter, Vec<u8>),
+    Yaml(yaml::ListWriter),
 }
 
 impl Layout {
     /// The layout, and what stands before the items.
     fn begin(head: &ListHead<'_>, media: MediaType) -> (Self, Vec<u8>) {
         let mut out = Vec::with_capacity(FRAME_BYTES + FRAME_SLACK_BYTES);
-        let mut tail = Vec::new();
-        match media {
+        let layout = match media {
             MediaType { kind: MediaKind::Json, pretty: false } => {
                 head.write(&mut out);
-                tail.extend_from_slice(list::TAIL);
+                Self::Json { first: true }
             }
             MediaType { kind: MediaKind::Json, pretty: true } => {
-                head.write_pretty(&mut out);
-                head.write_pretty_tail(&mut tail);
+                Self::Pretty(pretty::ListWriter::start(head, &mut out), Vec::new())
             }
-            MediaType { kind: MediaKind::Yaml, .. } => {
-                yaml::write_list_head(head, &mut out);
-                yaml::write_list_tail(head, &mut tail);
-            }
-        }
-        (Self { media, tail, first: true, scratch: Vec::new() }, out)
+            MediaType { kind: MediaKind::Yaml, .. } => Self::Yaml(yaml::ListWriter::start(head, &mut out)),
+        };
+        (layout, out)
     }
 
     fn write(&mut self, entry: &Entry, out: &mut Vec<u8>) {
-        let first = std::mem::take(&mut self.first);
-        match self.media {
-            MediaType { kind: MediaKind::Json, pretty: false } => {
-                if !first {
+        match self {
+            Self::Json { first } => {
+                if !std::mem::take(first) {
                     out.push(b',');
                 }
                 entry.object.write_item(entry.revision, out);
             }
-            MediaType { kind: MediaKind::Json, pretty: true } => {
-                if !first {
-                    out.push(b',');
-                }
-                self.scratch.clear();
-                entry.object.write_item(entry.revision, &mut self.scratch);
-                pretty::new_line(2, out);
-                pretty::write(&self.scratch, 2, out);
+            Self::Pretty(writer, scratch) => {
+                scratch.clear();
+                entry.object.write_item(entry.revision, scratch);
+                writer.item(scratch, out);
             }
-            MediaType { kind: MediaKind::Yaml, .. } => {
-                self.scratch.clear();
-                entry.object.write_item(entry.revision, &mut self.scratch);
-                yaml::write_list_item(&self.scratch, out);
+            Self::Yaml(writer) => {
+                let mut item = entry.object.decode(entry.revision);
+                item.0.shift_remove("kind");
+                item.0.shift_remove("apiVersion");
+                writer.item(&item.into_value(), out);
             }
         }
     }
 
-    fn end(&self, out: &mut Vec<u8>) {
-        if self.first && self.media.kind == MediaKind::Yaml {
-            yaml::write_empty_items(out);
+    fn end(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Json { .. } => out.extend_from_slice(list::TAIL),
+            Self::Pretty(writer, _) => writer.finish(out),
+            Self::Yaml(writer) => writer.finish(out),
         }
-        if !self.first && self.media == (MediaType { kind: MediaKind::Json, pretty: true }) {
-            pretty::new_line(1, out);
-        }
-        out.extend_from_slice(&self.tail);
     }
 }
 
 /// A list as it is.
 pub(super) struct ListBody {
-    layout: Layout,
-    source: Option<Source>,
+    /// What is left to send; `None` once the last frame is made.
+    rest: Option<(Layout, Source)>,
     /// Items that were begun, and how many of them are written.
     batch: Option<(Batch, usize)>,
     frame: Vec<u8>,
@@ -141,29 +129,30 @@ pub(super) struct ListBody {
 impl ListBody {
     pub(super) fn new(head: &ListHead<'_>, source: Source, media: MediaType) -> Self {
         let (layout, frame) = Layout::begin(head, media);
-        Self { layout, source: Some(source), batch: None, frame }
+        Self { rest: Some((layout, source)), batch: None, frame }
     }
 
     /// Fills the frame; whether there is more to come.
     fn fill(&mut self) -> bool {
-        loop {
+        while let Some((layout, source)) = &mut self.rest {
             if let Some((batch, written)) = &mut self.batch {
                 let entries = batch.entries();
                 while *written < entries.len() {
                     if self.frame.len() >= FRAME_BYTES {
                         return true;
                     }
-                    self.layout.write(&entries[*written], &mut self.frame);
+                    layout.write(&entries[*written], &mut self.frame);
                     *written += 1;
                 }
             }
-            self.batch = self.source.as_mut().and_then(Source::next).map(|batch| (batch, 0));
+            self.batch = source.next().map(|batch| (batch, 0));
             if self.batch.is_none() {
-                self.source = None;
-                self.layout.end(&mut self.frame);
-                return false;
+                if let Some((layout, _)) = self.rest.take() {
+                    layout.end(&mut self.frame);
+                }
             }
         }
+        false
     }
 }
 
@@ -173,37 +162,34 @@ impl Body for ListBody {
 
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        if this.source.is_none() {
+        if this.rest.is_none() {
             return Poll::Ready(None);
         }
-        let more = this.fill();
-        let room = if more { FRAME_BYTES + FRAME_SLACK_BYTES } else { 0 };
+        let room = if this.fill() { FRAME_BYTES + FRAME_SLACK_BYTES } else { 0 };
         let frame = std::mem::replace(&mut this.frame, Vec::with_capacity(room));
         Poll::Ready(Some(Ok(Frame::data(Bytes::from(frame)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.source.is_none()
+        self.rest.is_none()
     }
 }
 
 /// A list as one gzip member.
 pub(super) struct GzipListBody {
-    layout: Layout,
-    source: Option<Source>,
+    /// What is left to send; `None` once the last frame is made.
+    rest: Option<(Layout, Source)>,
     member: MemberWriter,
     frame: Vec<u8>,
     /// What is to be compressed next.
     plain: Vec<u8>,
-    comma: DeflateBlock,
 }
 
 impl GzipListBody {
     pub(super) fn new(head: &ListHead<'_>, source: Source, media: MediaType) -> Self {
         let (layout, plain) = Layout::begin(head, media);
         let frame = MemberWriter::header().to_vec();
-        let comma = DeflateBlock::compress(b",", GZIP_LEVEL);
-        Self { layout, source: Some(source), member: MemberWriter::new(), frame, plain, comma }
+        Self { rest: Some((layout, source)), member: MemberWriter::new(), frame, plain }
     }
 
     fn push(&mut self, block: &DeflateBlock) {
@@ -219,26 +205,30 @@ impl GzipListBody {
         }
     }
 
-    fn add(&mut self, batch: &Batch) {
-        if let Batch::Leaf(leaf) = batch {
-            if self.layout.media == MediaType::JSON {
-                if let Some(block) = leaf.block() {
-                    self.compress_plain();
-                    if !std::mem::take(&mut self.layout.first) {
-                        let comma = self.comma.clone();
-                        self.push(&comma);
-                    }
-                    self.push(block);
-                    return;
+    fn add(&mut self, layout: &mut Layout, batch: &Batch) {
+        if let (Layout::Json { first }, Batch::Leaf(leaf)) = (&mut *layout, batch) {
+            if let Some(block) = leaf.block() {
+                if !std::mem::take(first) {
+                    self.plain.push(b',');
                 }
+                self.compress_plain();
+                self.push(block);
+                return;
             }
         }
         for entry in batch.entries() {
-            self.layout.write(entry, &mut self.plain);
+            layout.write(entry, &mut self.plain);
             if self.plain.len() >= FRAME_BYTES {
                 self.compress_plain();
             }
         }
+    }
+
+    fn end(&mut self, layout: Layout) {
+        layout.end(&mut self.plain);
+        self.compress_plain();
+        let end = std::mem::take(&mut self.member).finish();
+        self.frame.extend_from_slice(&end);
     }
 }
 
@@ -248,19 +238,16 @@ impl Body for GzipListBody {
 
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        while let Some(source) = &mut this.source {
-            match source.next() {
-                Some(batch) => this.add(&batch),
-                None => {
-                    this.source = None;
-                    this.layout.end(&mut this.plain);
-                    this.compress_plain();
-                    let end = std::mem::take(&mut this.member).finish();
-                    this.frame.extend_from_slice(&end);
-                }
-            }
-            if this.frame.len() >= FRAME_BYTES {
+        while this.frame.len() < FRAME_BYTES {
+            let Some((mut layout, mut source)) = this.rest.take() else {
                 break;
+            };
+            match source.next() {
+                Some(batch) => {
+                    this.add(&mut layout, &batch);
+                    this.rest = Some((layout, source));
+                }
+                None => this.end(layout),
             }
         }
         if this.frame.is_empty() {
@@ -270,6 +257,6 @@ impl Body for GzipListBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.source.is_none() && self.frame.is_empty()
+        self.rest.is_none() && self.frame.is_empty()
     }
 }

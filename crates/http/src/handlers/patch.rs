@@ -4,7 +4,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
 use keelson_codec::json;
 use keelson_meta::ApiError;
-use keelson_meta::options::{PatchOptions, Query};
+use keelson_meta::options::{self, PatchOptions, Query};
 use keelson_registry::{Patch, PatchKind, Registry, Target};
 
 use super::{resolve, written};
@@ -20,7 +20,8 @@ pub(super) async fn handle(
     let kind = kind(&request.parts.headers)?;
     let media = negotiate(&request.parts, OBJECT_OFFERS)?;
     resolve::only_status(target)?;
-    let options = PatchOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
+    let query = Query::parse(request.parts.uri.query().unwrap_or_default());
+    let options = PatchOptions::parse(&query, options::PatchKind::Change)?;
     let body = request.body.read(MAX_REQUEST_BYTES).await?;
     let document = json::parse(&body).map_err(|error| ApiError::BadRequest(error.to_string()))?.value;
     let name = resolve::name(target)?;

@@ -1,0 +1,165 @@
+//! The command line. Every flag of `serve` can be set by an environment variable too.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+/// A Kubernetes API server for very large collections.
+#[derive(Parser)]
+#[command(name = "keelson", version, propagate_version = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Start the server.
+    Serve(Serve),
+    /// Tools for the embedded store.
+    #[command(subcommand)]
+    Storage(Storage),
+}
+
+/// Settings of the server.
+#[derive(ClapArgs)]
+pub(crate) struct Serve {
+    /// The address to listen on, for HTTP/1.1 and HTTP/2 over TLS.
+    #[arg(long, env = "KEELSON_BIND", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443))]
+    pub(crate) bind: SocketAddr,
+    /// The directory for the store, certificates, keys and the kubeconfig.
+    #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
+    pub(crate) data_dir: PathBuf,
+    /// Keep objects in memory only. Certificates and the kubeconfig still live in the data directory.
+    #[arg(long, env = "KEELSON_IN_MEMORY")]
+    pub(crate) in_memory: bool,
+    /// How long the past can be read: continued lists and resumed watches (such as 5m, 90s, 1h30m).
+    #[arg(long, env = "KEELSON_HISTORY", default_value = "5m", value_parser = duration)]
+    pub(crate) history: Duration,
+    /// The name of this server; the host name and data directory decide it unless given.
+    #[arg(long, env = "KEELSON_SERVER_ID")]
+    pub(crate) server_id: Option<String>,
+    /// One more DNS name or IP address for the serving certificate. May be repeated.
+    #[arg(long, env = "KEELSON_TLS_SAN", value_delimiter = ',')]
+    pub(crate) tls_san: Vec<String>,
+    /// A serving certificate of your own (PEM, with its chain).
+    #[arg(long, env = "KEELSON_TLS_CERT_FILE", requires = "tls_private_key_file")]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    /// The private key of --tls-cert-file (PEM).
+    #[arg(long, env = "KEELSON_TLS_PRIVATE_KEY_FILE", requires = "tls_cert_file")]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// Accept client certificates from this authority (PEM) as well as from the server's own.
+    #[arg(long, env = "KEELSON_CLIENT_CA_FILE")]
+    pub(crate) client_ca_file: Option<PathBuf>,
+    /// Feature gates, such as APIListChunking=false.
+    #[arg(long, env = "KEELSON_FEATURE_GATES", value_delimiter = ',', value_parser = feature_gate)]
+    pub(crate) feature_gates: Vec<(FeatureGate, bool)>,
+    /// Resources whose lists are never chunked, because continue tokens show names (such as secrets). May be repeated.
+    #[arg(long, env = "KEELSON_NO_CHUNKING", value_delimiter = ',')]
+    pub(crate) no_chunking: Vec<String>,
+    /// Honour limit at resourceVersion=0 also when no resourceVersionMatch is stated.
+    #[arg(long, env = "KEELSON_LIMIT_AT_ANY_VERSION")]
+    pub(crate) limit_at_any_version: bool,
+    /// The form of the log.
+    #[arg(long, env = "KEELSON_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FeatureGate {
+    /// Lists in chunks (KEP-365).
+    ApiListChunking,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Storage {
+    /// Write a consistent copy of the store to a file. Works while a server is running on it.
+    Backup {
+        /// The file to write; it must not exist.
+        file: PathBuf,
+        /// The data directory.
+        #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
+        data_dir: PathBuf,
+    },
+    /// Make a new store out of a backup.
+    Restore {
+        /// The backup to read.
+        file: PathBuf,
+        /// The data directory; it must not hold a store yet.
+        #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
+        data_dir: PathBuf,
+        /// How far revisions are raised, so that no client sees a smaller one than before. More than were written since the
+        /// backup was taken.
+        #[arg(long, default_value_t = 1_000_000_000)]
+        bump_revision: u64,
+    },
+}
+
+/// Reads `5m`, `90s`, `1h30m`, `250ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text:?} is not a duration; write it like 5m, 90s or 1h30m");
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let number: u64 = rest[..digits].parse().map_err(|_| bad())?;
+        rest = &rest[digits..];
+        let unit = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let scale = match &rest[..unit] {
+            "ms" => 1,
+            "s" => 1000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(bad()),
+        };
+        total += Duration::from_millis(number.checked_mul(scale).ok_or_else(bad)?);
+        rest = &rest[unit..];
+    }
+    if total.is_zero() { Err(bad()) } else { Ok(total) }
+}
+
+fn feature_gate(text: &str) -> Result<(FeatureGate, bool), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form Gate=true"))?;
+    let on = value.parse().map_err(|_| format!("{value:?} is neither true nor false"))?;
+    match name {
+        "APIListChunking" => Ok((FeatureGate::ApiListChunking, on)),
+        _ => Err(format!("there is no feature gate {name:?}; there is: APIListChunking")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_like_people_write_them() {
+        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        for bad in ["", "5", "m", "5 m", "0s", "5d", "99999999999999999999s"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn an_unknown_gate_names_those_there_are() {
+        assert_eq!(feature_gate("APIListChunking=false"), Ok((FeatureGate::ApiListChunking, false)));
+        assert!(feature_gate("Nope=true").unwrap_err().contains("APIListChunking"));
+    }
+}

@@ -1,0 +1,74 @@
+//! `keelson serve`: from flags to a running server, until a signal stops it.
+
+use anyhow::Context as _;
+use keelson_server::{Config, RegistryConfig, Server, StoreConfig};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{FeatureGate, LogFormat, Serve};
+
+/// Runs the server until SIGINT or SIGTERM.
+pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
+    init_log(args.log_format);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
+    runtime.block_on(serve(args))
+}
+
+async fn serve(args: Serve) -> anyhow::Result<()> {
+    let data_dir = std::path::absolute(&args.data_dir).context("finding the data directory")?;
+    let server = Server::start(config(args, &data_dir)?).await?;
+    announce(&server, &data_dir);
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for SIGINT")?,
+    }
+    tracing::info!("stopping: requests in flight end, watches are closed");
+    server.shutdown().await;
+    Ok(())
+}
+
+fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
+    let mut registry = RegistryConfig {
+        unchunked: args.no_chunking.into_iter().collect(),
+        limit_at_any_version: args.limit_at_any_version,
+        ..RegistryConfig::default()
+    };
+    for (gate, on) in args.feature_gates {
+        match gate {
+            FeatureGate::ApiListChunking => registry.chunking = on,
+        }
+    }
+    let mut config = Config {
+        bind: args.bind,
+        store: if args.in_memory { StoreConfig::Memory } else { StoreConfig::Sqlite(data_dir.to_owned()) },
+        data_dir: Some(data_dir.to_owned()),
+        history: args.history,
+        registry,
+        ..Config::default()
+    };
+    config.server_id = args.server_id.unwrap_or_else(|| Config::derived_server_id(data_dir));
+    config.pki.extra_names = args.tls_san;
+    config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);
+    config.pki.client_ca = args.client_ca_file;
+    Ok(config)
+}
+
+#[expect(clippy::print_stdout, reason = "this is what the user who started the server reads")]
+fn announce(server: &keelson_server::RunningServer, data_dir: &std::path::Path) {
+    println!("keelson is ready on https://{}", server.addr());
+    println!("  data:       {}", data_dir.display());
+    if let Some(kubeconfig) = server.kubeconfig() {
+        println!("  kubeconfig: {}", kubeconfig.display());
+        println!("  try:        kubectl --kubeconfig {} get namespaces", kubeconfig.display());
+    }
+}
+
+fn init_log(format: LogFormat) {
+    let filter = EnvFilter::try_from_env("KEELSON_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+}

@@ -1,0 +1,65 @@
+//! Deleting everything that a list selects.
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use keelson_cache::{Entry, RangeCursor};
+use keelson_meta::options::{DeleteOptions, ListOptions};
+use keelson_meta::{ApiError, Revision};
+
+use crate::list::ListItems;
+use crate::registry::Registry;
+use crate::target::Target;
+
+/// How many deletes are under way at once: enough to share commits, few enough to leave room for others.
+const IN_FLIGHT: usize = 32;
+
+impl Registry {
+    /// Deletes every object that the list selects, and returns them as they were, with the list's revision. Objects that
+    /// somebody else deletes meanwhile are no error.
+    ///
+    /// # Errors
+    /// Those of [`Registry::list`] and [`Registry::delete`]. What was deleted before an error stays deleted.
+    pub async fn delete_collection(
+        &self,
+        target: &Target,
+        selected: &ListOptions,
+        options: &DeleteOptions,
+    ) -> Result<(Revision, Vec<Arc<Entry>>), ApiError> {
+        let page = self.list(target, selected).await?;
+        let entries = match page.items {
+            ListItems::Chosen(entries) => entries,
+            ListItems::Range { cursor, .. } => collect(cursor),
+        };
+        let deleted = stream::iter(entries)
+            .map(|entry| self.delete_listed(target, entry, options))
+            .buffered(IN_FLIGHT)
+            .try_filter_map(async |entry| Ok(entry))
+            .try_collect()
+            .await?;
+        Ok((page.revision, deleted))
+    }
+
+    async fn delete_listed(
+        &self,
+        target: &Target,
+        entry: Arc<Entry>,
+        options: &DeleteOptions,
+    ) -> Result<Option<Arc<Entry>>, ApiError> {
+        let mut one = target.clone();
+        one.namespace = entry.namespace().map(str::to_owned);
+        match self.delete(&one, entry.name(), options).await {
+            Ok(_) => Ok(Some(entry)),
+            Err(ApiError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn collect(mut cursor: RangeCursor) -> Vec<Arc<Entry>> {
+    let mut entries = Vec::new();
+    while let Some(leaf) = cursor.next_leaf() {
+        entries.extend(leaf.entries().iter().cloned());
+    }
+    entries
+}

@@ -1,0 +1,28 @@
+//! Reading one object.
+
+use std::sync::Arc;
+
+use keelson_cache::Entry;
+use keelson_meta::ApiError;
+use keelson_meta::options::{GetOptions, RequestedVersion};
+
+use crate::registry::Registry;
+use crate::target::Target;
+
+impl Registry {
+    /// The object of the target's URL: at least as new as every write acknowledged before, unless an older
+    /// resourceVersion will do.
+    ///
+    /// # Errors
+    /// 404 when there is none, 504 when the resourceVersion does not exist yet.
+    pub async fn get(&self, target: &Target, name: &str, options: &GetOptions) -> Result<Arc<Entry>, ApiError> {
+        match options.requested_version()? {
+            RequestedVersion::Unset => self.catch_up().await?,
+            RequestedVersion::Any => {}
+            RequestedVersion::At(revision) => self.wait_for(revision).await?,
+        }
+        self.collection(target)?
+            .get(&target.relative_key(name))
+            .ok_or_else(|| ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() })
+    }
+}

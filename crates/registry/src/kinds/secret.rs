@@ -1,0 +1,23 @@
+//! Secrets: `stringData` is a way to write `data`, and is never stored.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use keelson_meta::Object;
+use serde_json::{Value, json};
+
+pub(super) fn merge_string_data(object: &mut Object) {
+    if object.0.get("type").and_then(Value::as_str).is_none_or(str::is_empty) {
+        object.0.insert("type".to_owned(), json!("Opaque"));
+    }
+    let Some(Value::Object(plain)) = object.0.shift_remove("stringData") else {
+        return;
+    };
+    let data = object.0.entry("data").or_insert_with(|| json!({}));
+    if let Value::Object(data) = data {
+        for (key, value) in plain {
+            if let Value::String(text) = value {
+                data.insert(key, Value::String(STANDARD.encode(text)));
+            }
+        }
+    }
+}

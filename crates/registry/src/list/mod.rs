@@ -1,0 +1,73 @@
+//! Chunked lists (KEP-365): one consistent snapshot over all chunks, on any server, across restarts.
+//!
+//! A list is planned (`plan.rs`: which revision, where it starts, how many), read from a snapshot of the cache or, past
+//! the cache's history, from the store (`history.rs`), and cut into a page (`page.rs`). Invariants 1 to 7 of
+//! ARCHITECTURE.md live here: chunks put together equal the whole list, every chunk carries the same resourceVersion, a
+//! token is relative to the range of its URL, and no token means complete.
+
+mod history;
+mod page;
+mod plan;
+
+use std::sync::Arc;
+
+use keelson_cache::{Entry, RangeCursor};
+use keelson_meta::options::ListOptions;
+use keelson_meta::{ApiError, Revision};
+
+pub(crate) use crate::list::page::KeyRange;
+use crate::list::plan::ListPlan;
+use crate::registry::Registry;
+use crate::selection::Selection;
+use crate::target::Target;
+
+/// One chunk of a list, or all of it.
+pub struct ListPage {
+    /// The revision of the snapshot that the whole walk is read from.
+    pub revision: Revision,
+    /// Where the next chunk starts; `None` when this page completes the list.
+    pub continue_token: Option<String>,
+    /// How many objects follow this page. Known only for unselected lists that have a next chunk.
+    pub remaining: Option<u64>,
+    /// The objects.
+    pub items: ListItems,
+}
+
+/// The objects of a page, still in canonical bytes.
+pub enum ListItems {
+    /// A contiguous part of a snapshot; nothing of it is collected.
+    Range {
+        /// The objects, leaf by leaf.
+        cursor: RangeCursor,
+        /// How many bytes they have in JSON, without what stands between them.
+        bytes: u64,
+    },
+    /// Entries that were picked one by one.
+    Chosen(Vec<Arc<Entry>>),
+}
+
+impl Registry {
+    /// Lists the objects of the target's URL.
+    ///
+    /// Cost: O(log n) to find the start and to count; for a selected list also the entries that are looked at. Nothing is
+    /// decoded or copied.
+    ///
+    /// # Errors
+    /// 400 for selectors and tokens that can't be read, 410 when the revision asked for is no longer known (with a
+    /// token to go on from for a continued list), 504 when it does not exist yet.
+    pub async fn list(&self, target: &Target, options: &ListOptions) -> Result<ListPage, ApiError> {
+        let selection = Selection::new(target, options)?;
+        let plan = ListPlan::new(target, options, &self.config)?;
+        let collection = self.collection(target)?;
+        match self.snapshot(collection, &plan).await? {
+            Some(snapshot) => {
+                self.counters().count_list_from_cache();
+                if plan.limit.is_some() {
+                    collection.pin(&snapshot);
+                }
+                Ok(page::cut(&snapshot, target, &plan, &selection, self.config.bounds))
+            }
+            None => self.list_from_store(target, &plan, &selection).await,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Cutting one page out of a snapshot.
+//!
+//! The range of the URL decides what a token is relative to. A selector may only narrow what is looked at inside it.
+
+use keelson_cache::Snapshot;
+use keelson_storage::ContinueToken;
+
+use super::plan::ListPlan;
+use super::{ListItems, ListPage};
+use crate::config::ListBounds;
+use crate::selection::Selection;
+use crate::target::Target;
+
+/// A half-open range of relative keys; no end means the end of the collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    pub(crate) from: String,
+    pub(crate) to: Option<String>,
+}
+
+impl KeyRange {
+    /// All keys that start with `prefix`, from `prefix + start` on.
+    pub(crate) fn below(prefix: &str, start: &str) -> Self {
+        Self { from: format!("{prefix}{start}"), to: prefix_end(prefix) }
+    }
+
+    /// What is both in this range and selected by namespace or name.
+    pub(crate) fn narrowed(self, target: &Target, selection: &Selection) -> Self {
+        let namespaced = target.is_namespaced();
+        let inner = match (selection.single_key(namespaced), selection.namespace()) {
+            (Some(key), _) => Self { to: Some(format!("{key}\0")), from: key },
+            (None, Some(namespace)) if namespaced => Self::below(&format!("{namespace}/"), ""),
+            (None, _) => return self,
+        };
+        let to = match (self.to, inner.to) {
+            (Some(outer), Some(inner)) => Some(outer.min(inner)),
+            (outer, inner) => outer.or(inner),
+        };
+        Self { from: self.from.max(inner.from), to }
+    }
+}
+
+/// Cuts the planned page.
+pub(super) fn cut(
+    snapshot: &Snapshot,
+    target: &Target,
+    plan: &ListPlan,
+    selection: &Selection,
+    bounds: ListBounds,
+) -> ListPage {
+    let prefix = target.key_prefix();
+    let range = KeyRange::below(&prefix, &plan.start).narrowed(target, selection);
+    let token_after = |key: &str| {
+        let relative = key.strip_prefix(prefix.as_str()).unwrap_or(key);
+        ContinueToken::after(snapshot.revision, relative).encode()
+    };
+    if selection.is_everything() {
+        return cut_range(snapshot, &range, plan.limit, token_after);
+    }
+    let mut chosen = Vec::new();
+    let mut looked_at = 0;
+    let mut last = None;
+    let mut continue_token = None;
+    for entry in snapshot.select(&selection.index_terms(target), &range.from, range.to.as_deref()) {
+        if plan.limit.is_some_and(|limit| chosen.len() == limit || looked_at == bounds.scan) {
+            continue_token = last.map(token_after);
+            break;
+        }
+        looked_at += 1;
+        last = Some(&*entry.key);
+        if selection.matches(entry) {
+            chosen.push(entry.clone());
+        }
+    }
+    ListPage { revision: snapshot.revision, continue_token, remaining: None, items: ListItems::Chosen(chosen) }
+}
+
+/// Cost: O(log n), whatever the size of the page.
+fn cut_range(
+    snapshot: &Snapshot,
+    range: &KeyRange,
+    limit: Option<usize>,
+    token_after: impl Fn(&str) -> String,
+) -> ListPage {
+    let all = |to: Option<&str>| ListItems::Range {
+        cursor: snapshot.cursor(&range.from, to),
+        bytes: snapshot.bytes(&range.from, to),
+    };
+    let total = snapshot.count(&range.from, range.to.as_deref());
+    let last = limit
+        .filter(|limit| *limit < total)
+        .and_then(|limit| Some((limit, snapshot.nth(snapshot.rank(&range.from) + limit - 1)?)));
+    match last {
+        None => ListPage {
+            revision: snapshot.revision,
+            continue_token: None,
+            remaining: None,
+            items: all(range.to.as_deref()),
+        },
+        Some((limit, last)) => ListPage {
+            revision: snapshot.revision,
+            continue_token: Some(token_after(&last.key)),
+            remaining: Some((total - limit) as u64),
+            items: all(Some(&format!("{}\0", last.key))),
+        },
+    }
+}
+
+/// The first key behind all keys that start with `prefix`; `None` where the prefix is empty.
+fn prefix_end(prefix: &str) -> Option<String> {
+    let head = prefix.strip_suffix('/')?;
+    // '0' is the byte after '/'.
+    Some(format!("{head}0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_the_next_sibling() {
+        assert_eq!(prefix_end("team-a/"), Some("team-a0".to_owned()));
+        assert_eq!(prefix_end(""), None);
+        assert!("team-a/zzz" < "team-a0");
+        assert!("team-a-b/x" < "team-a/", "siblings with a dash sort before");
+    }
+}

@@ -1,0 +1,89 @@
+//! What a list asks for, once its options are understood together: revision, start, length.
+
+use std::num::NonZeroUsize;
+
+use keelson_meta::options::{ListOptions, RequestedVersion, ResourceVersionMatch};
+use keelson_meta::{ApiError, Revision};
+use keelson_storage::ContinueToken;
+use keelson_storage::continue_token::TokenRevision;
+
+use crate::config::RegistryConfig;
+use crate::target::Target;
+
+/// A list, planned.
+#[derive(Debug)]
+pub(super) struct ListPlan {
+    pub(super) at: ReadAt,
+    /// The relative key to start at; empty is the beginning of the URL's range. Relative to that range.
+    pub(super) start: String,
+    /// How many items at the most.
+    pub(super) limit: Option<usize>,
+    /// The token of a continued list, for the answer when its revision is gone.
+    pub(super) token: Option<ContinueToken>,
+}
+
+/// The revision a list is read at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadAt {
+    /// As new as every write acknowledged before the list began.
+    Newest,
+    /// Whatever is at hand.
+    Any,
+    /// This or any newer one.
+    NotOlderThan(Revision),
+    /// Exactly this one.
+    Exactly(Revision),
+}
+
+impl ListPlan {
+    /// Plans a list.
+    ///
+    /// # Errors
+    /// 400 for an unreadable resourceVersion or token, or both together.
+    pub(super) fn new(target: &Target, options: &ListOptions, config: &RegistryConfig) -> Result<Self, ApiError> {
+        let chunked = config.chunking && !config.unchunked.contains(&target.group_resource().to_string());
+        let requested = options.requested_version()?;
+        let token = options.continue_token.as_deref().filter(|_| chunked);
+        let limit = options.limit.filter(|_| chunked).map(NonZeroUsize::get);
+        if let Some(text) = token {
+            return Self::continued(text, requested, limit);
+        }
+        let ignore_limit = requested == RequestedVersion::Any
+            && options.resource_version_match.is_none()
+            && !config.limit_at_any_version;
+        Ok(Self {
+            at: read_at(requested, options.resource_version_match, limit.is_some()),
+            start: String::new(),
+            limit: limit.filter(|_| !ignore_limit),
+            token: None,
+        })
+    }
+
+    fn continued(text: &str, requested: RequestedVersion, limit: Option<usize>) -> Result<Self, ApiError> {
+        let token = ContinueToken::decode(text)
+            .map_err(|error| ApiError::BadRequest(format!("invalid continue token: {error}")))?;
+        if matches!(requested, RequestedVersion::At(_)) {
+            return Err(ApiError::BadRequest(
+                "specifying resource version is not allowed when using continue".to_owned(),
+            ));
+        }
+        let at = match token.revision {
+            TokenRevision::At(revision) => ReadAt::Exactly(revision),
+            TokenRevision::Newest => ReadAt::Newest,
+        };
+        Ok(Self { at, start: token.start.clone(), limit, token: Some(token) })
+    }
+}
+
+/// The table of `resourceVersion`, `resourceVersionMatch` and `limit` (Kubernetes API concepts, "resource versions").
+fn read_at(requested: RequestedVersion, rule: Option<ResourceVersionMatch>, limited: bool) -> ReadAt {
+    match (requested, rule) {
+        (RequestedVersion::Unset, _) => ReadAt::Newest,
+        (RequestedVersion::Any, _) => ReadAt::Any,
+        (RequestedVersion::At(revision), Some(ResourceVersionMatch::Exact)) => ReadAt::Exactly(revision),
+        (RequestedVersion::At(revision), Some(ResourceVersionMatch::NotOlderThan)) => ReadAt::NotOlderThan(revision),
+        // Before resourceVersionMatch existed a limited list at a revision meant exactly that revision.
+        (RequestedVersion::At(revision), None) if limited => ReadAt::Exactly(revision),
+        (RequestedVersion::At(revision), None) => ReadAt::NotOlderThan(revision),
+    }
+}

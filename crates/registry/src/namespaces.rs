@@ -1,0 +1,134 @@
+//! The life of namespaces, as far as other objects depend on it: those that always exist, and that nothing is created in
+//! one that is missing or going away.
+
+use keelson_cache::Entry;
+use keelson_codec::stored::StoredObject;
+use keelson_meta::status::StatusCause;
+use keelson_meta::{ApiError, Object};
+use keelson_resources::Catalogue;
+use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction, Write};
+
+use crate::kinds;
+use crate::list::KeyRange;
+use crate::prepare::stamp_new;
+use crate::registry::{Registry, store_error};
+use crate::target::Target;
+use crate::write::Change;
+
+/// The namespaces that every cluster has.
+const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+impl Registry {
+    /// Makes the namespaces that every cluster has, where they are missing.
+    ///
+    /// # Errors
+    /// 503 when the store can't be written.
+    pub async fn ensure_system_namespaces(&self) -> Result<(), ApiError> {
+        let target = namespaces_target()?;
+        let collection = self.collection(&target)?;
+        for name in SYSTEM_NAMESPACES {
+            let key = StoreKey::new(format!("{}{name}", collection.prefix()));
+            let mut namespace = Object::default();
+            namespace.set_type(&target.storage_kind());
+            namespace.set_meta("name", name);
+            stamp_new(self, &target, &mut namespace);
+            kinds::prepare_create(&target, &mut namespace);
+            let value = StoredObject::encode(&namespace).bytes().clone();
+            let transaction = Transaction {
+                compares: vec![Compare { key: key.clone(), condition: Condition::Absent }],
+                writes: vec![Write::Put { key, value, expires: None }],
+            };
+            match self.store().commit(transaction).await {
+                Ok(_) | Err(CommitError::Compare { .. }) => {}
+                Err(CommitError::Store(error)) => return Err(store_error(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The condition under which an object may be created in the target's namespace: that the namespace is as it is now.
+    /// `None` for cluster-scoped resources.
+    ///
+    /// # Errors
+    /// 404 for a namespace that does not exist, 403 for one that is being deleted.
+    pub(crate) async fn namespace_guard(&self, target: &Target, name: &str) -> Result<Option<Compare>, ApiError> {
+        let Some(namespace) = target.namespace.as_deref().filter(|_| target.is_namespaced()) else {
+            return Ok(None);
+        };
+        let namespaces = namespaces_target()?;
+        let collection = self.collection(&namespaces)?;
+        let entry = match collection.get(namespace) {
+            Some(entry) => entry,
+            // It may have been made a moment ago by another server.
+            None => self.newest(&namespaces, namespace).await?.ok_or_else(|| ApiError::NotFound {
+                resource: namespaces.group_resource(),
+                name: namespace.to_owned(),
+            })?,
+        };
+        if self.is_terminating(&entry) {
+            return Err(terminating(target, name, namespace));
+        }
+        let key = StoreKey::new(format!("{}{namespace}", collection.prefix()));
+        Ok(Some(Compare { key, condition: Condition::At(entry.revision) }))
+    }
+}
+
+/// The target of `/api/v1/namespaces`.
+///
+/// # Errors
+/// 500 when the catalogue has none.
+pub fn namespaces_target() -> Result<Target, ApiError> {
+    let (resource, version) = Catalogue::builtin()
+        .lookup("", "v1", "namespaces")
+        .ok_or_else(|| ApiError::Internal("the catalogue has no namespaces".to_owned()))?;
+    Ok(Target { resource, version, subresource: None, namespace: None, name: None })
+}
+
+fn terminating(target: &Target, name: &str, namespace: &str) -> ApiError {
+    ApiError::Refused {
+        resource: target.group_resource(),
+        name: name.to_owned(),
+        message: format!("unable to create new content in namespace {namespace} because it is being terminated"),
+        causes: vec![StatusCause {
+            reason: "NamespaceTerminating".to_owned(),
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        }],
+    }
+}
+
+impl Registry {
+    /// Whether an object is being deleted.
+    pub fn is_terminating(&self, entry: &Entry) -> bool {
+        entry.object.summary(&[]).is_ok_and(|summary| summary.deletion_timestamp.is_some())
+    }
+
+    /// Lets a namespace go: takes the finalizer that stands for its content.
+    ///
+    /// # Errors
+    /// 404 when it is gone already.
+    pub async fn finalize_namespace(&self, name: &str) -> Result<(), ApiError> {
+        let target = namespaces_target()?;
+        self.change(&target, name, false, |current| {
+            let mut namespace = current.object.decode(current.revision);
+            namespace.remove_meta("resourceVersion");
+            kinds::finalize_namespace(&mut namespace);
+            let held = !namespace.finalizers().is_empty() || namespace.deletion_timestamp().is_none();
+            Ok(if held { Change::Put(namespace) } else { Change::Remove })
+        })
+        .await
+        .map(|_| ())
+    }
+
+    /// How many objects there are below the target's URL, as of a moment after this call began.
+    ///
+    /// Cost: O(log n).
+    ///
+    /// # Errors
+    /// 503 and 504 when the cache can't catch up with the store.
+    pub async fn count(&self, target: &Target) -> Result<usize, ApiError> {
+        self.catch_up().await?;
+        let range = KeyRange::below(&target.key_prefix(), "");
+        Ok(self.collection(target)?.snapshot().count(&range.from, range.to.as_deref()))
+    }
+}

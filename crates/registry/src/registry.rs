@@ -1,0 +1,160 @@
+//! What every verb needs: the store, the cache, the catalogue, clock and randomness.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use keelson_cache::{Cache, Collection, Entry};
+use keelson_codec::stored::DecodeError;
+use keelson_meta::{ApiError, Clock, Random, Revision};
+use keelson_storage::{Store, StoreError, StoreKey};
+
+use crate::config::RegistryConfig;
+use crate::target::Target;
+
+/// The generic verbs over all resources of one server.
+pub struct Registry {
+    store: Arc<dyn Store>,
+    cache: Arc<Cache>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) config: RegistryConfig,
+    counters: Counters,
+}
+
+/// How often the registry took a way that operators want to know of.
+#[derive(Debug, Default)]
+pub struct Counters {
+    lists_from_cache: AtomicU64,
+    lists_from_store: AtomicU64,
+    snapshots_rebuilt: AtomicU64,
+    write_retries: AtomicU64,
+}
+
+impl Registry {
+    /// A registry over a store and the cache that follows it.
+    pub fn new(
+        store: Arc<dyn Store>,
+        cache: Arc<Cache>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        config: RegistryConfig,
+    ) -> Self {
+        Self { store, cache, clock, random, config, counters: Counters::default() }
+    }
+
+    /// The cache that reads are answered from.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// The store that writes go to.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Counters for metrics.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The stored collection behind the target's resource.
+    ///
+    /// # Errors
+    /// 405 for a resource that is not stored.
+    pub(crate) fn collection(&self, target: &Target) -> Result<&Arc<Collection>, ApiError> {
+        let stored = target.stored().ok_or(ApiError::MethodNotAllowed)?;
+        Ok(self.cache.collection(usize::from(stored.id.0)))
+    }
+
+    /// Waits until the cache shows every write that was acknowledged before this call, by any server.
+    ///
+    /// # Errors
+    /// 503 when the store can't tell its newest revision, 504 when the cache does not get there in time.
+    pub(crate) async fn catch_up(&self) -> Result<(), ApiError> {
+        let newest = self.store.current_revision().await.map_err(store_error)?;
+        self.wait_for(newest).await
+    }
+
+    /// Waits until the cache has reached a revision.
+    ///
+    /// # Errors
+    /// 504 when it does not in [`RegistryConfig::revision_wait`].
+    pub(crate) async fn wait_for(&self, revision: Revision) -> Result<(), ApiError> {
+        self.cache.wait_for(revision, self.config.revision_wait).await.map_err(|behind| ApiError::RevisionTooLarge {
+            requested: revision,
+            current: behind.current,
+            retry: true,
+        })
+    }
+
+    /// The newest state of one object, as of a moment after this call began.
+    pub(crate) async fn newest(&self, target: &Target, key: &str) -> Result<Option<Arc<Entry>>, ApiError> {
+        self.catch_up().await?;
+        Ok(self.collection(target)?.get(key))
+    }
+
+    /// The error for stored bytes that are not an object. The operator reads which key; the client does not.
+    pub(crate) fn corrupt(&self, key: &StoreKey, error: &DecodeError) -> ApiError {
+        tracing::error!(%key, %error, "a stored object can't be read");
+        ApiError::Internal("a stored object can't be read".to_owned())
+    }
+}
+
+impl Counters {
+    /// Lists that were answered from the cache.
+    pub fn lists_from_cache(&self) -> u64 {
+        self.lists_from_cache.load(Ordering::Relaxed)
+    }
+
+    /// Lists that were read from the store because the cache no longer knew their revision.
+    pub fn lists_from_store(&self) -> u64 {
+        self.lists_from_store.load(Ordering::Relaxed)
+    }
+
+    /// Snapshots of the past that were rebuilt from the cache's history.
+    pub fn snapshots_rebuilt(&self) -> u64 {
+        self.snapshots_rebuilt.load(Ordering::Relaxed)
+    }
+
+    /// Writes that were tried again because the object had changed in between.
+    pub fn write_retries(&self) -> u64 {
+        self.write_retries.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_list_from_cache(&self) {
+        self.lists_from_cache.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_list_from_store(&self) {
+        self.lists_from_store.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_snapshot_rebuilt(&self) {
+        self.snapshots_rebuilt.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_write_retry(&self) {
+        self.write_retries.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What a client reads when the store fails. The operator finds the cause in the log.
+pub(crate) fn store_error(error: StoreError) -> ApiError {
+    match error {
+        StoreError::Future { requested, current } => ApiError::RevisionTooLarge { requested, current, retry: true },
+        StoreError::Compacted { .. } => {
+            ApiError::Expired { message: keelson_meta::error::ExpiredKind::ListRevision, continue_token: None }
+        }
+        StoreError::Unavailable(cause) => {
+            tracing::warn!(%cause, "the store is unavailable");
+            ApiError::ServiceUnavailable {
+                message: "the store is unavailable, please try again later".to_owned(),
+                retry_after_seconds: Some(1),
+            }
+        }
+        StoreError::Corrupt(cause) => {
+            tracing::error!(%cause, "the store is damaged");
+            ApiError::Internal("the store is damaged".to_owned())
+        }
+    }
+}

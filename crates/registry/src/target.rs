@@ -1,0 +1,92 @@
+//! What a request is about: a resource in a version, and the namespace and name of its URL.
+
+use keelson_meta::{GroupKind, GroupResource, GroupVersionKind};
+use keelson_resources::{Catalogue, Collection, Resource, ServedVersion, Subresource};
+
+/// The resource, version, subresource, namespace and name of a URL.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The resource.
+    pub resource: &'static Resource,
+    /// The version it is asked for in.
+    pub version: &'static ServedVersion,
+    /// The subresource, if any.
+    pub subresource: Option<&'static Subresource>,
+    /// The namespace of the URL; `None` for cluster-scoped resources and for requests over all namespaces.
+    pub namespace: Option<String>,
+    /// The name of the URL; `None` for collections.
+    pub name: Option<String>,
+}
+
+/// How the objects of a target are shown: as stored, or under another version's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VersionedView {
+    /// The stored bytes are what is asked for.
+    Identity,
+    /// The same fields under another `apiVersion`.
+    Renamed(GroupVersionKind),
+}
+
+impl Target {
+    /// Whether objects of the resource live in namespaces.
+    pub fn is_namespaced(&self) -> bool {
+        self.resource.is_namespaced()
+    }
+
+    /// The group and plural name, as errors name the resource.
+    pub fn group_resource(&self) -> GroupResource {
+        self.resource.group_resource()
+    }
+
+    /// The group and kind, as validation errors name it.
+    pub fn group_kind(&self) -> GroupKind {
+        self.resource.group_kind()
+    }
+
+    /// The kind in the version that was asked for.
+    pub fn kind(&self) -> GroupVersionKind {
+        self.resource.gvk(self.version.name)
+    }
+
+    /// Where the objects are stored; `None` for resources that are not.
+    pub fn stored(&self) -> Option<&'static Collection> {
+        Catalogue::builtin().collection_of(self.resource)
+    }
+
+    /// How stored objects are shown to this request.
+    pub fn view(&self) -> VersionedView {
+        let asked = self.kind();
+        if self.storage_kind() == asked { VersionedView::Identity } else { VersionedView::Renamed(asked) }
+    }
+
+    /// The kind that objects are stored as.
+    pub fn storage_kind(&self) -> GroupVersionKind {
+        self.resource.storage_gvk().unwrap_or_else(|| self.kind())
+    }
+
+    /// The name of the subresource, if any.
+    pub fn subresource_name(&self) -> Option<&'static str> {
+        self.subresource.map(|subresource| subresource.name)
+    }
+
+    /// The key of an object of this target, relative to its collection.
+    pub fn relative_key(&self, name: &str) -> String {
+        match &self.namespace {
+            Some(namespace) if self.is_namespaced() => format!("{namespace}/{name}"),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// The prefix of all relative keys below the URL: `<namespace>/`, or nothing.
+    pub fn key_prefix(&self) -> String {
+        match &self.namespace {
+            Some(namespace) if self.is_namespaced() => format!("{namespace}/"),
+            _ => String::new(),
+        }
+    }
+
+    /// The place of the field by which watchers of this resource are found, among the fields of an entry.
+    pub fn dispatch_field(&self) -> Option<usize> {
+        self.stored()?.dispatch
+    }
+}

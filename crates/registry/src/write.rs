@@ -1,0 +1,98 @@
+//! The compare-and-set loop that every change of an existing object goes through.
+
+use std::sync::Arc;
+
+use keelson_cache::Entry;
+use keelson_codec::stored::StoredObject;
+use keelson_meta::error::ConflictKind;
+use keelson_meta::{ApiError, Object, Revision};
+use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction, Write};
+
+use crate::registry::{Registry, store_error};
+use crate::target::Target;
+
+/// How often a change is applied anew when others keep changing the object under it.
+const CHANGE_ATTEMPTS: usize = 32;
+
+/// An object as it now stands.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Its canonical bytes.
+    pub object: StoredObject,
+    /// Its revision; `None` for what was only created in a dry run.
+    pub revision: Option<Revision>,
+}
+
+/// What a change makes of an object.
+pub(crate) enum Change {
+    /// This is how it shall be.
+    Put(Object),
+    /// It shall go.
+    Remove,
+}
+
+impl Registry {
+    /// Applies `change` to the newest state of the object and commits the result. When somebody else was faster, the
+    /// change is applied again to what they left, so it must decide itself whether that is a conflict.
+    ///
+    /// A change that changes nothing writes nothing and keeps the revision.
+    ///
+    /// # Errors
+    /// 404 when there is no such object, whatever `change` returns, and 409 when the object never holds still.
+    pub(crate) async fn change(
+        &self,
+        target: &Target,
+        name: &str,
+        dry_run: bool,
+        mut change: impl FnMut(&Arc<Entry>) -> Result<Change, ApiError>,
+    ) -> Result<Written, ApiError> {
+        let key = target.relative_key(name);
+        let collection = self.collection(target)?;
+        let store_key = StoreKey::new(format!("{}{key}", collection.prefix()));
+        let missing = || ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() };
+        let mut current = self.newest(target, &key).await?.ok_or_else(missing)?;
+        for _ in 0..CHANGE_ATTEMPTS {
+            let (write, object) = match change(&current)? {
+                Change::Remove => (Write::Delete { key: store_key.clone() }, current.object.clone()),
+                Change::Put(object) => {
+                    let encoded = StoredObject::encode(&object);
+                    if encoded.bytes() == current.object.bytes() {
+                        return Ok(Written { object: encoded, revision: Some(current.revision) });
+                    }
+                    let value = encoded.bytes().clone();
+                    (Write::Put { key: store_key.clone(), value, expires: None }, encoded)
+                }
+            };
+            if dry_run {
+                return Ok(Written { object, revision: Some(current.revision) });
+            }
+            let removed = matches!(write, Write::Delete { .. });
+            let transaction = Transaction {
+                compares: vec![Compare { key: store_key.clone(), condition: Condition::At(current.revision) }],
+                writes: vec![write],
+            };
+            match self.store().commit(transaction).await {
+                Ok(committed) => {
+                    let revision = if removed { Some(current.revision) } else { committed.revisions.first().copied() };
+                    return Ok(Written { object, revision });
+                }
+                Err(CommitError::Store(error)) => return Err(store_error(error)),
+                Err(CommitError::Compare { current: newer, .. }) => {
+                    self.counters().count_write_retry();
+                    let newer = newer.ok_or_else(missing)?;
+                    current = collection.decode(&newer).map_err(|error| self.corrupt(&store_key, &error))?;
+                }
+            }
+        }
+        Err(modified(target, name))
+    }
+}
+
+/// 409: somebody else changed the object.
+pub(crate) fn modified(target: &Target, name: &str) -> ApiError {
+    ApiError::Conflict {
+        resource: target.group_resource(),
+        name: name.to_owned(),
+        message: Box::new(ConflictKind::Modified),
+    }
+}

@@ -1,0 +1,24 @@
+//! Copies of the embedded store.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use keelson_meta::Revision;
+
+/// Writes a consistent copy of the store in `data_dir` to `file`, also while a server runs on it.
+///
+/// # Errors
+/// When there is no store, or the file exists or can't be written. A file that was begun is removed.
+pub fn backup(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
+    keelson_storage_sql::backup(data_dir, file)
+        .with_context(|| format!("copying the store in {} to {}", data_dir.display(), file.display()))
+}
+
+/// Makes a store in `data_dir` out of a copy and raises its revision by `bump`. Returns the revision it goes on at.
+///
+/// # Errors
+/// When there is a store already, or the file is not a copy of one.
+pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> anyhow::Result<Revision> {
+    keelson_storage_sql::restore(file, data_dir, bump)
+        .with_context(|| format!("restoring {} into {}", file.display(), data_dir.display()))
+}

@@ -1,0 +1,75 @@
+//! The numbers that the registry and the cache keep, as metrics.
+
+use keelson_http::metrics::{MetricKind, Sample};
+use keelson_registry::Registry;
+use keelson_resources::Catalogue;
+
+/// All samples of one registry and its cache.
+pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
+    let mut samples = stored_objects(registry);
+    let stats = registry.cache().stats();
+    let counters = registry.counters();
+    let counter = |name, help, value: u64| sample(name, help, MetricKind::Counter, value);
+    let gauge = |name, help, value: u64| sample(name, help, MetricKind::Gauge, value);
+    let collections = registry.cache().collections();
+    let sum = |number: fn(&keelson_cache::CollectionStats) -> usize| -> u64 {
+        collections.iter().map(|collection| number(&collection.stats()) as u64).sum()
+    };
+    samples.extend([
+        counter("keelson_lists_from_cache_total", "Lists answered from the cache", counters.lists_from_cache()),
+        counter(
+            "keelson_lists_from_store_total",
+            "Lists read from the history of the store, past that of the cache",
+            counters.lists_from_store(),
+        ),
+        counter(
+            "keelson_snapshots_rebuilt_total",
+            "Snapshots of the past that were rebuilt from the history of the cache",
+            counters.snapshots_rebuilt(),
+        ),
+        counter(
+            "keelson_write_retries_total",
+            "Changes applied anew because the object had changed",
+            counters.write_retries(),
+        ),
+        counter("keelson_cache_events_total", "Changes applied to the cache", stats.events),
+        counter("keelson_cache_undecodable_total", "Stored values that are not objects", stats.undecodable),
+        counter(
+            "keelson_cache_tail_restarts_total",
+            "How often the tail of the store was opened again",
+            stats.tail_restarts,
+        ),
+        counter("keelson_cache_reloads_total", "How often the cache was loaded again", stats.reloads),
+        gauge("keelson_cache_history_bytes", "Bytes of the past that the cache holds", stats.history_bytes),
+        gauge(
+            "keelson_cache_revision",
+            "The revision up to which the cache shows every write",
+            registry.cache().watermark().get(),
+        ),
+        gauge("keelson_cache_watchers", "Watches that follow the cache", sum(|stats| stats.watchers)),
+        gauge("keelson_cache_history_events", "Changes that the cache remembers", sum(|stats| stats.events)),
+    ]);
+    samples
+}
+
+fn stored_objects(registry: &Registry) -> Vec<Sample> {
+    let stored = Catalogue::builtin().collections().iter();
+    stored
+        .filter_map(|collection| {
+            let resource = collection.resources.first()?;
+            let objects = registry.cache().collection(usize::from(collection.id.0)).len();
+            Some(Sample {
+                name: "apiserver_storage_objects",
+                help: "Stored objects, by resource",
+                kind: MetricKind::Gauge,
+                labels: vec![("resource", resource.group_resource().to_string())],
+                value: objects as f64,
+            })
+        })
+        .collect()
+}
+
+fn sample(name: &'static str, help: &'static str, kind: MetricKind, value: u64) -> Sample {
+    // Metrics are floating point numbers; counts beyond 2^53 lose their last digits.
+    Sample { name, help, kind, labels: Vec::new(), value: value as f64 }
+}

@@ -1,0 +1,205 @@
+//! Starting and stopping a server: store, cache, registry, controllers, and the port, in this order, and back.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use keelson_access::pki::{self, Pki};
+use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_codec::FieldPath;
+use keelson_controllers::NamespaceDeletion;
+use keelson_discovery::Documents;
+use keelson_http::handlers::ResourceHandlers;
+use keelson_http::health::{Health, HealthChecks};
+use keelson_http::metrics::Metrics;
+use keelson_http::pages::Pages;
+use keelson_http::router::Router;
+use keelson_http::{Pipeline, listener};
+use keelson_registry::Registry;
+use keelson_resources::Catalogue;
+use keelson_storage::Store;
+use keelson_storage::memory::MemoryStore;
+use keelson_storage_sql::{SqliteConfig, SqliteStore};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, StoreConfig};
+use crate::history::Compactor;
+use crate::metrics::registry_samples;
+
+/// The name of the kubeconfig in the data directory.
+const KUBECONFIG: &str = "kubeconfig";
+
+/// Makes running servers.
+pub struct Server;
+
+/// A server that answers requests, until it is shut down. Dropping it stops it at once.
+pub struct RunningServer {
+    addr: SocketAddr,
+    pki: Pki,
+    kubeconfig: Option<PathBuf>,
+    registry: Arc<Registry>,
+    stopping: CancellationToken,
+    background: TaskTracker,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a server and returns once it answers requests.
+    ///
+    /// # Errors
+    /// When the store can't be opened, certificates can't be read or made, or the address is taken.
+    pub async fn start(config: Config) -> anyhow::Result<RunningServer> {
+        let pki = prepare_pki(&config).context("preparing certificates")?;
+        let port = TcpListener::bind(config.bind).await.with_context(|| {
+            format!("listening on {}; choose another address with --bind if it is taken", config.bind)
+        })?;
+        let addr = port.local_addr().context("asking for the address")?;
+        let store = open_store(&config.store).await?;
+        let cache = Cache::start(store.clone(), collections(), cache_config(&config))
+            .await
+            .context("loading the store into the cache")?;
+        let registry = Arc::new(Registry::new(
+            store.clone(),
+            cache.clone(),
+            config.clock.clone(),
+            config.random.clone(),
+            config.registry.clone(),
+        ));
+        registry.ensure_system_namespaces().await.context("making the system namespaces")?;
+
+        let stopping = CancellationToken::new();
+        let background = TaskTracker::new();
+        let compactor = Compactor::new(store, cache.clone(), config.clock.clone(), config.history);
+        background.spawn(compactor.run(stopping.clone()));
+        background.spawn(NamespaceDeletion::new(registry.clone())?.run(stopping.clone()));
+        background.close();
+
+        let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
+        let tls = Arc::new(pki.server_config().context("preparing TLS")?);
+        let pipeline = Arc::new(pipeline(&config, registry.clone(), addr, stopping.clone()));
+        let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
+        Ok(RunningServer { addr, pki, kubeconfig, registry, stopping, background, listener: Some(listener) })
+    }
+}
+
+impl RunningServer {
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The administrator's kubeconfig file, where there is a data directory.
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
+    }
+
+    /// Its certificates and keys.
+    pub fn pki(&self) -> &Pki {
+        &self.pki
+    }
+
+    /// The verbs, for callers in the same process.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Stops: no new requests, lists in flight end, watches are closed cleanly.
+    pub async fn shutdown(mut self) {
+        self.stopping.cancel();
+        if let Some(listener) = self.listener.take() {
+            if let Err(error) = listener.await {
+                tracing::error!(%error, "the listener ended badly");
+            }
+        }
+        self.background.wait().await;
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+        if let Some(listener) = &self.listener {
+            listener.abort();
+        }
+    }
+}
+
+fn prepare_pki(config: &Config) -> anyhow::Result<Pki> {
+    let (clock, random) = (&*config.clock, &*config.random);
+    Ok(match &config.data_dir {
+        Some(directory) => pki::ensure(directory, &config.pki, clock, random)?,
+        None => pki::ephemeral(&config.pki, clock, random)?,
+    })
+}
+
+fn write_kubeconfig(config: &Config, pki: &Pki, addr: SocketAddr) -> anyhow::Result<Option<PathBuf>> {
+    let Some(directory) = &config.data_dir else {
+        return Ok(None);
+    };
+    let path = directory.join(KUBECONFIG);
+    pki.write_kubeconfig(&path, &url(addr)).context("writing the kubeconfig")?;
+    Ok(Some(path))
+}
+
+/// How a client on this host reaches the server.
+fn url(addr: SocketAddr) -> String {
+    let host = if addr.ip().is_unspecified() { "localhost".to_owned() } else { addr.ip().to_string() };
+    if host.contains(':') {
+        format!("https://[{host}]:{}", addr.port())
+    } else {
+        format!("https://{host}:{}", addr.port())
+    }
+}
+
+async fn open_store(config: &StoreConfig) -> anyhow::Result<Arc<dyn Store>> {
+    match config {
+        StoreConfig::Memory => Ok(Arc::new(MemoryStore::new())),
+        StoreConfig::Sqlite(directory) => {
+            let settings = SqliteConfig::directory(directory);
+            let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
+            Ok(Arc::new(opened.context("opening the store")?))
+        }
+    }
+}
+
+fn cache_config(config: &Config) -> CacheConfig {
+    CacheConfig {
+        history: config.history,
+        history_bytes: config.history_bytes,
+        ..CacheConfig::new(config.clock.clone())
+    }
+}
+
+/// What the cache holds: every stored collection of the catalogue, in its order.
+fn collections() -> Vec<CollectionSpec> {
+    let stored = Catalogue::builtin().collections().iter();
+    stored
+        .map(|collection| CollectionSpec {
+            prefix: collection.key_prefix(),
+            fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
+            dispatch: collection.dispatch,
+            namespaced: collection.namespaced,
+        })
+        .collect()
+}
+
+fn pipeline(config: &Config, registry: Arc<Registry>, addr: SocketAddr, stopping: CancellationToken) -> Pipeline {
+    let metrics = Arc::new(Metrics::new());
+    let measured = registry.clone();
+    metrics.add_source(move || registry_samples(&measured));
+    let cache = registry.cache().clone();
+    let tail = move || cache.healthy().map_err(|fault| fault.to_string());
+    let live = HealthChecks::new();
+    let ready = HealthChecks::new().add("store", tail.clone()).add("cache", tail).add("shutdown", {
+        let stopping = stopping.clone();
+        move || if stopping.is_cancelled() { Err("the server is stopping".to_owned()) } else { Ok(()) }
+    });
+    let documents = Arc::new(Documents::build(Catalogue::builtin()));
+    let pages = Pages::new(Catalogue::builtin(), Health { live, ready }, metrics.clone(), documents, addr.to_string());
+    let router = Router::new(Catalogue::builtin(), pages, Arc::new(ResourceHandlers::new(registry)));
+    Pipeline::new(router, metrics, config.clock.clone(), config.random.clone(), stopping)
+}
