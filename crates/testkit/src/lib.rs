@@ -8,9 +8,11 @@ mod kubectl;
 mod process;
 mod raw;
 mod record;
+mod server;
 
 pub use endpoint::Endpoint;
 pub use kubectl::{Kubectl, KubectlOutput, KubectlStream};
 pub use process::{ProcessServer, ProcessServerBuilder};
 pub use raw::{Answer, Call, Raw, Stream};
 pub use record::{check_record, check_records};
+pub use server::{TestServer, TestServerBuilder};

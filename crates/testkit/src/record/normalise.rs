@@ -1,12 +1,14 @@
 //! Placeholders for what differs from run to run: the same value gets the same name, in order of first appearance.
 //!
 //! Where a value stands decides what it is (`metadata.uid`, `resourceVersion`, `continue`); it is then replaced inside
-//! other texts too, unless it is too short to be told from ordinary words.
+//! other texts too, unless it could be part of an ordinary word.
 
 use serde_json::Value;
 
 /// A value this short may be part of an unrelated text, so it is replaced only where it stands alone.
 const TELLING_LENGTH: usize = 16;
+/// Names that were generated end in random characters, so they are told from ordinary words at any length.
+const NAME: &str = "name";
 /// Random characters at the end of a name made by generateName.
 const SUFFIX_LENGTH: usize = 5;
 
@@ -46,7 +48,7 @@ impl Names {
 
     /// A text with every telling value replaced.
     pub(super) fn hide(&self, text: &str) -> String {
-        let telling = self.known.iter().filter(|known| known.value.len() >= TELLING_LENGTH);
+        let telling = self.known.iter().filter(|known| known.class == NAME || known.value.len() >= TELLING_LENGTH);
         telling.fold(text.to_owned(), |text, known| text.replace(&known.value, &known.placeholder))
     }
 
@@ -91,7 +93,7 @@ impl Names {
             return;
         };
         if name.len() == base.len() + SUFFIX_LENGTH && name.starts_with(base.as_str()) {
-            let placeholder = self.name("name", name.clone());
+            let placeholder = self.name(NAME, name.clone());
             metadata.insert("name".to_owned(), Value::String(placeholder));
         }
     }

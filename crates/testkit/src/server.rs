@@ -1,0 +1,125 @@
+//! A whole server in this process, on a free port of the loopback address.
+//!
+//! Certificates, kubeconfig and store live in a temporary directory that goes with the server, so tests run side by side.
+
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::path::Path;
+use std::time::Duration;
+
+use keelson_server::{Config, RunningServer, Server, StoreConfig};
+use tempfile::TempDir;
+
+use crate::Endpoint;
+
+/// What to start.
+pub struct TestServerBuilder {
+    config: Config,
+    directory: TempDir,
+}
+
+impl TestServerBuilder {
+    /// Keeps the objects in SQLite, so that they survive a [`TestServer::restart`]; memory otherwise.
+    #[must_use]
+    pub fn sqlite(mut self) -> Self {
+        self.config.store = StoreConfig::Sqlite(self.directory.path().to_path_buf());
+        self
+    }
+
+    /// How long the past can be read.
+    #[must_use]
+    pub fn history(mut self, history: Duration) -> Self {
+        self.config.history = history;
+        self
+    }
+
+    /// Any other setting.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// Starts it; it is ready when this returns.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start(self) -> TestServer {
+        let (running, endpoint) = start(&self.config).await;
+        TestServer { running: Some(running), endpoint, config: self.config, directory: self.directory }
+    }
+}
+
+/// A running server, reached as an [`Endpoint`].
+pub struct TestServer {
+    running: Option<RunningServer>,
+    endpoint: Endpoint,
+    config: Config,
+    directory: TempDir,
+}
+
+impl Deref for TestServer {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+impl TestServer {
+    /// A server with the default settings, in memory.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    /// A server with settings of one's own.
+    ///
+    /// # Panics
+    /// When there is no room for temporary files.
+    pub fn builder() -> TestServerBuilder {
+        let directory = TempDir::new().expect("a temporary directory can be made");
+        let config = Config {
+            bind: SocketAddr::from(([127, 0, 0, 1], 0)),
+            store: StoreConfig::Memory,
+            data_dir: Some(directory.path().to_path_buf()),
+            ..Config::default()
+        };
+        TestServerBuilder { config, directory }
+    }
+
+    /// The directory that holds its store, certificates and kubeconfig.
+    pub fn data_dir(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Stops it as an operator would, and returns when it has ended.
+    pub async fn stop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.shutdown().await;
+        }
+    }
+
+    /// Stops it and starts it again on the same data and the same address.
+    ///
+    /// # Panics
+    /// When it does not start again.
+    pub async fn restart(&mut self) {
+        let address = self.running.as_ref().map(RunningServer::addr);
+        self.stop().await;
+        self.config.bind = address.unwrap_or(self.config.bind);
+        let (running, endpoint) = start(&self.config).await;
+        self.running = Some(running);
+        self.endpoint = endpoint;
+    }
+}
+
+async fn start(config: &Config) -> (RunningServer, Endpoint) {
+    let running =
+        Server::start(config.clone()).await.unwrap_or_else(|error| panic!("the server did not start: {error:#}"));
+    let kubeconfig = running.kubeconfig().expect("the builder gave the server a data directory");
+    let endpoint = Endpoint::from_kubeconfig(kubeconfig).await.unwrap_or_else(|error| panic!("{error:#}"));
+    (running, endpoint)
+}
