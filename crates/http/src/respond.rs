@@ -33,7 +33,7 @@ pub fn error(error: &ApiError, media: MediaType) -> Response<ResponseBody> {
 
 /// A `Status` as an answer, with the code it names.
 pub fn status(status: &Status, media: MediaType) -> Response<ResponseBody> {
-    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let code = StatusCode::from_u16(status.http_code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     match serde_json::to_value(status) {
         Ok(body) => value(code, &body, media),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use keelson_access::pki::{self, Pki};
@@ -33,6 +34,11 @@ use crate::metrics::registry_samples;
 /// The name of the kubeconfig in the data directory.
 const KUBECONFIG: &str = "kubeconfig";
 
+/// How often a shutdown looks whether the store has been let go.
+const CLOSE_POLL: Duration = Duration::from_millis(1);
+/// How long a shutdown waits for that. Connections are gone by then, so only tasks that are being aborted still hold it.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Makes running servers.
 pub struct Server;
 
@@ -42,6 +48,7 @@ pub struct RunningServer {
     pki: Pki,
     kubeconfig: Option<PathBuf>,
     registry: Arc<Registry>,
+    store: Weak<dyn Store>,
     stopping: CancellationToken,
     background: TaskTracker,
     listener: Option<JoinHandle<()>>,
@@ -73,6 +80,7 @@ impl Server {
 
         let stopping = CancellationToken::new();
         let background = TaskTracker::new();
+        let weak = Arc::downgrade(&store);
         let compactor = Compactor::new(store, cache.clone(), config.clock.clone(), config.history);
         background.spawn(compactor.run(stopping.clone()));
         background.spawn(NamespaceDeletion::new(registry.clone())?.run(stopping.clone()));
@@ -82,7 +90,16 @@ impl Server {
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
         let pipeline = Arc::new(pipeline(&config, registry.clone(), addr, stopping.clone()));
         let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
-        Ok(RunningServer { addr, pki, kubeconfig, registry, stopping, background, listener: Some(listener) })
+        Ok(RunningServer {
+            addr,
+            pki,
+            kubeconfig,
+            registry,
+            store: weak,
+            stopping,
+            background,
+            listener: Some(listener),
+        })
     }
 }
 
@@ -116,6 +133,21 @@ impl RunningServer {
             }
         }
         self.background.wait().await;
+        let store = self.store.clone();
+        drop(self);
+        closed(&store).await;
+    }
+}
+
+/// Waits until nobody holds the store any more: only then may another server open its directory.
+async fn closed(store: &Weak<dyn Store>) {
+    let freed = async {
+        while store.strong_count() > 0 {
+            tokio::time::sleep(CLOSE_POLL).await;
+        }
+    };
+    if tokio::time::timeout(CLOSE_PATIENCE, freed).await.is_err() {
+        tracing::warn!("the store is still in use at the end of the shutdown");
     }
 }
 
