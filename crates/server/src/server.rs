@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -48,7 +48,7 @@ pub struct RunningServer {
     pki: Pki,
     kubeconfig: Option<PathBuf>,
     registry: Arc<Registry>,
-    store: Weak<dyn Store>,
+    store: Arc<dyn Store>,
     stopping: CancellationToken,
     background: TaskTracker,
     listener: Option<JoinHandle<()>>,
@@ -80,8 +80,7 @@ impl Server {
 
         let stopping = CancellationToken::new();
         let background = TaskTracker::new();
-        let weak = Arc::downgrade(&store);
-        let compactor = Compactor::new(store, cache.clone(), config.clock.clone(), config.history);
+        let compactor = Compactor::new(store.clone(), cache.clone(), config.clock.clone(), config.history);
         background.spawn(compactor.run(stopping.clone()));
         background.spawn(NamespaceDeletion::new(registry.clone())?.run(stopping.clone()));
         background.close();
@@ -90,16 +89,7 @@ impl Server {
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
         let pipeline = Arc::new(pipeline(&config, registry.clone(), addr, stopping.clone()));
         let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
-        Ok(RunningServer {
-            addr,
-            pki,
-            kubeconfig,
-            registry,
-            store: weak,
-            stopping,
-            background,
-            listener: Some(listener),
-        })
+        Ok(RunningServer { addr, pki, kubeconfig, registry, store, stopping, background, listener: Some(listener) })
     }
 }
 
@@ -135,18 +125,18 @@ impl RunningServer {
         self.background.wait().await;
         let store = self.store.clone();
         drop(self);
-        closed(&store).await;
+        close(store).await;
     }
 }
 
-/// Waits until nobody holds the store any more: only then may another server open its directory.
-async fn closed(store: &Weak<dyn Store>) {
-    let freed = async {
-        while store.strong_count() > 0 {
+/// Waits until nobody else holds the store, and closes it: only then may another server open its directory.
+async fn close(store: Arc<dyn Store>) {
+    let alone = async {
+        while Arc::strong_count(&store) > 1 {
             tokio::time::sleep(CLOSE_POLL).await;
         }
     };
-    if tokio::time::timeout(CLOSE_PATIENCE, freed).await.is_err() {
+    if tokio::time::timeout(CLOSE_PATIENCE, alone).await.is_err() {
         tracing::warn!("the store is still in use at the end of the shutdown");
     }
 }
