@@ -5,6 +5,7 @@ mod backup;
 mod config;
 mod history;
 mod metrics;
+mod probe;
 mod server;
 
 pub use backup::{backup, restore};

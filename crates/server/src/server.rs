@@ -30,6 +30,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, StoreConfig};
 use crate::history::Compactor;
 use crate::metrics::registry_samples;
+use crate::probe::StoreProbe;
 
 /// The name of the kubeconfig in the data directory.
 const KUBECONFIG: &str = "kubeconfig";
@@ -80,6 +81,8 @@ impl Server {
 
         let stopping = CancellationToken::new();
         let background = TaskTracker::new();
+        let (probe, probing) = StoreProbe::start(store.clone(), stopping.clone());
+        background.spawn(probing);
         let compactor = Compactor::new(store.clone(), cache.clone(), config.clock.clone(), config.history);
         background.spawn(compactor.run(stopping.clone()));
         background.spawn(NamespaceDeletion::new(registry.clone())?.run(stopping.clone()));
@@ -87,7 +90,7 @@ impl Server {
 
         let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
-        let pipeline = Arc::new(pipeline(&config, registry.clone(), addr, stopping.clone()));
+        let pipeline = Arc::new(pipeline(&config, registry.clone(), addr, probe, stopping.clone()));
         let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
         Ok(RunningServer { addr, pki, kubeconfig, registry, store, stopping, background, listener: Some(listener) })
     }
@@ -209,17 +212,25 @@ fn collections() -> Vec<CollectionSpec> {
         .collect()
 }
 
-fn pipeline(config: &Config, registry: Arc<Registry>, addr: SocketAddr, stopping: CancellationToken) -> Pipeline {
+fn pipeline(
+    config: &Config,
+    registry: Arc<Registry>,
+    addr: SocketAddr,
+    probe: StoreProbe,
+    stopping: CancellationToken,
+) -> Pipeline {
     let metrics = Arc::new(Metrics::new());
     let measured = registry.clone();
     metrics.add_source(move || registry_samples(&measured));
     let cache = registry.cache().clone();
-    let tail = move || cache.healthy().map_err(|fault| fault.to_string());
     let live = HealthChecks::new();
-    let ready = HealthChecks::new().add("store", tail.clone()).add("cache", tail).add("shutdown", {
-        let stopping = stopping.clone();
-        move || if stopping.is_cancelled() { Err("the server is stopping".to_owned()) } else { Ok(()) }
-    });
+    let ready = HealthChecks::new()
+        .add("store", move || probe.check())
+        .add("cache", move || cache.healthy().map_err(|fault| fault.to_string()))
+        .add("shutdown", {
+            let stopping = stopping.clone();
+            move || if stopping.is_cancelled() { Err("the server is stopping".to_owned()) } else { Ok(()) }
+        });
     let documents = Arc::new(Documents::build(Catalogue::builtin()));
     let pages = Pages::new(Catalogue::builtin(), Health { live, ready }, metrics.clone(), documents, addr.to_string());
     let router = Router::new(Catalogue::builtin(), pages, Arc::new(ResourceHandlers::new(registry)));
