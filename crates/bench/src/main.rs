@@ -38,7 +38,7 @@ struct Options {
     /// How many pods the large collection has. The figures to reach are meant for the default.
     #[arg(long, default_value_t = FULL_SIZE)]
     pods: usize,
-    /// Only these rows (names as in the first column; `list` prints them all).
+    /// Only these rows (names as in the first column; `help` prints them all).
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     rows: Vec<String>,
     /// How often a row is measured; its median counts.
@@ -57,7 +57,7 @@ const FULL_SIZE: usize = 100_000;
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    if options.rows.iter().any(|name| name == "list") {
+    if options.rows.iter().any(|name| name == "help") {
         for row in rows::ALL {
             println!("{:16}{}", row.name, row.what);
         }

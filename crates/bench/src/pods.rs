@@ -15,6 +15,9 @@ pub(crate) const NODES: usize = 4_000;
 /// How many pods carry the label of the selector row, whatever the size of the collection.
 pub(crate) const SAMPLED: usize = 200;
 
+/// Bytes of shared text between two identifiers in the padding.
+const DESCRIBED: usize = 128;
+
 /// What stands in the template where pods differ, in the order of [`Pods::values`].
 const MARKS: [&str; 6] = ["@name@", "@namespace@", "@app@", "@node@", "@sample@", "@padding@"];
 
@@ -23,17 +26,23 @@ pub(crate) struct Pods {
     pub(crate) count: usize,
     /// The template, cut at its marks: each piece with the mark that follows it.
     pieces: Vec<(String, Option<usize>)>,
-    padding: String,
+    description: String,
+    padding: usize,
 }
 
 impl Pods {
     pub(crate) fn new(count: usize) -> Self {
-        Self { count, pieces: cut(&template().to_string()), padding: String::new() }
+        Self {
+            count,
+            pieces: cut(&template().to_string()),
+            description: spec().to_string().replace('"', "'"),
+            padding: 0,
+        }
     }
 
     /// Makes the pods as much larger as one that was stored fell short of [`STORED_SIZE`].
     pub(crate) fn pad(&mut self, stored: usize) {
-        self.padding = "x".repeat(STORED_SIZE.saturating_sub(stored));
+        self.padding = STORED_SIZE.saturating_sub(stored);
     }
 
     pub(crate) fn namespaces() -> impl Iterator<Item = String> {
@@ -72,7 +81,7 @@ impl Pods {
             app(number),
             node(number),
             if sampled { "yes" } else { "no" }.to_owned(),
-            self.padding.clone(),
+            filler(number, &self.description, self.padding),
         ]
     }
 }
@@ -94,6 +103,23 @@ fn name(number: usize) -> String {
     // Scattered like random suffixes, so that creation order is not key order. The multiplier is odd: no two are equal.
     let scattered = (number as u32).wrapping_mul(0x9E37_79B1);
     format!("{}-6d4f8b7c9-{scattered:08x}", app(number))
+}
+
+/// Text like what annotations hold: a description that all pods share, with identifiers that no other pod has.
+fn filler(number: usize, description: &str, length: usize) -> String {
+    let mut state = (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut text = String::with_capacity(length + DESCRIBED + 16);
+    let mut pieces = description.as_bytes().chunks(DESCRIBED).cycle();
+    while text.len() < length {
+        // Marsaglia's xorshift.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        text.push_str(&format!("{state:016x}"));
+        text.push_str(&String::from_utf8_lossy(pieces.next().unwrap_or_default()));
+    }
+    text.truncate(length);
+    text
 }
 
 fn cut(template: &str) -> Vec<(String, Option<usize>)> {
@@ -126,7 +152,7 @@ fn template() -> Value {
             "annotations": {
                 "prometheus.io/port": "9090",
                 "prometheus.io/scrape": "true",
-                "example.com/padding": "@padding@",
+                "example.com/description": "@padding@",
             },
             "ownerReferences": [{
                 "apiVersion": "apps/v1",

@@ -87,7 +87,7 @@ impl Rows {
     /// The named rows, or all of them when no name is given.
     pub(crate) fn chosen(names: &[String]) -> Result<Self> {
         if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|row| row.name == **name)) {
-            bail!("there is no row {unknown:?}; --rows list prints them");
+            bail!("there is no row {unknown:?}; --rows help prints them");
         }
         Ok(Self(ALL.iter().filter(|row| names.is_empty() || names.iter().any(|name| row.name == name)).collect()))
     }
