@@ -1,3 +1,5 @@
+//! The gzip member put together from blocks is one that any reader unpacks.
+
 use std::io::Read;
 
 use flate2::read::GzDecoder;

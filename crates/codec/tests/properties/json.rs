@@ -1,3 +1,5 @@
+//! JSON reads what it writes, refuses damage in words, and indents without changing anything.
+
 use keelson_codec::json::{self, JsonError, MAX_DEPTH};
 use keelson_codec::list::ListHead;
 use keelson_codec::pretty;

@@ -1,3 +1,5 @@
+//! Stored objects come back as they went in, and summaries agree with whole objects.
+
 use bytes::Bytes;
 use keelson_codec::{DecodeError, FieldPath, StoredObject, Summary};
 use keelson_meta::{GroupVersionKind, Object, Revision};

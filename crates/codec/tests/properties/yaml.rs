@@ -1,3 +1,5 @@
+//! YAML reads what it writes, item by item and whole.
+
 use keelson_codec::list::ListHead;
 use keelson_codec::yaml::{self, ListWriter};
 use keelson_meta::Revision;

@@ -1,4 +1,4 @@
-//! Workloads.
+//! The group `apps`: workloads.
 
 use keelson_meta::names::NameRule;
 
