@@ -44,17 +44,19 @@ impl ListPlan {
         let chunked = config.chunking && !config.unchunked.contains(&target.group_resource().to_string());
         let requested = options.requested_version()?;
         let token = options.continue_token.as_deref().filter(|_| chunked);
-        let limit = options.limit.filter(|_| chunked).map(NonZeroUsize::get);
-        if let Some(text) = token {
-            return Self::continued(text, requested, limit);
-        }
+        // Clients that ask for any version with a limit and nothing else rely on getting everything, also when they
+        // continue: client-go's reflector does.
         let ignore_limit = requested == RequestedVersion::Any
             && options.resource_version_match.is_none()
             && !config.limit_at_any_version;
+        let limit = options.limit.filter(|_| chunked && !ignore_limit).map(NonZeroUsize::get);
+        if let Some(text) = token {
+            return Self::continued(text, requested, limit);
+        }
         Ok(Self {
             at: read_at(requested, options.resource_version_match, limit.is_some()),
             start: String::new(),
-            limit: limit.filter(|_| !ignore_limit),
+            limit,
             token: None,
         })
     }
