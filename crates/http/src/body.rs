@@ -66,20 +66,24 @@ impl RequestBody {
 
     /// Reads the body whole, at most `limit` bytes.
     ///
+    /// What is beyond the limit, but within twice the limit, is read and thrown away: a client on HTTP/1.1 that sends its
+    /// whole body before it listens would otherwise find the connection closed, and never learn why.
+    ///
     /// # Errors
     /// [`ApiError::TooLarge`] when the body is, or declares itself, larger; [`ApiError::BadRequest`] when the client
     /// stopped sending.
     pub async fn read(mut self, limit: usize) -> Result<Bytes, ApiError> {
         if self.0.size_hint().lower() > limit as u64 {
-            return Err(ApiError::TooLarge { limit });
+            return Err(self.refuse(limit, 0).await);
         }
         let mut first = Bytes::new();
         let mut joined = BytesMut::new();
         while let Some(frame) = self.0.frame().await {
             let frame = frame.map_err(|error| ApiError::BadRequest(format!("the body could not be read: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
-            if first.len() + joined.len() + data.len() > limit {
-                return Err(ApiError::TooLarge { limit });
+            let read = first.len() + joined.len() + data.len();
+            if read > limit {
+                return Err(self.refuse(limit, read).await);
             }
             if first.is_empty() && joined.is_empty() {
                 // Most bodies arrive in one frame, which is then handed on without a copy.
@@ -90,6 +94,19 @@ impl RequestBody {
             }
         }
         Ok(if joined.is_empty() { first } else { joined.freeze() })
+    }
+
+    /// The refusal of a body that is too large, once the client can hear it.
+    async fn refuse(&mut self, limit: usize, mut read: usize) -> ApiError {
+        let most = limit.saturating_mul(2);
+        while self.0.size_hint().lower() <= most.saturating_sub(read) as u64 {
+            let Some(Ok(frame)) = self.0.frame().await else { break };
+            read += frame.data_ref().map_or(0, Bytes::len);
+            if read >= most {
+                break;
+            }
+        }
+        ApiError::TooLarge { limit }
     }
 }
 
