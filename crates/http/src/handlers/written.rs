@@ -5,6 +5,7 @@ use http::{Response, StatusCode};
 use keelson_codec::StoredObject;
 use keelson_meta::{ApiError, Revision};
 use keelson_registry::{Target, VersionedView};
+use serde_json::Value;
 
 use crate::body::ResponseBody;
 use crate::negotiation::MediaType;
@@ -19,7 +20,7 @@ pub(super) fn object(
     media: MediaType,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let Some(revision) = revision else {
-        return respond::object(code, object.bytes().clone(), media);
+        return Ok(respond::value(code, &unborn(target, object), media));
     };
     let mut out = Vec::with_capacity(object.object_len(revision) + 32);
     match target.view() {
@@ -28,4 +29,12 @@ pub(super) fn object(
     }
     out.push(b'\n');
     respond::object(code, Bytes::from(out), media)
+}
+
+/// An object that was not stored, so that it has no resourceVersion.
+fn unborn(target: &Target, object: &StoredObject) -> Value {
+    let mut shown = object.decode(Revision::ZERO);
+    shown.remove_meta("resourceVersion");
+    shown.set_type(&target.kind());
+    shown.into_value()
 }
