@@ -34,7 +34,7 @@ impl Registry {
         let written = self
             .change(target, name, options.dry_run, |current| {
                 let change = self.deletion(target, name, current, options)?;
-                gone = matches!(change, Change::Remove);
+                gone = matches!(change, Change::Remove(_));
                 Ok(change)
             })
             .await?;
@@ -57,7 +57,7 @@ impl Registry {
         check_preconditions(target, name, &stored, options)?;
         let held_by = finalizers(&stored, options);
         if held_by.is_empty() && kinds::may_go(target, &stored) {
-            return Ok(Change::Remove);
+            return Ok(Change::Remove(current.object.clone()));
         }
         let mut marked = stored;
         marked.remove_meta("resourceVersion");

@@ -114,7 +114,7 @@ impl Registry {
             namespace.remove_meta("resourceVersion");
             kinds::finalize_namespace(&mut namespace);
             let held = !namespace.finalizers().is_empty() || namespace.deletion_timestamp().is_none();
-            Ok(if held { Change::Put(namespace) } else { Change::Remove })
+            Ok(if held { Change::Put(namespace) } else { Change::Remove(current.object.clone()) })
         })
         .await
         .map(|_| ())

@@ -15,6 +15,11 @@ use crate::target::Target;
 const SERVER_OWNED: [&str; 6] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"];
 
+/// Metadata that is left out when it holds nothing, as in every object that a Go server ever stored: clients compare
+/// objects, and an empty map is not an absent one to them.
+const LEFT_OUT_WHEN_EMPTY: [&str; 6] =
+    ["name", "generateName", "labels", "annotations", "ownerReferences", "finalizers"];
+
 /// Checks that an object that was sent fits the URL it was sent to, and fills in what it left out: kind and apiVersion
 /// by the URL, the namespace likewise.
 ///
@@ -96,13 +101,14 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
         object.remove_meta(field);
     }
     object.remove_meta("generation");
+    leave_out_empty(object);
     object.set_meta("uid", registry.random.uuid());
     object.set_meta("creationTimestamp", rfc3339(registry.clock.now()));
     if target.resource.generation {
         object.set_meta("generation", 1);
     }
     if target.resource.has_status() {
-        object.0.remove("status");
+        object.0.shift_remove("status");
     }
     object.set_type(&target.storage_kind());
 }
@@ -142,12 +148,28 @@ pub(crate) fn carry_over(target: &Target, current: &Object, next: &mut Object) {
     }
     next.set_type(&target.storage_kind());
     next.remove_meta("resourceVersion");
+    leave_out_empty(next);
     match current.generation() {
         Some(generation) => {
             let changed = target.resource.generation && !same_specification(current, next);
             next.set_meta("generation", generation + i64::from(changed));
         }
         None => next.remove_meta("generation"),
+    }
+}
+
+fn leave_out_empty(object: &mut Object) {
+    let empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    };
+    for field in LEFT_OUT_WHEN_EMPTY {
+        if object.metadata().and_then(|metadata| metadata.get(field)).is_some_and(empty) {
+            object.remove_meta(field);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use keelson_cache::Entry;
+use keelson_codec::stored::StoredObject;
 use keelson_meta::error::ConflictKind;
 use keelson_meta::options::UpdateOptions;
 use keelson_meta::{ApiError, Object};
@@ -52,7 +53,7 @@ pub(crate) fn replace(target: &Target, name: &str, current: &Arc<Entry>, next: O
     kinds::prepare_update(target, &stored, &mut next);
     validate(target, &next)?;
     if stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && kinds::may_go(target, &next) {
-        return Ok(Change::Remove);
+        return Ok(Change::Remove(StoredObject::encode(&next)));
     }
     Ok(Change::Put(next))
 }

@@ -27,8 +27,8 @@ pub struct Written {
 pub(crate) enum Change {
     /// This is how it shall be.
     Put(Object),
-    /// It shall go.
-    Remove,
+    /// It shall go, and this is what it was at last, as the client is shown it.
+    Remove(StoredObject),
 }
 
 impl Registry {
@@ -53,7 +53,7 @@ impl Registry {
         let mut current = self.newest(target, &key).await?.ok_or_else(missing)?;
         for _ in 0..CHANGE_ATTEMPTS {
             let (write, object) = match change(&current)? {
-                Change::Remove => (Write::Delete { key: store_key.clone() }, current.object.clone()),
+                Change::Remove(last) => (Write::Delete { key: store_key.clone() }, last),
                 Change::Put(object) => {
                     let encoded = StoredObject::encode(&object);
                     if encoded.bytes() == current.object.bytes() {
