@@ -1,0 +1,75 @@
+//! What a client may rely on when the server's process ends, by a signal or by force, and comes back.
+
+use keelson_testkit::{ProcessServer, Raw};
+use serde_json::json;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn server() -> ProcessServer {
+    ProcessServer::builder(env!("CARGO_BIN_EXE_keelson")).start().await
+}
+
+async fn create(raw: &Raw, number: usize) {
+    let body = json!({"metadata": {"name": format!("object-{number:03}")}, "data": {"number": number.to_string()}});
+    raw.post(CONFIG_MAPS, &body).await.expect(201);
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_kill_9_whole() {
+    let mut server = server().await;
+    let raw = server.raw();
+    let writer = tokio::spawn(async move {
+        // Writes one after the other until the server is gone; returns how many were acknowledged.
+        for number in 0.. {
+            let body =
+                json!({"metadata": {"name": format!("object-{number}")}, "data": {"number": number.to_string()}});
+            match raw.post(CONFIG_MAPS, &body).try_send().await {
+                Ok(answer) => assert_eq!(answer.status, 201),
+                Err(_) => return number,
+            }
+        }
+        0
+    });
+    while server.raw().get(format!("{CONFIG_MAPS}/object-20")).await.status != 200 {}
+    server.kill().await;
+    let acknowledged: usize = writer.await.unwrap();
+    server.restart().await;
+    let list = server.raw().get(CONFIG_MAPS).await.expect(200).json();
+    let found = list["items"].as_array().unwrap().len();
+    assert!(found == acknowledged || found == acknowledged + 1, "{found} found, {acknowledged} acknowledged");
+    for number in 0..acknowledged {
+        let object = server.raw().get(format!("{CONFIG_MAPS}/object-{number}")).await.expect(200).json();
+        assert_eq!(object["data"]["number"], number.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_continue_token_survives_kill_9_between_two_chunks() {
+    let mut server = server().await;
+    let raw = server.raw();
+    for number in 0..10 {
+        create(&raw, number).await;
+    }
+    let whole = raw.get(CONFIG_MAPS).await.expect(200).json();
+    let first = raw.get(format!("{CONFIG_MAPS}?limit=4")).await.expect(200).json();
+    create(&raw, 5_000).await;
+    server.kill().await;
+    server.restart().await;
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let rest = server.raw().get(format!("{CONFIG_MAPS}?limit=100&continue={token}")).await.expect(200).json();
+    assert_eq!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    let chunks = [&first, &rest].into_iter().flat_map(|list| list["items"].as_array().unwrap()).collect::<Vec<_>>();
+    assert_eq!(chunks, whole["items"].as_array().unwrap().iter().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_signal_ends_watches_cleanly_and_the_process_with_success() {
+    let mut server = server().await;
+    let raw = server.raw();
+    let mut watch = raw.get(format!("{CONFIG_MAPS}?watch=true")).stream().await;
+    create(&raw, 1).await;
+    assert_eq!(watch.next_json().await.unwrap()["type"], "ADDED");
+    let (status, end) = tokio::join!(server.terminate(), watch.next_chunk());
+    assert!(status.success(), "{status}; the log:\n{}", server.log());
+    assert_eq!(end.expect("the stream is ended, not broken"), None);
+}
