@@ -1,8 +1,9 @@
 //! What happened to a collection: a ring of events, and states kept on the way.
 //!
 //! A position counts events since the collection was loaded; the state at a position is the one after all events before
-//! it. A state is kept every [`ROOT_SPACING`] events, so any state the ring still covers is at most half as many events
-//! from a kept one. The ring is bounded by time (through compaction) and, over all collections, by bytes.
+//! it. A state is kept every [`ROOT_SPACING`] events. Later, some are let go, so that the distance between two grows with
+//! their age: any state the ring covers is at most half a spacing, or a quarter of its own age, away from a kept one.
+//! The ring is bounded by time (through compaction) and, over all collections, by bytes.
 //!
 //! Invariant: the state at every revision from `floor` on can be rebuilt, and every event after `floor` is in the ring.
 
@@ -24,8 +25,10 @@ const MAX_REMEMBERED: usize = 32;
 const MIN_EVENTS: usize = 64;
 /// What an event costs beside the bytes of the object it replaced, in bytes.
 const EVENT_OVERHEAD: u64 = 256;
-/// What a write costs a kept state, in bytes: the nodes that were copied.
-const COPIED_NODES_BYTES: u64 = 1024;
+/// What a write costs a kept state at the most, in bytes: the nodes of the entries and the index that were copied.
+const COPIED_BYTES: u64 = 4096;
+/// What an item costs a state that shares no node with another, in bytes.
+const ITEM_BYTES: u64 = 24;
 /// How many bytes of newest events keep their encoded frames, for each collection.
 const HOT_BYTES: u64 = 16 << 20;
 
@@ -226,7 +229,7 @@ impl History {
         {
             self.budget.give_back(unused.bytes);
         }
-        let kept = self.kept(position, trees);
+        let kept = self.kept(position, trees, ROOT_SPACING);
         self.remembered.push_back(kept);
     }
 
@@ -236,13 +239,35 @@ impl History {
     }
 
     fn keep_root(&mut self, trees: Trees) {
-        let kept = self.kept(self.end(), trees);
+        let since = self.roots.back().map_or(0, |last| self.end() - last.position);
+        let kept = self.kept(self.end(), trees, since);
         self.roots.push_back(kept);
+        self.thin_roots();
     }
 
-    /// Charges the budget with what the state may hold alone in the end.
-    fn kept(&self, position: u64, trees: Trees) -> Kept {
-        let bytes = ROOT_SPACING.min(trees.entries.len() as u64 + 1) * COPIED_NODES_BYTES;
+    /// Lets go of kept states whose neighbours are near enough for their age.
+    fn thin_roots(&mut self) {
+        let end = self.end();
+        let mut at = 1;
+        while at + 1 < self.roots.len() {
+            let (before, after) = (self.roots[at - 1].position, self.roots[at + 1].position);
+            let age = end - self.roots[at].position;
+            if after - before > ROOT_SPACING.max(age / 2) {
+                at += 1;
+            } else if let Some(gone) = self.roots.remove(at)
+                && let Some(next) = self.roots.get_mut(at)
+            {
+                // The next one now differs from the one before by the writes of both.
+                let bytes = (next.bytes + gone.bytes).min(next.trees.items() as u64 * ITEM_BYTES).max(next.bytes);
+                self.budget.give_back(next.bytes + gone.bytes - bytes);
+                next.bytes = bytes;
+            }
+        }
+    }
+
+    /// Charges the budget with what a state may hold alone, `writes` after the state before it.
+    fn kept(&self, position: u64, trees: Trees, writes: u64) -> Kept {
+        let bytes = (writes * COPIED_BYTES).min(trees.items() as u64 * ITEM_BYTES);
         self.budget.add(bytes);
         Kept { position, trees, bytes }
     }
@@ -300,4 +325,54 @@ fn event_bytes(event: &Event) -> u64 {
 /// About what a frame of the event takes.
 fn frame_bytes(event: &Event) -> u64 {
     event.current.as_ref().or(event.previous.as_ref()).map_or(0, |entry| entry.list_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(budget: &Arc<Budget>) -> History {
+        History::new(Revision::ZERO, Trees::empty(None), Dispatch::new(None), budget.clone())
+    }
+
+    fn push(history: &mut History, count: u64) {
+        for _ in 0..count {
+            let revision = Revision::new(history.newest().get() + 1);
+            history.push(Arc::new(Event::new(revision, None, None)), &Trees::empty(None));
+        }
+    }
+
+    #[test]
+    fn kept_states_are_dense_where_young_and_near_enough_everywhere() {
+        let budget = Arc::new(Budget::new(u64::MAX));
+        let mut history = history(&budget);
+        for _ in 0..400 {
+            push(&mut history, ROOT_SPACING);
+            let positions: Vec<u64> = history.roots.iter().map(|kept| kept.position).collect();
+            for pair in positions.windows(2) {
+                let age = history.end() - pair[0];
+                assert!(pair[1] - pair[0] <= ROOT_SPACING.max(age / 2), "{positions:?}");
+            }
+            assert!(positions.len() <= 32, "{positions:?}");
+            assert_eq!((positions[0], positions[positions.len() - 1]), (0, history.end()));
+        }
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_all_of_it_given_back() {
+        let budget = Arc::new(Budget::new(100 * EVENT_OVERHEAD));
+        let mut history = history(&budget);
+        push(&mut history, 5000);
+        assert!(budget.used() <= 100 * EVENT_OVERHEAD);
+        assert_eq!(history.floor().get() + history.len() as u64, 5000);
+        for back in 0..50 {
+            history.remember(history.end() - back, Trees::empty(None));
+        }
+        assert_eq!(history.remembered(), MAX_REMEMBERED);
+        history.restart(Revision::new(6000), Trees::empty(None));
+        assert_eq!((history.len(), history.remembered(), history.floor()), (0, 0, Revision::new(6000)));
+        push(&mut history, 10);
+        drop(history);
+        assert_eq!(budget.used(), 0);
+    }
 }

@@ -141,6 +141,11 @@ impl Trees {
         self.set(event.key(), event.previous.as_ref());
     }
 
+    /// How many items all trees hold.
+    pub(crate) fn items(&self) -> usize {
+        self.entries.len() + self.index.len()
+    }
+
     fn set(&mut self, key: &str, entry: Option<&Arc<Entry>>) {
         match entry {
             Some(entry) => drop(self.put(entry)),
@@ -197,12 +202,6 @@ impl Trees {
         let ranks = terms.iter().map(|term| self.posting_ranks(*term, from, to));
         let (first, last) = ranks.min_by_key(|(first, last)| last.saturating_sub(*first))?;
         Some(self.index.iter_ranks(first, last))
-    }
-
-    /// How many postings the index holds.
-    #[cfg(test)]
-    pub(crate) fn index_len(&self) -> usize {
-        self.index.len()
     }
 }
 

@@ -131,12 +131,6 @@ impl Dispatch {
         self.states().map(|state| state.watchers).sum()
     }
 
-    /// How many scopes are known.
-    #[cfg(test)]
-    pub(crate) fn scopes(&self) -> usize {
-        self.namespaces.len() + self.objects.len() + self.values.len()
-    }
-
     fn states(&mut self) -> impl Iterator<Item = &mut ScopeState> {
         let scoped = self.namespaces.values_mut().chain(self.objects.values_mut()).chain(self.values.values_mut());
         std::iter::once(&mut self.all).chain(scoped)

@@ -1,0 +1,210 @@
+//! What the cache's tests share: a store of pods, and a model that remembers every revision.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_cache::{Cache, CacheConfig, Collection, CollectionSpec, Entry, Event, IndexTerm, Scope, Snapshot};
+use keelson_codec::{FieldPath, StoredObject};
+use keelson_meta::{Object, Revision, SystemClock};
+use keelson_storage::memory::MemoryStore;
+use keelson_storage::{Store, StoreKey, Transaction, Write};
+use serde_json::json;
+
+pub const PODS: usize = 0;
+pub const NODES: usize = 1;
+/// Long enough that only a bug reaches it.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the tests vary in an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    pub app: Option<u8>,
+    pub node: Option<u8>,
+    pub number: u32,
+}
+
+/// One change, as the model saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happened {
+    pub revision: u64,
+    pub key: String,
+    pub before: Option<Body>,
+    pub after: Option<Body>,
+}
+
+pub type State = BTreeMap<String, (u64, Body)>;
+
+/// Everything that was written, at every revision.
+#[derive(Default)]
+pub struct Model {
+    pub newest: State,
+    pub states: BTreeMap<u64, State>,
+    pub events: Vec<Happened>,
+}
+
+impl Model {
+    pub fn at(&self, revision: Revision) -> State {
+        self.states.range(..=revision.get()).next_back().map(|(_, state)| state.clone()).unwrap_or_default()
+    }
+
+    pub fn apply(&mut self, revision: Revision, key: &str, after: Option<Body>) {
+        let revision = revision.get();
+        let before = match &after {
+            Some(body) => self.newest.insert(key.to_owned(), (revision, body.clone())),
+            None => self.newest.remove(key),
+        };
+        let before = before.map(|(_, body)| body);
+        if before.is_some() || after.is_some() {
+            self.events.push(Happened { revision, key: key.to_owned(), before, after });
+            self.states.insert(revision, self.newest.clone());
+        }
+    }
+
+    pub fn events_after(&self, revision: Revision, scope: &Scope) -> Vec<Happened> {
+        let from = self.events.partition_point(|event| event.revision <= revision.get());
+        self.events[from..].iter().filter(|event| in_scope(event, scope)).cloned().collect()
+    }
+}
+
+pub fn in_scope(event: &Happened, scope: &Scope) -> bool {
+    let on = |body: &Option<Body>, value: &str| {
+        body.as_ref().is_some_and(|body| body.node.map(|node| format!("n{node}")).unwrap_or_default() == value)
+    };
+    match scope {
+        Scope::All => true,
+        Scope::Namespace(namespace) => event.key.split('/').next() == Some(namespace),
+        Scope::Object { key } => event.key == *key,
+        Scope::Field { value } => on(&event.before, value) || on(&event.after, value),
+    }
+}
+
+pub fn specs() -> Vec<CollectionSpec> {
+    let spec = |prefix: &str, fields: &[&str], dispatch, namespaced| CollectionSpec {
+        prefix: prefix.to_owned(),
+        fields: fields.iter().map(|path| FieldPath::parse(path)).collect(),
+        dispatch,
+        namespaced,
+    };
+    vec![
+        spec("/registry/pods/", &["data.number", "spec.nodeName"], Some(1), true),
+        spec("/registry/minions/", &[], None, false),
+    ]
+}
+
+pub fn config() -> CacheConfig {
+    CacheConfig::new(Arc::new(SystemClock))
+}
+
+pub async fn start(store: &MemoryStore) -> Arc<Cache> {
+    start_with(store, config()).await
+}
+
+pub async fn start_with(store: &MemoryStore, config: CacheConfig) -> Arc<Cache> {
+    Cache::start(Arc::new(store.clone()), specs(), config).await.unwrap()
+}
+
+pub fn value(key: &str, body: &Body) -> bytes::Bytes {
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    let mut object = json!({
+        "kind": "Pod", "apiVersion": "v1",
+        "metadata": {"name": name, "namespace": namespace, "uid": "u", "labels": {"all": "x"}},
+        "spec": {}, "data": {"number": body.number},
+    });
+    if let Some(app) = body.app {
+        object["metadata"]["labels"]["app"] = json!(format!("a{app}"));
+    }
+    if let Some(node) = body.node {
+        object["spec"]["nodeName"] = json!(format!("n{node}"));
+    }
+    StoredObject::encode(&Object::from_value(object).unwrap()).bytes().clone()
+}
+
+pub fn write(key: &str, body: Option<&Body>) -> Write {
+    let path = StoreKey::new(format!("/registry/pods/{key}"));
+    match body {
+        Some(body) => Write::Put { key: path, value: value(key, body), expires: None },
+        None => Write::Delete { key: path },
+    }
+}
+
+/// Writes one pod, or deletes it. Returns the revision.
+pub async fn commit(store: &dyn Store, key: &str, body: Option<&Body>) -> Revision {
+    let transaction = Transaction { compares: Vec::new(), writes: vec![write(key, body)] };
+    store.commit(transaction).await.unwrap().revisions[0]
+}
+
+pub async fn catch_up(store: &dyn Store, cache: &Cache) {
+    cache.wait_for(store.current_revision().await.unwrap(), PATIENCE).await.unwrap();
+}
+
+pub fn body_of(entry: &Entry) -> Body {
+    let number_in = |text: &str| text.get(1..).and_then(|text| text.parse().ok());
+    Body {
+        app: entry.labels.get("app").and_then(number_in),
+        node: number_in(entry.field(1)),
+        number: entry.field(0).parse().unwrap(),
+    }
+}
+
+pub fn happened(event: &Event) -> Happened {
+    Happened {
+        revision: event.revision.get(),
+        key: event.key().to_owned(),
+        before: event.previous.as_deref().map(body_of),
+        after: event.current.as_deref().map(body_of),
+    }
+}
+
+pub fn state_of<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> State {
+    entries.map(|entry| (entry.key.to_string(), (entry.revision.get(), body_of(entry)))).collect()
+}
+
+/// Checks everything a snapshot can be asked against the model's state.
+pub fn check_snapshot(snapshot: &Snapshot, model: &State) {
+    assert_eq!(state_of(snapshot.range("", None)), *model, "at {}", snapshot.revision);
+    assert_eq!(snapshot.len(), model.len());
+    for (rank, key) in model.keys().enumerate() {
+        assert_eq!(snapshot.rank(key), rank);
+        assert_eq!(snapshot.nth(rank).map(|entry| &*entry.key), Some(key.as_str()));
+    }
+    let bounds = ["", "a/", "a0", "a/p5", "b/", "b/p3\0", "zz"];
+    for (from, to) in bounds.iter().flat_map(|from| bounds.iter().map(move |to| (*from, *to))) {
+        let (to, end) = if to.is_empty() { (None, "\u{10ffff}") } else { (Some(to), to) };
+        let within = |key: &str| key >= from && key < end;
+        let expected: State =
+            model.iter().filter(|(key, _)| within(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(snapshot.count(from, to), expected.len());
+        assert_eq!(state_of(snapshot.range(from, to)), expected);
+        let mut items = Vec::new();
+        snapshot.range(from, to).for_each(|entry| entry.object.write_item(entry.revision, &mut items));
+        assert_eq!(snapshot.bytes(from, to), items.len() as u64);
+        let mut walked = State::new();
+        for leaf in snapshot.cursor(from, to) {
+            walked.extend(state_of(leaf.entries().iter()));
+        }
+        assert_eq!(walked, expected);
+        check_selections(snapshot, &expected, from, to);
+    }
+}
+
+fn check_selections(snapshot: &Snapshot, expected: &State, from: &str, to: Option<&str>) {
+    let select = |terms: &[IndexTerm<'_>]| state_of(snapshot.select(terms, from, to));
+    let matching = |wanted: &dyn Fn(&Body) -> bool| -> State {
+        expected.iter().filter(|(_, (_, body))| wanted(body)).map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    assert_eq!(select(&[IndexTerm::Label { key: "app", value: "a1" }]), matching(&|body| body.app == Some(1)));
+    assert_eq!(select(&[IndexTerm::Dispatch { value: "n1" }]), matching(&|body| body.node == Some(1)));
+    assert_eq!(select(&[IndexTerm::Label { key: "all", value: "x" }]), *expected);
+    assert!(select(&[IndexTerm::Label { key: "al", value: "x" }]).is_empty());
+    let both = [IndexTerm::Label { key: "app", value: "a1" }, IndexTerm::Dispatch { value: "n1" }];
+    let rarest = select(&both);
+    assert!(
+        matching(&|body| body.app == Some(1) && body.node == Some(1)).iter().all(|found| rarest.contains_key(found.0))
+    );
+}
+
+pub fn pods(cache: &Cache) -> &Arc<Collection> {
+    cache.collection(PODS)
+}

@@ -1,0 +1,251 @@
+//! Random histories of writes, compactions and restarts against a model that remembers every revision.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::*;
+use keelson_cache::{Scope, SnapshotError, TooOld, WatchCursor};
+use keelson_meta::Revision;
+use keelson_storage::memory::MemoryStore;
+use keelson_storage::{Store, Transaction};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(String, Option<Body>),
+    /// Several writes in one transaction, to different keys.
+    Together(Vec<(u8, Option<Body>)>),
+    /// Many writes, so that kept states are crossed.
+    Burst(u16, u8),
+    /// A key of another collection moves the watermark.
+    Elsewhere,
+    CompactStore(u16),
+    TrimCache(u16),
+    Restart,
+    /// A new cursor, this many revisions back.
+    Watch(u16, Scope),
+    /// A cursor takes what there is.
+    Drain(u8, u8),
+    /// Looks at the state this many revisions back.
+    Look(u16),
+    Pin(u16),
+}
+
+fn key(place: u8) -> String {
+    format!("{}/p{}", if place.is_multiple_of(3) { "a" } else { "b" }, place % 40)
+}
+
+fn body() -> impl Strategy<Value = Body> {
+    (prop::option::of(0..3u8), prop::option::of(0..3u8), any::<u32>()).prop_map(|(app, node, number)| Body {
+        app,
+        node,
+        number,
+    })
+}
+
+fn scope() -> impl Strategy<Value = Scope> {
+    prop_oneof![
+        Just(Scope::All),
+        Just(Scope::Namespace("a".to_owned())),
+        (0..40u8).prop_map(|place| Scope::Object { key: key(place) }),
+        (0..3u8).prop_map(|node| Scope::Field { value: format!("n{node}") }),
+        Just(Scope::Field { value: String::new() }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let change = || prop::option::weighted(0.7, body());
+    prop_oneof![
+        12 => (0..40u8, change()).prop_map(|(place, body)| Step::Write(key(place), body)),
+        2 => prop::collection::btree_map(0..40u8, change(), 1..6).prop_map(|writes| Step::Together(writes.into_iter().collect())),
+        2 => (1..400u16, 1..40u8).prop_map(|(count, stride)| Step::Burst(count, stride)),
+        1 => Just(Step::Elsewhere),
+        1 => (0..300u16).prop_map(Step::CompactStore),
+        1 => (0..300u16).prop_map(Step::TrimCache),
+        1 => Just(Step::Restart),
+        3 => (0..600u16, scope()).prop_map(|(back, scope)| Step::Watch(back, scope)),
+        6 => (any::<u8>(), 1..50u8).prop_map(|(which, max)| Step::Drain(which, max)),
+        3 => (0..800u16).prop_map(Step::Look),
+        2 => (0..800u16).prop_map(Step::Pin),
+    ]
+}
+
+/// A cursor and what the model says it must deliver.
+struct Watcher {
+    cursor: WatchCursor,
+    scope: Scope,
+    after: Revision,
+    seen: Vec<Happened>,
+}
+
+struct World {
+    store: MemoryStore,
+    cache: std::sync::Arc<keelson_cache::Cache>,
+    model: Model,
+    watchers: Vec<Watcher>,
+    history_bytes: u64,
+}
+
+impl World {
+    async fn new(history_bytes: u64) -> Self {
+        let store = MemoryStore::new();
+        let cache = start_with(&store, keelson_cache::CacheConfig { history_bytes, ..config() }).await;
+        Self { store, cache, model: Model::default(), watchers: Vec::new(), history_bytes }
+    }
+
+    fn back(&self, by: u16) -> Revision {
+        Revision::new(self.cache.watermark().get().saturating_sub(u64::from(by)))
+    }
+
+    async fn commit(&mut self, writes: Vec<(String, Option<Body>)>) {
+        let transaction = Transaction {
+            compares: Vec::new(),
+            writes: writes.iter().map(|(key, body)| write(key, body.as_ref())).collect(),
+        };
+        let committed = self.store.commit(transaction).await.unwrap();
+        for ((key, body), revision) in writes.into_iter().zip(committed.revisions) {
+            self.model.apply(revision, &key, body);
+        }
+    }
+
+    async fn take(&mut self, step: &Step) {
+        match step {
+            Step::Write(key, body) => self.commit(vec![(key.clone(), body.clone())]).await,
+            Step::Together(writes) => {
+                self.commit(writes.iter().map(|(place, body)| (key(*place), body.clone())).collect()).await;
+            }
+            Step::Burst(count, stride) => {
+                for n in 0..*count {
+                    let place = ((n * u16::from(*stride)) % 40) as u8;
+                    let body = Body { app: Some((n % 3) as u8), node: Some((n % 5) as u8), number: u32::from(n) };
+                    self.commit(vec![(key(place), (n % 7 != 0).then_some(body))]).await;
+                }
+            }
+            Step::Elsewhere => {
+                let key = keelson_storage::StoreKey::new("/registry/minions/n0");
+                let put = keelson_storage::Write::Put { key, value: bytes::Bytes::from_static(b"{}"), expires: None };
+                self.store.commit(Transaction { compares: Vec::new(), writes: vec![put] }).await.unwrap();
+            }
+            Step::CompactStore(back) => {
+                let oldest = self.back(*back);
+                self.store.compact(oldest).await.unwrap();
+            }
+            Step::TrimCache(back) => self.cache.compacted(self.back(*back)),
+            Step::Restart => {
+                self.watchers.clear();
+                let config = keelson_cache::CacheConfig { history_bytes: self.history_bytes, ..config() };
+                self.cache = start_with(&self.store, config).await;
+                let oldest = self.store.oldest_revision().await.unwrap();
+                if self.history_bytes == u64::MAX {
+                    assert!(pods(&self.cache).oldest() <= oldest, "all the store knows is known again");
+                }
+            }
+            Step::Watch(back, scope) => self.watch(self.back(*back), scope),
+            Step::Drain(which, max) => self.drain(usize::from(*which), usize::from(*max)),
+            Step::Look(back) => self.look(self.back(*back)),
+            Step::Pin(back) => {
+                if let Ok(snapshot) = pods(&self.cache).snapshot_at(self.back(*back)) {
+                    pods(&self.cache).pin(&snapshot);
+                }
+            }
+        }
+        catch_up(&self.store, &self.cache).await;
+    }
+
+    fn watch(&mut self, after: Revision, scope: &Scope) {
+        let oldest = pods(&self.cache).oldest();
+        match pods(&self.cache).watch(after, scope.clone()) {
+            Ok(cursor) => {
+                assert!(after >= oldest);
+                self.watchers.push(Watcher { cursor, scope: scope.clone(), after, seen: Vec::new() });
+            }
+            Err(gone) => assert_eq!((gone, after < oldest), (TooOld { requested: after, oldest }, true)),
+        }
+    }
+
+    fn drain(&mut self, which: usize, max: usize) {
+        if self.watchers.is_empty() {
+            return;
+        }
+        let place = which % self.watchers.len();
+        let watcher = &mut self.watchers[place];
+        let expected = self.model.events_after(watcher.after, &watcher.scope);
+        match watcher.cursor.try_next(max) {
+            Ok(batch) => {
+                assert!(batch.events.len() <= max);
+                watcher.seen.extend(batch.events.iter().map(|event| happened(event)));
+                assert_eq!(watcher.seen, expected[..watcher.seen.len()]);
+                if let Some(next) = expected.get(watcher.seen.len()) {
+                    assert!(batch.watermark.get() < next.revision, "nothing below the watermark is left to come");
+                    assert!(!batch.events.is_empty(), "what is there is delivered");
+                    assert_eq!(watcher.cursor.delivered_up_to(), None);
+                } else {
+                    assert_eq!(watcher.cursor.delivered_up_to(), Some(self.cache.watermark().max(watcher.after)));
+                }
+            }
+            Err(gone) => {
+                let next = expected.get(watcher.seen.len());
+                let missed = next.is_some_and(|next| next.revision <= gone.oldest.get());
+                let never_looked = watcher.after < gone.oldest;
+                assert!(missed || never_looked, "{gone} at {:?}", watcher.seen.last());
+                self.watchers.remove(place);
+            }
+        }
+    }
+
+    fn look(&self, revision: Revision) {
+        let oldest = pods(&self.cache).oldest();
+        match pods(&self.cache).snapshot_at(revision) {
+            Ok(snapshot) => {
+                assert!(revision >= oldest && snapshot.revision == revision);
+                check_snapshot(&snapshot, &self.model.at(revision));
+            }
+            Err(error) => assert_eq!((error, revision < oldest), (SnapshotError::TooOld { oldest }, true)),
+        }
+    }
+
+    fn look_everywhere(&self) {
+        let newest = self.cache.watermark();
+        let snapshot = pods(&self.cache).snapshot();
+        assert_eq!(snapshot.revision, newest);
+        check_snapshot(&snapshot, &self.model.newest);
+        for revision in pods(&self.cache).oldest().get()..=newest.get() {
+            let snapshot = pods(&self.cache).snapshot_at(Revision::new(revision)).unwrap();
+            assert_eq!(state_of(snapshot.range("", None)), self.model.at(Revision::new(revision)), "at {revision}");
+        }
+        let future = pods(&self.cache).snapshot_at(newest.next());
+        assert_eq!(future.err(), Some(SnapshotError::Future { current: newest }));
+    }
+}
+
+fn run(history_bytes: u64, steps: &[Step]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut world = World::new(history_bytes).await;
+        for step in steps {
+            world.take(step).await;
+        }
+        for place in (0..world.watchers.len()).rev() {
+            world.drain(place, usize::MAX);
+        }
+        world.look_everywhere();
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn every_readable_revision_and_every_watch_agrees_with_the_model(steps in prop::collection::vec(step(), 1..80)) {
+        run(u64::MAX, &steps);
+    }
+
+    #[test]
+    fn a_history_short_of_bytes_forgets_but_never_lies(
+        history_bytes in 0..600_000u64,
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        run(history_bytes, &steps);
+    }
+}
