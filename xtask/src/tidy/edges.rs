@@ -35,6 +35,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
             "resources",
             "schema",
             "tables",
+            "protobuf",
             "storage",
             "cache",
             "access",
