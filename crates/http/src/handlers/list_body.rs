@@ -146,10 +146,10 @@ impl ListBody {
                 }
             }
             self.batch = source.next().map(|batch| (batch, 0));
-            if self.batch.is_none() {
-                if let Some((layout, _)) = self.rest.take() {
-                    layout.end(&mut self.frame);
-                }
+            if self.batch.is_none()
+                && let Some((layout, _)) = self.rest.take()
+            {
+                layout.end(&mut self.frame);
             }
         }
         false
@@ -206,15 +206,15 @@ impl GzipListBody {
     }
 
     fn add(&mut self, layout: &mut Layout, batch: &Batch) {
-        if let (Layout::Json { first }, Batch::Leaf(leaf)) = (&mut *layout, batch) {
-            if let Some(block) = leaf.block() {
-                if !std::mem::take(first) {
-                    self.plain.push(b',');
-                }
-                self.compress_plain();
-                self.push(block);
-                return;
+        if let (Layout::Json { first }, Batch::Leaf(leaf)) = (&mut *layout, batch)
+            && let Some(block) = leaf.block()
+        {
+            if !std::mem::take(first) {
+                self.plain.push(b',');
             }
+            self.compress_plain();
+            self.push(block);
+            return;
         }
         for entry in batch.entries() {
             layout.write(entry, &mut self.plain);

@@ -15,10 +15,10 @@ pub(super) fn prepare_create(object: &mut Object) {
     let spec = object.0.entry("spec").or_insert_with(|| json!({}));
     if let Value::Object(spec) = spec {
         let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
-        if let Value::Array(finalizers) = finalizers {
-            if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
-                finalizers.push(json!(FINALIZER));
-            }
+        if let Value::Array(finalizers) = finalizers
+            && !finalizers.iter().any(|finalizer| finalizer == FINALIZER)
+        {
+            finalizers.push(json!(FINALIZER));
         }
     }
     object.0.insert("status".to_owned(), json!({ "phase": "Active" }));

@@ -58,15 +58,14 @@ pub(super) fn cut(
         return cut_range(snapshot, &range, plan.limit, token_after);
     }
     let mut chosen = Vec::new();
-    let mut looked_at = 0;
     let mut last = None;
     let mut continue_token = None;
-    for entry in snapshot.select(&selection.index_terms(target), &range.from, range.to.as_deref()) {
+    let candidates = snapshot.select(&selection.index_terms(target), &range.from, range.to.as_deref());
+    for (looked_at, entry) in candidates.enumerate() {
         if plan.limit.is_some_and(|limit| chosen.len() == limit || looked_at == bounds.scan) {
             continue_token = last.map(token_after);
             break;
         }
-        looked_at += 1;
         last = Some(&*entry.key);
         if selection.matches(entry) {
             chosen.push(entry.clone());
