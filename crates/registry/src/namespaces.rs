@@ -1,12 +1,13 @@
 //! The life of namespaces, as far as other objects depend on it: those that always exist, and that nothing is created in
 //! one that is missing or going away.
 
+use futures::future::try_join_all;
 use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::status::StatusCause;
 use keelson_meta::{ApiError, Object};
 use keelson_resources::Catalogue;
-use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction, Write};
+use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction};
 
 use crate::kinds;
 use crate::list::KeyRange;
@@ -19,31 +20,31 @@ use crate::write::Change;
 const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 impl Registry {
-    /// Makes the namespaces that every cluster has, where they are missing.
+    /// Makes the namespaces that every cluster has, where they are missing: all at once, so that they share one commit.
     ///
     /// # Errors
     /// 503 when the store can't be written.
     pub async fn ensure_system_namespaces(&self) -> Result<(), ApiError> {
+        try_join_all(SYSTEM_NAMESPACES.map(|name| self.ensure_namespace(name))).await.map(|_| ())
+    }
+
+    async fn ensure_namespace(&self, name: &str) -> Result<(), ApiError> {
         let target = namespaces_target()?;
         let collection = self.collection(&target)?;
-        for name in SYSTEM_NAMESPACES {
-            let key = StoreKey::new(format!("{}{name}", collection.prefix()));
-            let mut namespace = Object::default();
-            namespace.set_type(&target.storage_kind());
-            namespace.set_meta("name", name);
-            stamp_new(self, &target, &mut namespace);
-            kinds::prepare_create(&target, &mut namespace);
-            let value = StoredObject::encode(&namespace).bytes().clone();
-            let transaction = Transaction {
-                compares: vec![Compare { key: key.clone(), condition: Condition::Absent }],
-                writes: vec![Write::Put { key, value, expires: None }],
-            };
-            match self.store().commit(transaction).await {
-                Ok(_) | Err(CommitError::Compare { .. }) => {}
-                Err(CommitError::Store(error)) => return Err(store_error(error)),
-            }
+        if collection.get(name).is_some() {
+            return Ok(());
         }
-        Ok(())
+        let mut namespace = Object::default();
+        namespace.set_meta("name", name);
+        stamp_new(self, &target, &mut namespace);
+        kinds::prepare_create(&target, &mut namespace);
+        let key = StoreKey::new(format!("{}{name}", collection.prefix()));
+        let value = StoredObject::encode(&namespace).bytes().clone();
+        let transaction = Transaction::default().when(key.clone(), Condition::Absent).put(key, value);
+        match self.store().commit(transaction).await {
+            Ok(_) | Err(CommitError::Compare { .. }) => Ok(()),
+            Err(CommitError::Store(error)) => Err(store_error(error)),
+        }
     }
 
     /// The condition under which an object may be created in the target's namespace: that the namespace is as it is now.

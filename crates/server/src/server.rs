@@ -61,7 +61,11 @@ impl Server {
     /// # Errors
     /// When the store can't be opened, certificates can't be read or made, or the address is taken.
     pub async fn start(config: Config) -> anyhow::Result<RunningServer> {
-        let pki = prepare_pki(&config).context("preparing certificates")?;
+        // Both write to disk and wait for it, so they wait together.
+        let pki = tokio::task::spawn_blocking({
+            let config = config.clone();
+            move || prepare_pki(&config)
+        });
         let port = TcpListener::bind(config.bind).await.with_context(|| {
             format!("listening on {}; choose another address with --bind if it is taken", config.bind)
         })?;
@@ -77,7 +81,9 @@ impl Server {
             config.random.clone(),
             config.registry.clone(),
         ));
-        registry.ensure_system_namespaces().await.context("making the system namespaces")?;
+        let (namespaces, pki) = tokio::join!(registry.ensure_system_namespaces(), pki);
+        namespaces.context("making the system namespaces")?;
+        let pki = pki.context("preparing certificates")?.context("preparing certificates")?;
 
         let stopping = CancellationToken::new();
         let background = TaskTracker::new();
