@@ -1,0 +1,120 @@
+//! The envelope around every object: four bytes, then a message with the kind and the bytes of the object.
+//!
+//! Field 1 is the type (1 apiVersion, 2 kind), 2 the object, 3 and 4 encoding and type of the content, which are empty.
+
+use keelson_meta::Object;
+use serde_json::Value;
+
+use crate::decode::Decoder;
+use crate::error::{ProtobufError, WireFault};
+use crate::table;
+use crate::wire::{Reader, Wire};
+
+/// What every object begins with.
+pub const PREFIX: [u8; 4] = *b"k8s\0";
+
+/// What an empty content type stands for.
+const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// An object read from protobuf.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    /// The apiVersion of the envelope.
+    pub api_version: String,
+    /// The kind of the envelope.
+    pub kind: String,
+    /// The object as Go's JSON would have it, with `kind` and `apiVersion`.
+    pub object: Object,
+}
+
+/// Reads a whole body: envelope and object.
+///
+/// # Errors
+/// If it is not an envelope, names no kind or an unknown one, or the object is malformed, too deep or too large.
+pub fn decode(body: &[u8]) -> Result<Decoded, ProtobufError> {
+    decode_within(&mut Decoder::new(), body, None)
+}
+
+/// As [`decode`]; `default` is the apiVersion and kind that stand in for those the envelope leaves empty.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_with_default(body: &[u8], default: (&str, &str)) -> Result<Decoded, ProtobufError> {
+    decode_within(&mut Decoder::new(), body, Some(default))
+}
+
+/// Reads an object that may be part of another one.
+pub(crate) fn decode_within(
+    decoder: &mut Decoder,
+    body: &[u8],
+    default: Option<(&str, &str)>,
+) -> Result<Decoded, ProtobufError> {
+    let envelope = Envelope::read(body.strip_prefix(&PREFIX).ok_or(ProtobufError::NoPrefix)?)?;
+    let (api_version, kind) = envelope.names(default)?;
+    let unknown = || ProtobufError::UnknownKind { api_version: api_version.to_owned(), kind: kind.to_owned() };
+    let id = table::lookup(api_version, kind).ok_or_else(unknown)?;
+    let mut object = Object::default();
+    object.0.insert("kind".to_owned(), Value::from(kind));
+    object.0.insert("apiVersion".to_owned(), Value::from(api_version));
+    decoder.fields(id, &[envelope.raw], &mut object.0)?;
+    Ok(Decoded { api_version: api_version.to_owned(), kind: kind.to_owned(), object })
+}
+
+/// The fields of the envelope.
+#[derive(Default)]
+struct Envelope<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    raw: &'a [u8],
+    content_encoding: &'a str,
+    content_type: &'a str,
+}
+
+impl<'a> Envelope<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, ProtobufError> {
+        let mut envelope = Self::default();
+        envelope.read_fields(bytes).map_err(|fault| ProtobufError::Malformed { at: "Unknown".to_owned(), fault })?;
+        let plain = envelope.content_encoding.is_empty();
+        if plain && (envelope.content_type.is_empty() || envelope.content_type == MEDIA_TYPE) {
+            return Ok(envelope);
+        }
+        let odd = if plain { envelope.content_type } else { envelope.content_encoding };
+        Err(ProtobufError::UnknownContent(odd.to_owned()))
+    }
+
+    fn read_fields(&mut self, bytes: &'a [u8]) -> Result<(), WireFault> {
+        let mut reader = Reader::new(bytes);
+        while let Some((number, wire)) = reader.field()? {
+            match number {
+                1 => self.read_type(wire)?,
+                2 => self.raw = wire.bytes()?,
+                3 => self.content_encoding = wire.text()?,
+                4 => self.content_type = wire.text()?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn read_type(&mut self, wire: Wire<'a>) -> Result<(), WireFault> {
+        let mut reader = Reader::new(wire.bytes()?);
+        while let Some((number, wire)) = reader.field()? {
+            match number {
+                1 => self.api_version = wire.text()?,
+                2 => self.kind = wire.text()?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn names<'b>(&'b self, default: Option<(&'b str, &'b str)>) -> Result<(&'b str, &'b str), ProtobufError> {
+        let default = default.unwrap_or_default();
+        let api_version = if self.api_version.is_empty() { default.0 } else { self.api_version };
+        let kind = if self.kind.is_empty() { default.1 } else { self.kind };
+        if api_version.is_empty() || kind.is_empty() {
+            return Err(ProtobufError::NoKind);
+        }
+        Ok((api_version, kind))
+    }
+}

@@ -1,0 +1,18 @@
+//! Kubernetes objects in protobuf: read into JSON trees, and written from them.
+//!
+//! Driven by one table of messages (`messages.txt`); nothing here knows a kind by name, except for the few messages whose
+//! JSON is not an object (times, quantities, int-or-string, embedded JSON, the alternatives of JSON schema). What is read
+//! looks exactly as Go's JSON of the same object would: same fields, same order, same zero values shown or left out.
+//!
+//! Pure, and bounded in depth and in the number of values, so that a small body cannot grow into a large tree. Whether an
+//! object makes sense is judged elsewhere.
+
+mod decode;
+mod envelope;
+mod error;
+mod special;
+mod table;
+mod wire;
+
+pub use envelope::{Decoded, PREFIX, decode, decode_with_default};
+pub use error::{ProtobufError, WireFault};

@@ -1,0 +1,268 @@
+//! The messages of the API, read from `messages.txt` when the first one is asked for.
+//!
+//! The text is part of the program and its form is checked by a test, so reading it cannot fail at run time. Everything
+//! borrows from the text; the whole table is a few hundred kilobytes and is read in about a millisecond.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+const TEXT: &str = include_str!("messages.txt");
+
+/// The section with the messages that belong to every group and version.
+const META: &str = "meta.k8s.io/v1";
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT));
+
+/// A message of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MessageId(u16);
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    String,
+    Bool,
+    Int32,
+    Int64,
+    Double,
+    Bytes,
+    Time,
+    MicroTime,
+    Quantity,
+    IntOrString,
+    /// A message around JSON text: `RawExtension`, `FieldsV1`, `JSON`.
+    Json,
+    /// A message around one repeated string: `ExtraValue`, `Verbs`.
+    Strings,
+    /// A JSON schema or a boolean.
+    SchemaOrBool(MessageId),
+    /// A JSON schema or a list of them.
+    SchemaOrList(MessageId),
+    /// A JSON schema or a list of strings.
+    SchemaOrStrings(MessageId),
+    Message(MessageId),
+}
+
+/// How often a field occurs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Once; absent reads as zero.
+    Value,
+    /// Once or not at all; absent is not zero.
+    Pointer,
+    List,
+    /// Keyed by string.
+    Map,
+}
+
+/// When JSON leaves a field out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Omit {
+    Never,
+    /// Go's `omitempty`: false, 0, the empty string, list or map, and the absent pointer; never a message.
+    Empty,
+    /// Go's `omitzero` on a time.
+    Zero,
+}
+
+/// A field of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    /// The name in JSON; empty if the fields of this message are fields of the enclosing object.
+    pub(crate) name: &'static str,
+    pub(crate) number: u32,
+    pub(crate) shape: Shape,
+    pub(crate) kind: Kind,
+    pub(crate) omit: Omit,
+}
+
+/// A message.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    pub(crate) name: &'static str,
+    /// In the order of JSON.
+    pub(crate) fields: Vec<Field>,
+    /// Positions in `fields`, by field number.
+    pub(crate) by_number: Vec<u16>,
+}
+
+impl Message {
+    /// The position in `fields` of the field with this number.
+    pub(crate) fn position(&self, number: u32) -> Option<usize> {
+        let found = self.by_number.binary_search_by_key(&number, |&position| self.fields[usize::from(position)].number);
+        found.ok().map(|index| usize::from(self.by_number[index]))
+    }
+}
+
+/// The message with this number.
+pub(crate) fn message(id: MessageId) -> &'static Message {
+    &TABLE.messages[usize::from(id.0)]
+}
+
+/// The message that a kind is; `None` if there is no such kind.
+///
+/// The options of requests and `WatchEvent` exist in every group and version, `Status` and discovery in `v1`.
+pub(crate) fn lookup(api_version: &str, kind: &str) -> Option<MessageId> {
+    let found = TABLE.kinds.get(api_version)?.get(kind);
+    let shared = || {
+        let everywhere = kind.ends_with("Options");
+        let here = everywhere || api_version == "v1" || api_version == "meta.k8s.io/v1beta1";
+        if here { TABLE.kinds.get(META)?.get(kind) } else { None }
+    };
+    found.or_else(shared).copied()
+}
+
+/// Every kind of the table with its apiVersion, sorted.
+#[cfg(test)]
+pub(crate) fn kinds() -> Vec<(&'static str, &'static str, MessageId)> {
+    let sections = TABLE.kinds.iter();
+    let mut all: Vec<_> = sections.flat_map(|(gv, kinds)| kinds.iter().map(|(kind, id)| (*gv, *kind, *id))).collect();
+    all.sort_unstable_by_key(|&(gv, kind, _)| (gv, kind));
+    all
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    messages: Vec<Message>,
+    kinds: HashMap<&'static str, HashMap<&'static str, MessageId>>,
+}
+
+/// A line of the text that describes a message, with the section it stands in.
+struct Line {
+    package: &'static str,
+    word: &'static str,
+    name: &'static str,
+    fields: &'static str,
+}
+
+/// The names of all messages, so that a field can refer to one further down.
+#[derive(Default)]
+struct Names {
+    /// By package and name.
+    messages: HashMap<(&'static str, &'static str), Kind>,
+}
+
+impl Table {
+    fn read(text: &'static str) -> Self {
+        let mut table = Self::default();
+        let mut names = Names::default();
+        let mut lines = Vec::new();
+        let (mut package, mut api_version) = ("", "");
+        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            if let Some(section) = line.strip_prefix('@') {
+                (package, api_version) = halves(section, ' ');
+                table.kinds.entry(api_version).or_default();
+                continue;
+            }
+            let (word, rest) = halves(line, ' ');
+            let (name, fields) = rest.split_once(' ').unwrap_or((rest, ""));
+            let id = MessageId(u16::try_from(lines.len()).expect("the table has fewer than 65536 messages"));
+            let kind = if word == "list" { Kind::Strings } else { Kind::Message(id) };
+            names.messages.insert((package, name), kind);
+            if word == "kind" {
+                table.kinds.entry(api_version).or_default().insert(name, id);
+            }
+            lines.push(Line { package, word, name, fields });
+        }
+        table.messages = lines.iter().map(|line| names.read_message(line)).collect();
+        table
+    }
+}
+
+impl Names {
+    fn read_message(&self, line: &Line) -> Message {
+        debug_assert!(matches!(line.word, "kind" | "type" | "list"), "{}", line.word);
+        let fields: Vec<_> = line.fields.split_ascii_whitespace().map(|text| self.read_field(line, text)).collect();
+        let mut by_number: Vec<u16> = (0..).take(fields.len()).collect();
+        by_number.sort_unstable_by_key(|&position| fields[usize::from(position)].number);
+        Message { name: line.name, fields, by_number }
+    }
+
+    fn read_field(&self, line: &Line, text: &'static str) -> Field {
+        let (name, rest) = halves(text, ':');
+        let (number, rest) = halves(rest, ':');
+        let (rest, omit) = match (rest.strip_suffix('?'), rest.strip_suffix('~')) {
+            (Some(rest), _) => (rest, Omit::Empty),
+            (None, Some(rest)) => (rest, Omit::Zero),
+            (None, None) => (rest, Omit::Never),
+        };
+        let shapes = [("[]", Shape::List), ("{}", Shape::Map), ("*", Shape::Pointer)];
+        let shaped = shapes.iter().find_map(|(prefix, shape)| Some((rest.strip_prefix(prefix)?, *shape)));
+        let (kind, shape) = shaped.unwrap_or((rest, Shape::Value));
+        Field {
+            name: if name == "+" { "" } else { name },
+            number: number.parse().expect("the number of a field is a number"),
+            shape,
+            kind: self.read_kind(line.package, kind),
+            omit,
+        }
+    }
+
+    fn read_kind(&self, package: &'static str, text: &'static str) -> Kind {
+        match text {
+            "string" => Kind::String,
+            "bool" => Kind::Bool,
+            "int32" => Kind::Int32,
+            "int64" => Kind::Int64,
+            "double" => Kind::Double,
+            "bytes" => Kind::Bytes,
+            "Time" => Kind::Time,
+            "MicroTime" => Kind::MicroTime,
+            "Quantity" => Kind::Quantity,
+            "IntOrString" => Kind::IntOrString,
+            "json" => Kind::Json,
+            "schema|bool" => Kind::SchemaOrBool(self.schema()),
+            "schema|list" => Kind::SchemaOrList(self.schema()),
+            "schema|strings" => Kind::SchemaOrStrings(self.schema()),
+            name => self.find(text.rsplit_once('.').unwrap_or((package, name))),
+        }
+    }
+
+    fn find(&self, name: (&'static str, &'static str)) -> Kind {
+        *self.messages.get(&name).unwrap_or_else(|| panic!("no message {} in {}", name.1, name.0))
+    }
+
+    fn schema(&self) -> MessageId {
+        match self.find(("apiextensions/v1", "JSONSchemaProps")) {
+            Kind::Message(id) => id,
+            other => panic!("JSONSchemaProps is a message, not {other:?}"),
+        }
+    }
+}
+
+fn halves(text: &'static str, at: char) -> (&'static str, &'static str) {
+    text.split_once(at).unwrap_or_else(|| panic!("no {at:?} in {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_has_the_form_its_head_describes() {
+        let table = Table::read(TEXT);
+        assert!(table.messages.len() > 800);
+        for message in &table.messages {
+            let numbers: Vec<_> = message.by_number.iter().map(|&at| message.fields[usize::from(at)].number).collect();
+            assert!(numbers.is_sorted_by(|a, b| a < b), "{}: a number occurs twice", message.name);
+            for field in &message.fields {
+                assert!(field.number > 0, "{}.{}", message.name, field.name);
+                assert_eq!(message.position(field.number).map(|at| message.fields[at].name), Some(field.name));
+                let inline = field.name.is_empty();
+                assert!(!inline || matches!((field.kind, field.shape), (Kind::Message(_), Shape::Value)));
+            }
+        }
+    }
+
+    #[test]
+    fn shared_kinds_are_found_in_every_version() {
+        let options = lookup("apps/v1", "DeleteOptions").expect("DeleteOptions of apps/v1");
+        assert_eq!(lookup("v1", "DeleteOptions"), Some(options));
+        assert_eq!(message(lookup("v1", "Status").expect("v1 Status")).name, "Status");
+        assert_eq!(lookup("apps/v1", "Status"), None);
+        assert_eq!(lookup("example.com/v1", "DeleteOptions"), None);
+        assert_eq!(lookup("v1", "Nope"), None);
+        let both = ["meta.k8s.io/v1", "meta.k8s.io/v1beta1"].map(|gv| lookup(gv, "PartialObjectMetadata"));
+        assert!(both[0].is_some() && both[0] == both[1]);
+    }
+}

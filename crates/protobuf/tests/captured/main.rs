@@ -1,0 +1,31 @@
+//! Bodies that kubectl 1.36 sent, against what it prints for the same command with `-o json`.
+
+use keelson_protobuf::decode;
+use serde_json::Value;
+
+/// Blocks of three lines: the command, the object as JSON, the body in hexadecimal.
+const BODIES: &str = include_str!("kubectl.txt");
+
+fn blocks() -> impl Iterator<Item = (&'static str, &'static str, Vec<u8>)> {
+    BODIES.split("\n\n").filter(|block| !block.is_empty()).map(|block| {
+        let lines: Vec<_> = block.lines().collect();
+        let [command, json, hex] = lines[..] else { panic!("not three lines: {block}") };
+        (command, json, bytes(hex))
+    })
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let pairs = hex.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hexadecimal")).collect()
+}
+
+#[test]
+fn bodies_read_as_what_kubectl_prints() {
+    for (command, json, body) in blocks() {
+        let decoded = decode(&body).unwrap_or_else(|error| panic!("{command}: {error}"));
+        let expected: Value = serde_json::from_str(json).unwrap();
+        let expected = serde_json::to_string(&expected).unwrap();
+        let found = serde_json::to_string(&decoded.object).unwrap();
+        assert_eq!(found, expected, "{command}");
+    }
+}
