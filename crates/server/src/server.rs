@@ -126,10 +126,10 @@ impl RunningServer {
     /// Stops: no new requests, lists in flight end, watches are closed cleanly.
     pub async fn shutdown(mut self) {
         self.stopping.cancel();
-        if let Some(listener) = self.listener.take() {
-            if let Err(error) = listener.await {
-                tracing::error!(%error, "the listener ended badly");
-            }
+        if let Some(listener) = self.listener.take()
+            && let Err(error) = listener.await
+        {
+            tracing::error!(%error, "the listener ended badly");
         }
         self.background.wait().await;
         let store = self.store.clone();
