@@ -265,3 +265,50 @@ impl Live {
         history.push(event, &self.trees);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Wake};
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// Looks at the collection at the moment of the wake-up.
+    struct Looks {
+        collection: Arc<Collection>,
+        seen: Mutex<Vec<(Revision, usize)>>,
+    }
+
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {
+            let snapshot = self.collection.snapshot();
+            self.seen.lock().push((snapshot.revision, snapshot.len()));
+        }
+    }
+
+    fn put(collection: &Collection, number: usize, revision: u64) -> Change {
+        let value = Bytes::from(format!(r#"{{"kind":"K","apiVersion":"v1","metadata":{{"name":"n{number}"}}}}"#));
+        let revision = Revision::new(revision);
+        let entry = Entry::decode(format!("n{number}").into(), value, revision, &[], &collection.labels).unwrap();
+        Change { key: entry.key.clone(), revision, entry: Some(Arc::new(entry)) }
+    }
+
+    #[test]
+    fn the_writes_of_one_revision_become_visible_together() {
+        let spec =
+            CollectionSpec { prefix: "/registry/k/".to_owned(), fields: Vec::new(), dispatch: None, namespaced: false };
+        let watermark = Arc::new(Watermark::new(Revision::ZERO));
+        let collection = Arc::new(Collection::new(spec, watermark, Arc::new(Budget::new(u64::MAX))));
+        let looks = Arc::new(Looks { collection: collection.clone(), seen: Mutex::default() });
+        let mut cursor = collection.watch(Revision::ZERO, Scope::All).unwrap();
+        let waker = looks.clone().into();
+        assert!(cursor.poll_next(&mut Context::from_waker(&waker), 1).is_pending());
+        let together = 3 * APPLY_EVENTS;
+        let mut changes: Vec<Change> = (0..together).map(|number| put(&collection, number, 1)).collect();
+        changes.push(put(&collection, together, 2));
+        collection.apply(changes);
+        assert_eq!(*looks.seen.lock(), [(Revision::new(1), together)]);
+        assert_eq!(collection.len(), together + 1);
+    }
+}
