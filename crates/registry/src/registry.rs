@@ -10,6 +10,7 @@ use keelson_storage::{Store, StoreError, StoreKey};
 
 use crate::config::RegistryConfig;
 use crate::target::Target;
+use crate::write::Queues;
 
 /// The generic verbs over all resources of one server.
 pub struct Registry {
@@ -18,6 +19,7 @@ pub struct Registry {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) config: RegistryConfig,
+    pub(crate) queues: Queues,
     counters: Counters,
 }
 
@@ -39,7 +41,7 @@ impl Registry {
         random: Arc<dyn Random>,
         config: RegistryConfig,
     ) -> Self {
-        Self { store, cache, clock, random, config, counters: Counters::default() }
+        Self { store, cache, clock, random, config, queues: Queues::default(), counters: Counters::default() }
     }
 
     /// The cache that reads are answered from.

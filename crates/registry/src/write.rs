@@ -1,5 +1,9 @@
 //! The compare-and-set loop that every change of an existing object goes through.
+//!
+//! Whoever keeps losing the race for an object queues for it, so that with many writers each gets its turn and none is
+//! told of a conflict that it did not ask to be told of.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use keelson_cache::Entry;
@@ -8,11 +12,34 @@ use keelson_meta::error::ConflictKind;
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction, Write};
 
+use tokio::sync::{Mutex, MutexGuard};
+
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
 /// How often a change is applied anew when others keep changing the object under it.
 const CHANGE_ATTEMPTS: usize = 32;
+/// How many of these are made before queueing: a change that names a revision is refused in the second, without a wait.
+const ATTEMPTS_BEFORE_QUEUE: usize = 2;
+/// How many queues there are. Objects that share one wait for each other, which is harmless and rare.
+const QUEUES: usize = 64;
+
+/// Where those wait who keep losing the race for an object.
+pub(crate) struct Queues([Mutex<()>; QUEUES]);
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::new(())))
+    }
+}
+
+impl Queues {
+    async fn turn(&self, key: &StoreKey) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        self.0[hasher.finish() as usize % QUEUES].lock().await
+    }
+}
 
 /// An object as it now stands.
 #[derive(Clone, Debug)]
@@ -51,7 +78,8 @@ impl Registry {
         let store_key = StoreKey::new(format!("{}{key}", collection.prefix()));
         let missing = || ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() };
         let mut current = self.newest(target, &key).await?.ok_or_else(missing)?;
-        for _ in 0..CHANGE_ATTEMPTS {
+        let mut turn = None;
+        for attempt in 1..=CHANGE_ATTEMPTS {
             let (write, object) = match change(&current)? {
                 Change::Remove(last) => (Write::Delete { key: store_key.clone() }, last),
                 Change::Put(object) => {
@@ -79,6 +107,13 @@ impl Registry {
                 Err(CommitError::Store(error)) => return Err(store_error(error)),
                 Err(CommitError::Compare { current: newer, .. }) => {
                     self.counters().count_write_retry();
+                    let newer = if attempt >= ATTEMPTS_BEFORE_QUEUE && turn.is_none() {
+                        turn = Some(self.queues.turn(&store_key).await);
+                        // Those ahead in the queue have changed it since.
+                        self.store().get(&store_key).await.map_err(store_error)?
+                    } else {
+                        newer
+                    };
                     let newer = newer.ok_or_else(missing)?;
                     current = collection.decode(&newer).map_err(|error| self.corrupt(&store_key, &error))?;
                 }

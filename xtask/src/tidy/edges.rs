@@ -73,8 +73,8 @@ const ALLOWED: [(&str, &[&str]); 21] = [
     ("xtask", &[]),
 ];
 
-/// What any crate of the edge or the top may use in its tests besides.
-const FOR_TESTS: [&str; 3] = ["meta", "storage", "testkit"];
+/// What any crate may use in its tests besides: both engines, and whole servers.
+const FOR_TESTS: [&str; 4] = ["meta", "storage", "storage-sql", "testkit"];
 
 pub(super) fn check(members: &[Member]) -> Vec<Finding> {
     members.iter().flat_map(check_member).collect()

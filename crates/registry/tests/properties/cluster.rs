@@ -1,0 +1,316 @@
+//! Servers without HTTP: registries with caches of their own over one store, and what clients do with them.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_codec::FieldPath;
+use keelson_meta::clock::ManualClock;
+use keelson_meta::options::{CreateOptions, DeleteOptions, ListOptions, PatchOptions, Query, UpdateOptions};
+use keelson_meta::random::SeededRandom;
+use keelson_meta::{ApiError, Object, Random, Revision};
+use keelson_registry::{ListItems, Patch, PatchKind, Registry, RegistryConfig, Target, namespaces_target};
+use keelson_resources::Catalogue;
+use keelson_storage::Store;
+use keelson_storage::memory::MemoryStore;
+use keelson_storage_sql::{SqliteConfig, SqliteStore};
+use proptest::prelude::*;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::model::{Model, NAMESPACES, Place, Pod, Stored, any_key, any_pod, read_entry};
+
+/// Longest time that a cache may take to follow, and a store to be let go.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Engine {
+    Memory,
+    Sqlite,
+}
+
+/// How servers are set up.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// How many servers share the store.
+    pub(crate) servers: usize,
+    /// How many entries a selected chunk looks at.
+    pub(crate) scan: usize,
+    /// How much history a cache keeps: 0 is as little as it can, so that the store is read.
+    pub(crate) history_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { servers: 1, scan: 100_000, history_bytes: 256 << 20 }
+    }
+}
+
+pub(crate) fn any_settings() -> impl Strategy<Value = Settings> {
+    let scan = prop_oneof![1..6usize, Just(100_000)];
+    let history_bytes = prop_oneof![Just(0), Just(256u64 << 20)];
+    (1..3usize, scan, history_bytes).prop_map(|(servers, scan, history_bytes)| Settings {
+        servers,
+        scan,
+        history_bytes,
+    })
+}
+
+pub(crate) struct Cluster {
+    store: Option<Arc<dyn Store>>,
+    /// Where the store is, when it is on disk.
+    directory: Option<TempDir>,
+    servers: Vec<Arc<Registry>>,
+    settings: Settings,
+    random: Arc<dyn Random>,
+}
+
+impl Cluster {
+    pub(crate) async fn start(engine: Engine, settings: Settings) -> Self {
+        Self::start_with(engine, settings, Arc::new(SeededRandom::new(1))).await
+    }
+
+    /// Servers over an empty store, with the namespaces of the tests.
+    pub(crate) async fn start_with(engine: Engine, settings: Settings, random: Arc<dyn Random>) -> Self {
+        let (store, directory): (Arc<dyn Store>, _) = match engine {
+            Engine::Memory => (Arc::new(MemoryStore::new()), None),
+            Engine::Sqlite => {
+                let directory = TempDir::new().unwrap();
+                (Arc::new(SqliteStore::open(SqliteConfig::directory(directory.path())).unwrap()), Some(directory))
+            }
+        };
+        let mut cluster = Self { store: Some(store), directory, servers: Vec::new(), settings, random };
+        cluster.start_servers().await;
+        for namespace in NAMESPACES {
+            cluster.create_namespace(namespace).await;
+        }
+        cluster
+    }
+
+    async fn create_namespace(&self, name: &str) {
+        let object = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}});
+        let object = Object::from_value(object).unwrap();
+        self.server(0).create(&namespaces_target().unwrap(), object, &CreateOptions::default()).await.unwrap();
+    }
+
+    async fn start_servers(&mut self) {
+        for _ in 0..self.settings.servers {
+            let registry = self.new_server(&self.settings).await;
+            self.servers.push(registry);
+        }
+    }
+
+    async fn new_server(&self, settings: &Settings) -> Arc<Registry> {
+        // Time stands still, so that the same history makes the same bytes.
+        let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+        let history_bytes = settings.history_bytes;
+        let cache_config = CacheConfig { history_bytes, ..CacheConfig::new(clock.clone()) };
+        let cache = Cache::start(self.store().clone(), specs(), cache_config).await.unwrap();
+        let mut config = RegistryConfig { revision_wait: PATIENCE, ..RegistryConfig::default() };
+        config.bounds.scan = settings.scan;
+        Arc::new(Registry::new(self.store().clone(), cache, clock, self.random.clone(), config))
+    }
+
+    /// Stops all servers, opens the store again, and starts as many anew. Registries held elsewhere must be gone.
+    pub(crate) async fn restart(&mut self) {
+        self.servers.clear();
+        if let Some(directory) = &self.directory {
+            let old = self.store.take().unwrap();
+            let freed = async {
+                while Arc::strong_count(&old) > 1 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, freed).await.expect("stopped servers let the store go");
+            drop(old);
+            self.store = Some(Arc::new(SqliteStore::open(SqliteConfig::directory(directory.path())).unwrap()));
+        }
+        self.start_servers().await;
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        self.store.as_ref().expect("the store is open between restarts")
+    }
+
+    /// One of the servers, whatever the number.
+    pub(crate) fn server(&self, number: usize) -> &Arc<Registry> {
+        &self.servers[number % self.servers.len()]
+    }
+
+    pub(crate) async fn revision(&self) -> u64 {
+        self.store().current_revision().await.unwrap().get()
+    }
+
+    pub(crate) async fn oldest(&self) -> u64 {
+        self.store().oldest_revision().await.unwrap().get()
+    }
+
+    /// Compacts all but the newest `back` revisions; the caches may learn of it later or never.
+    pub(crate) async fn compact(&self, back: u64, tell_caches: bool) {
+        let newest = Revision::new(self.revision().await);
+        for server in &self.servers {
+            // A server's history is far longer than its cache is behind.
+            server.cache().wait_for(newest, PATIENCE).await.unwrap();
+        }
+        let oldest = Revision::new(newest.get().saturating_sub(back));
+        self.store().compact(oldest).await.unwrap();
+        if tell_caches {
+            self.servers.iter().for_each(|server| server.cache().compacted(oldest));
+        }
+    }
+
+    /// Does one write on one server, compares what it says with the model, and records it there.
+    pub(crate) async fn write(&self, model: &mut Model, number: usize, write: &Write) {
+        let server = self.server(number);
+        let before = self.revision().await;
+        let known = model.newest().get(&write.key).cloned();
+        let outcome = write.apply(server, false).await;
+        let after = self.revision().await;
+        match (&known, &write.action, outcome) {
+            (None, Action::Create(pod), Ok(Some(revision))) => {
+                assert_eq!(after, revision);
+                model.record(revision, &write.key, Some(pod.clone()));
+            }
+            (Some(known), Action::Update(pod) | Action::Merge(pod), Ok(Some(revision))) if known.pod == *pod => {
+                assert_eq!((revision, after), (known.revision, before), "a change of nothing writes nothing");
+            }
+            (Some(_), Action::Update(pod) | Action::Merge(pod), Ok(Some(revision))) => {
+                assert_eq!(after, revision);
+                model.record(revision, &write.key, Some(pod.clone()));
+            }
+            (Some(_), Action::Delete, Ok(_)) => model.record(after, &write.key, None),
+            (Some(_), Action::Create(_), Err(409)) => assert_eq!(before, after),
+            (None, Action::Update(_) | Action::Merge(_) | Action::Delete, Err(404)) => assert_eq!(before, after),
+            (known, _, outcome) => panic!("{write:?} of {known:?} gave {outcome:?}"),
+        }
+    }
+}
+
+/// What the cache of a server holds: every stored collection of the catalogue.
+fn specs() -> Vec<CollectionSpec> {
+    let stored = Catalogue::builtin().collections().iter();
+    stored
+        .map(|collection| CollectionSpec {
+            prefix: collection.key_prefix(),
+            fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
+            dispatch: collection.dispatch,
+            namespaced: collection.namespaced,
+        })
+        .collect()
+}
+
+/// One write of one pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) key: String,
+    pub(crate) action: Action,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Create(Pod),
+    Update(Pod),
+    Merge(Pod),
+    Delete,
+}
+
+impl Write {
+    /// Does it. Returns the object's revision, which a deletion has none of, or the status code of the refusal.
+    pub(crate) async fn apply(&self, server: &Registry, dry_run: bool) -> Result<Option<u64>, u16> {
+        let (namespace, name) = self.key.split_once('/').unwrap();
+        let target = pods(Some(namespace));
+        let named = Target { name: Some(name.to_owned()), ..target.clone() };
+        let written = match &self.action {
+            Action::Create(pod) => {
+                let options = CreateOptions { dry_run, ..CreateOptions::default() };
+                server.create(&target, pod.object(&self.key), &options).await
+            }
+            Action::Update(pod) => {
+                let options = UpdateOptions { dry_run, ..UpdateOptions::default() };
+                server.update(&named, name, &pod.object(&self.key), &options).await
+            }
+            Action::Merge(pod) => {
+                let patch = Patch { kind: PatchKind::Merge, document: pod.merge_patch() };
+                let options = PatchOptions { dry_run, ..PatchOptions::default() };
+                server.patch(&named, name, &patch, &options).await
+            }
+            Action::Delete => {
+                let options = DeleteOptions { dry_run, ..DeleteOptions::default() };
+                let deleted = server.delete(&named, name, &options).await;
+                return deleted.map(|_| None).map_err(|error| error.code());
+            }
+        };
+        written.map(|written| written.revision.map(Revision::get)).map_err(|error| error.code())
+    }
+}
+
+/// A write that mostly succeeds on a store with many of the keys.
+pub(crate) fn any_write() -> impl Strategy<Value = Write> {
+    let action = prop_oneof![
+        4 => any_pod().prop_map(Action::Create),
+        3 => any_pod().prop_map(Action::Update),
+        3 => any_pod().prop_map(Action::Merge),
+        2 => Just(Action::Delete),
+    ];
+    (any_key(), action).prop_map(|(key, action)| Write { key, action })
+}
+
+/// The pods of a namespace, or of all.
+pub(crate) fn pods(namespace: Option<&str>) -> Target {
+    target("pods", namespace)
+}
+
+/// A resource of the core group.
+pub(crate) fn target(plural: &str, namespace: Option<&str>) -> Target {
+    let (resource, version) = Catalogue::builtin().lookup("", "v1", plural).unwrap();
+    Target { resource, version, subresource: None, namespace: namespace.map(str::to_owned), name: None }
+}
+
+/// One chunk, as a client understands it.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) revision: u64,
+    pub(crate) token: Option<String>,
+    pub(crate) remaining: Option<u64>,
+    pub(crate) items: Vec<(String, Stored)>,
+}
+
+pub(crate) fn options(query: &str) -> ListOptions {
+    ListOptions::parse(&Query::parse(query), false).unwrap()
+}
+
+pub(crate) fn watch_options(query: &str) -> ListOptions {
+    ListOptions::parse(&Query::parse(&format!("watch=1{query}")), false).unwrap()
+}
+
+/// Lists as a client would, with these query parameters.
+pub(crate) async fn list(server: &Registry, place: Place, query: &str) -> Result<Page, ApiError> {
+    let page = server.list(&pods(place.namespace()), &options(query)).await?;
+    let items = match page.items {
+        ListItems::Chosen(entries) => entries.iter().map(|entry| read_entry(entry)).collect(),
+        ListItems::Range { cursor, bytes } => {
+            let entries: Vec<_> = cursor.flat_map(|leaf| leaf.entries().to_vec()).collect();
+            assert_eq!(entries.iter().map(|entry| entry.list_bytes()).sum::<u64>(), bytes);
+            entries.iter().map(|entry| read_entry(entry)).collect()
+        }
+    };
+    Ok(Page { revision: page.revision.get(), token: page.continue_token, remaining: page.remaining, items })
+}
+
+/// Runs a test's future on one thread.
+pub(crate) fn run<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// The same where time passes only while everybody waits.
+pub(crate) fn run_paused<F: Future>(future: F) -> F::Output {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().start_paused(true).build().unwrap().block_on(future)
+}
+
+/// How often a property is tried; `PROPTEST_CASES` asks for another number. Nothing is written on failure: the smallest
+/// input is in the output.
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    let asked = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() { asked } else { ProptestConfig { cases, ..asked } }
+}

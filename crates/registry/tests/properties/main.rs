@@ -1,0 +1,17 @@
+//! What must hold of the verbs for every history: random writes, compactions, restarts, chunk sizes and selectors, over
+//! both engines and two servers on one store, checked against a plain model that remembers every revision.
+//!
+//! Tests name the invariants of ARCHITECTURE.md that they show.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+mod bookmarks;
+mod cluster;
+mod concurrent;
+mod engines;
+mod lists;
+mod model;
+mod names;
+mod tokens;
+mod watches;
+mod writes;

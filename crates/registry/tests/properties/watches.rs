@@ -1,0 +1,252 @@
+//! Watches: invariants 11, 12 and 14, for watchers of any scope, across restarts and compactions.
+//!
+//! Each watcher is a client that knows what the model says it must be told next, and a copy of the list that it keeps by
+//! what it is told. Time is paused, so "nothing more comes" is a fact and not a guess.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use keelson_cache::FrameKind;
+use keelson_meta::Object;
+use keelson_registry::{WatchOutput, WatchStream};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::cluster::*;
+use crate::model::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize, Write),
+    Burst(u32),
+    Compact(u64, bool),
+    Restart,
+    Watch { place: Place, selector: Selector, server: usize, begin: Begin },
+    Drain(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Begin {
+    /// A list, then a watch from its revision.
+    List,
+    /// The watch sends what exists first.
+    Streamed,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let begin = prop_oneof![Just(Begin::List), Just(Begin::Streamed)];
+    let watch = (any_place(), any_selector(), any::<usize>(), begin);
+    prop_oneof![
+        12 => (any::<usize>(), any_write()).prop_map(|(server, write)| Step::Write(server, write)),
+        1 => (10..80u32).prop_map(Step::Burst),
+        1 => (0..40u64, any::<bool>()).prop_map(|(back, tell)| Step::Compact(back, tell)),
+        1 => Just(Step::Restart),
+        2 => watch.prop_map(|(place, selector, server, begin)| Step::Watch { place, selector, server, begin }),
+        4 => any::<usize>().prop_map(Step::Drain),
+    ]
+}
+
+/// A client that keeps a copy of what it lists and watches.
+struct Watcher {
+    place: Place,
+    selector: Selector,
+    server: usize,
+    begin: Begin,
+    stream: Option<WatchStream>,
+    /// Whether the initial events are still coming.
+    initial: bool,
+    copy: BTreeMap<String, Stored>,
+    /// Everything up to here has been told.
+    seen: u64,
+}
+
+impl Watcher {
+    async fn start(&mut self, cluster: &Cluster) {
+        let server = cluster.server(self.server);
+        self.copy.clear();
+        self.initial = matches!(self.begin, Begin::Streamed);
+        match self.begin {
+            Begin::List => {
+                let page = list(server, self.place, &self.selector.query()).await.unwrap();
+                self.seen = page.revision;
+                self.copy = page.items.into_iter().collect();
+                self.resume(cluster).await;
+            }
+            Begin::Streamed => {
+                self.seen = 0;
+                let how = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+                self.open(cluster, how).await;
+            }
+        }
+    }
+
+    /// Goes on from what was seen, as after a lost connection; a client that has seen nothing begins anew.
+    async fn resume(&mut self, cluster: &Cluster) {
+        if self.seen == 0 {
+            return Box::pin(self.start(cluster)).await;
+        }
+        let how = format!("&resourceVersion={}", self.seen);
+        self.open(cluster, &how).await;
+    }
+
+    async fn open(&mut self, cluster: &Cluster, how: &str) {
+        let options = watch_options(&format!("{}{how}", self.selector.query()));
+        let stream = cluster.server(self.server).watch(&pods(self.place.namespace()), &options).await;
+        self.stream = Some(stream.unwrap());
+    }
+
+    /// Takes what there is, and checks that it is what must come.
+    async fn drain(&mut self, cluster: &Cluster, model: &Model, keeps_all: bool) {
+        while let Some(stream) = &mut self.stream {
+            let Ok(outputs) = tokio::time::timeout(Duration::from_millis(1), stream.next()).await else { break };
+            let outputs = outputs.expect("a watch ends only at its deadline or after an error");
+            let mut expected = model.told(self.seen, self.place, &self.selector).into_iter();
+            for output in outputs {
+                match output {
+                    WatchOutput::Initial(entry) => self.initial_object(read_entry(&entry)),
+                    WatchOutput::Bookmark { revision, initial_events_end } => {
+                        assert!(initial_events_end && self.initial, "no minute has passed");
+                        self.initial = false;
+                        self.seen = revision.get();
+                        let listed: BTreeMap<_, _> =
+                            model.listed(self.seen, self.place, &self.selector).into_iter().collect();
+                        assert_eq!(self.copy, listed);
+                        expected = model.told(self.seen, self.place, &self.selector).into_iter();
+                    }
+                    WatchOutput::Event(kind, event) => {
+                        assert!(!self.initial, "changes come after all initial objects");
+                        let told = read_frame(kind, &event.frame(kind));
+                        assert_eq!(Some(&told), expected.next().as_ref());
+                        self.apply(told);
+                    }
+                    WatchOutput::Error(error) => {
+                        assert_eq!(error.code(), 410, "{error}");
+                        assert!(!keeps_all || self.seen < cluster.oldest().await, "{error}: nothing was lost");
+                        assert!(self.stream.as_mut().unwrap().next().await.is_none(), "nothing follows an error");
+                        return Box::pin(self.restart_and_drain(cluster, model, keeps_all)).await;
+                    }
+                }
+            }
+        }
+        assert!(!self.initial, "the initial events end");
+        assert_eq!(model.told(self.seen, self.place, &self.selector), [], "nothing is left to be told");
+        let listed: BTreeMap<_, _> =
+            model.listed(cluster.revision().await, self.place, &self.selector).into_iter().collect();
+        assert_eq!(self.copy, listed, "the copy is the list");
+    }
+
+    async fn restart_and_drain(&mut self, cluster: &Cluster, model: &Model, keeps_all: bool) {
+        self.start(cluster).await;
+        self.drain(cluster, model, keeps_all).await;
+    }
+
+    fn initial_object(&mut self, (key, stored): (String, Stored)) {
+        assert!(self.initial, "initial objects come first");
+        assert!(self.copy.last_key_value().is_none_or(|(last, _)| *last < key), "initial objects come in key order");
+        self.copy.insert(key, stored);
+    }
+
+    fn apply(&mut self, told: Told) {
+        self.seen = told.stored.revision;
+        let known = self.copy.contains_key(&told.key);
+        match told.kind {
+            "ADDED" => assert!(!known),
+            _ => assert!(known),
+        }
+        match told.kind {
+            "DELETED" => self.copy.remove(&told.key),
+            _ => self.copy.insert(told.key, told.stored),
+        };
+    }
+}
+
+/// An event as the client reads it from the wire.
+pub(crate) fn read_frame(kind: FrameKind, frame: &[u8]) -> Told {
+    let mut frame: Value = serde_json::from_slice(frame).unwrap();
+    let (key, stored) = read(&Object::from_value(frame["object"].take()).unwrap());
+    let kind = match kind {
+        FrameKind::Added => "ADDED",
+        FrameKind::Modified => "MODIFIED",
+        FrameKind::Deleted => "DELETED",
+    };
+    assert_eq!(frame["type"], kind);
+    Told { kind, key, stored }
+}
+
+async fn burst(cluster: &Cluster, model: &mut Model, writes: u32) {
+    for number in 0..writes {
+        let pod = Pod { app: Some((number % 3) as u8), node: Some((number % 2) as u8), number: 1000 + number };
+        let key = format!("{}/b", NAMESPACES[number as usize % NAMESPACES.len()]);
+        let action = if model.newest().contains_key(&key) { Action::Update(pod) } else { Action::Create(pod) };
+        cluster.write(model, 0, &Write { key, action }).await;
+    }
+}
+
+async fn follow(settings: Settings, steps: Vec<Step>) {
+    let keeps_all = settings.history_bytes > 0;
+    let mut cluster = Cluster::start(Engine::Memory, settings).await;
+    let mut model = Model::default();
+    let mut watchers: Vec<Watcher> = Vec::new();
+    burst(&cluster, &mut model, 3).await;
+    for step in steps {
+        match step {
+            Step::Write(server, write) => cluster.write(&mut model, server, &write).await,
+            Step::Burst(writes) => burst(&cluster, &mut model, writes).await,
+            Step::Compact(back, tell) => cluster.compact(back, tell).await,
+            Step::Restart => {
+                watchers.iter_mut().for_each(|watcher| watcher.stream = None);
+                cluster.restart().await;
+                for watcher in &mut watchers {
+                    watcher.resume(&cluster).await;
+                }
+            }
+            Step::Watch { place, selector, server, begin } => {
+                let (stream, initial, copy, seen) = (None, false, BTreeMap::new(), 0);
+                let mut watcher = Watcher { place, selector, server, begin, stream, initial, copy, seen };
+                watcher.start(&cluster).await;
+                watchers.push(watcher);
+            }
+            Step::Drain(which) => {
+                let count = watchers.len().max(1);
+                if let Some(watcher) = watchers.get_mut(which % count) {
+                    watcher.drain(&cluster, &model, keeps_all).await;
+                }
+            }
+        }
+    }
+    for watcher in &mut watchers {
+        watcher.drain(&cluster, &model, keeps_all).await;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(160))]
+    #[test]
+    fn a_list_and_a_watch_from_its_revision_lose_and_repeat_nothing(
+        settings in any_settings(),
+        steps in prop::collection::vec(step(), 20..120),
+    ) {
+        run_paused(follow(settings, steps));
+    }
+}
+
+/// Leaving a selection is DELETED with the content that was selected, at the revision of the change.
+#[test]
+fn what_leaves_a_selection_is_deleted_with_its_old_content() {
+    run_paused(async {
+        let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
+        let mut model = Model::default();
+        let on = |node, number| Pod { app: None, node: Some(node), number };
+        let write = |action| Write { key: "q/a".to_owned(), action };
+        cluster.write(&mut model, 0, &write(Action::Create(on(1, 7)))).await;
+        let options = watch_options("&fieldSelector=spec.nodeName=n1");
+        let mut watch = cluster.server(0).watch(&pods(None), &options).await.unwrap();
+        assert!(matches!(watch.next().await.unwrap()[..], [WatchOutput::Initial(_)]));
+        cluster.write(&mut model, 0, &write(Action::Merge(on(2, 8)))).await;
+        let outputs = watch.next().await.unwrap();
+        let [WatchOutput::Event(kind, event)] = &outputs[..] else { panic!("one event is expected") };
+        let stored = Stored { revision: cluster.revision().await, pod: on(1, 7) };
+        let expected = Told { kind: "DELETED", key: "q/a".to_owned(), stored };
+        assert_eq!(read_frame(*kind, &event.frame(*kind)), expected);
+    });
+}
