@@ -30,7 +30,10 @@ pub(super) async fn object(
     let encoding = Encoding::of(headers)?;
     let bytes = body.read(MAX_REQUEST_BYTES).await?;
     let kind = target.resource.kind;
-    let parsed = encoding.parse(&bytes).map_err(|error| unrecognized(kind, &error, &bytes))?;
+    let stated = target.kind();
+    let default = (stated.group_version().to_string(), stated.kind);
+    let parsed =
+        encoding.parse(&bytes, (&default.0, &default.1)).map_err(|error| unrecognized(kind, &error, &bytes))?;
     let mut object = object_of(parsed.value, kind)?;
     let mut warnings = Vec::new();
     let duplicates = || parsed.duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
@@ -59,18 +62,20 @@ pub(super) async fn optional(headers: &HeaderMap, body: RequestBody) -> Result<O
     if bytes.is_empty() {
         return Ok(None);
     }
-    let parsed = Encoding::of(headers)?.parse(&bytes).map_err(|error| unrecognized("DeleteOptions", &error, &bytes))?;
+    let parsed = Encoding::of(headers)?
+        .parse(&bytes, ("v1", "DeleteOptions"))
+        .map_err(|error| unrecognized("DeleteOptions", &error, &bytes))?;
     object_of(parsed.value, "DeleteOptions").map(Some)
 }
 
-/// The encodings that clients are told of. Protobuf is among them in every Kubernetes server's answer; it is read once the
-/// schemas of the built-in kinds are here.
+/// The encodings that clients are told of.
 const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 #[derive(Clone, Copy)]
 enum Encoding {
     Json,
     Yaml,
+    Protobuf,
 }
 
 impl Encoding {
@@ -82,14 +87,19 @@ impl Encoding {
         match media {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
             _ => Err(ApiError::UnsupportedMediaType { accepted: MEDIA_TYPES }),
         }
     }
 
-    fn parse(self, bytes: &[u8]) -> Result<Parsed, String> {
+    /// `default` is the apiVersion and kind of a protobuf body that does not name its own.
+    fn parse(self, bytes: &[u8], default: (&str, &str)) -> Result<Parsed, String> {
         match self {
             Self::Json => json::parse(bytes).map_err(|error| format!("json parse error: {error}")),
             Self::Yaml => yaml::parse(bytes).map_err(|error| format!("yaml parse error: {error}")),
+            Self::Protobuf => keelson_protobuf::decode_with_default(bytes, default)
+                .map(|decoded| Parsed { value: decoded.object.into_value(), duplicates: Vec::new() })
+                .map_err(|error| error.to_string()),
         }
     }
 }
