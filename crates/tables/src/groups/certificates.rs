@@ -1,0 +1,56 @@
+//! certificates.k8s.io: certificate signing requests.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::age::human_duration;
+use crate::column::{AGE, Column, NAME};
+use crate::docs::certificates as docs;
+use crate::part::{Part, Subject};
+use crate::printer::Printer;
+
+pub(super) fn printer(kind: &str) -> Option<Printer> {
+    (kind == "CertificateSigningRequest").then(|| Printer::new(SIGNING_REQUEST, signing_request))
+}
+
+const SIGNING_REQUEST: &[Column<'_>] = &[
+    NAME,
+    AGE,
+    Column::text("SignerName", docs::CERTIFICATE_SIGNING_REQUEST_SIGNER_NAME),
+    Column::text("Requestor", "Base64-encoded PKCS#10 CSR data"),
+    Column::text("RequestedDuration", docs::CERTIFICATE_SIGNING_REQUEST_REQUESTED_DURATION),
+    Column::text("Condition", "Conditions applied to the request, such as approval or denial."),
+];
+
+fn signing_request(of: Subject<'_>) -> Vec<Value> {
+    let spec = of.at("spec");
+    vec![
+        of.name(),
+        of.age(),
+        spec.at("signerName").cell_unless_empty("<none>"),
+        spec.at("username").cell(),
+        requested_duration(spec.at("expirationSeconds")),
+        condition(of.at("status")),
+    ]
+}
+
+fn requested_duration(seconds: Part<'_>) -> Value {
+    let Some(seconds) = seconds.set_int() else {
+        return "<none>".into();
+    };
+    human_duration(Duration::from_secs(u64::try_from(seconds).unwrap_or_default())).into()
+}
+
+/// What was decided, and what came of it: `Approved,Issued`. A denial outweighs an approval.
+fn condition(status: Part<'_>) -> Value {
+    let has = |kind: &str| status.at("conditions").condition(kind).is_set();
+    let decision = match (has("Denied"), has("Approved")) {
+        (true, _) => "Denied",
+        (false, true) => "Approved",
+        (false, false) => "Pending",
+    };
+    let failed = if has("Failed") { ",Failed" } else { "" };
+    let issued = if status.at("certificate").text().is_empty() { "" } else { ",Issued" };
+    format!("{decision}{failed}{issued}").into()
+}

@@ -1,0 +1,85 @@
+//! Services and endpoints: where things can be reached.
+
+use serde_json::Value;
+
+use crate::column::{AGE, Column, NAME};
+use crate::docs::core as docs;
+use crate::part::{Part, Subject};
+use crate::printer::Printer;
+use crate::selector;
+use crate::text::{first_three, join, load_balancer, or};
+
+pub(super) const SERVICE: Printer = Printer::new(SERVICE_COLUMNS, service);
+
+const SERVICE_COLUMNS: &[Column<'_>] = &[
+    NAME,
+    Column::text("Type", docs::SERVICE_TYPE),
+    Column::text("Cluster-IP", docs::SERVICE_CLUSTER_IP),
+    Column::text("External-IP", docs::SERVICE_EXTERNAL_IP),
+    Column::text("Port(s)", docs::SERVICE_PORTS),
+    AGE,
+    Column::text("Selector", docs::SERVICE_SELECTOR).wide(),
+];
+
+fn service(of: Subject<'_>) -> Vec<Value> {
+    let spec = of.at("spec");
+    vec![
+        of.name(),
+        spec.at("type").cell(),
+        spec.at("clusterIPs").nth(0).or(spec.at("clusterIP")).cell_unless_empty("<none>"),
+        external_addresses(spec, of.at("status")),
+        or(&join(spec.at("ports").items().map(service_port), ","), "<none>").into(),
+        of.age(),
+        selector::labels(spec.at("selector")),
+    ]
+}
+
+/// Where the service is reached from outside: what the load balancer reports, and what the user declared.
+fn external_addresses(spec: Part<'_>, status: Part<'_>) -> Value {
+    let declared = join(spec.at("externalIPs").items().map(Part::text), ",");
+    match spec.at("type").text() {
+        "ClusterIP" | "NodePort" => or(&declared, "<none>").into(),
+        "LoadBalancer" => {
+            let balanced = load_balancer(status.at("loadBalancer").at("ingress"));
+            let known = [balanced, declared];
+            or(&join(known.iter().filter(|addresses| !addresses.is_empty()), ","), "<pending>").into()
+        }
+        "ExternalName" => spec.at("externalName").cell(),
+        _ => "<unknown>".into(),
+    }
+}
+
+/// `80/TCP`, or `80:30080/TCP` with the port of the nodes.
+fn service_port(port: Part<'_>) -> String {
+    let (number, protocol) = (port.at("port").int(), or(port.at("protocol").text(), "TCP"));
+    match port.at("nodePort").int() {
+        0 => format!("{number}/{protocol}"),
+        node_port => format!("{number}:{node_port}/{protocol}"),
+    }
+}
+
+pub(super) const ENDPOINTS: Printer = Printer::new(ENDPOINTS_COLUMNS, endpoints);
+
+const ENDPOINTS_COLUMNS: &[Column<'_>] = &[NAME, Column::text("Endpoints", docs::ENDPOINTS_ENDPOINTS), AGE];
+
+fn endpoints(of: Subject<'_>) -> Vec<Value> {
+    let subsets = of.at("subsets");
+    let shown = if subsets.len() == 0 { "<none>".to_owned() } else { first_three(subsets.items().flat_map(reached)) };
+    vec![of.name(), shown.into(), of.age()]
+}
+
+/// Every address with every port; a headless service may have no ports.
+fn reached(subset: Part<'_>) -> Box<dyn Iterator<Item = String> + '_> {
+    let addresses = move || subset.at("addresses").items().map(|address| address.at("ip").text());
+    if subset.at("ports").len() == 0 {
+        return Box::new(addresses().map(str::to_owned));
+    }
+    Box::new(subset.at("ports").items().flat_map(move |port| {
+        let port = port.at("port").int();
+        addresses().map(move |address| host_port(address, port))
+    }))
+}
+
+fn host_port(host: &str, port: i64) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}

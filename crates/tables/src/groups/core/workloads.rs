@@ -1,0 +1,50 @@
+//! Replication controllers and pod templates.
+
+use serde_json::Value;
+
+use crate::column::{AGE, CONTAINERS, Column, IMAGES, NAME};
+use crate::docs::core as docs;
+use crate::groups::apps::replicas;
+use crate::part::Subject;
+use crate::printer::Printer;
+use crate::selector;
+use crate::text::{container_images, container_names};
+
+pub(super) const REPLICATION_CONTROLLER: Printer = Printer::new(CONTROLLER_COLUMNS, replication_controller);
+
+const CONTROLLER_COLUMNS: &[Column<'_>] = &[
+    NAME,
+    Column::integer("Desired", docs::REPLICATION_CONTROLLER_DESIRED),
+    Column::integer("Current", docs::REPLICATION_CONTROLLER_CURRENT),
+    Column::integer("Ready", "The number of ready replicas for this replication controller."),
+    AGE,
+    CONTAINERS.wide(),
+    IMAGES.wide(),
+    Column::text("Selector", docs::REPLICATION_CONTROLLER_SELECTOR).wide(),
+];
+
+fn replication_controller(of: Subject<'_>) -> Vec<Value> {
+    let (spec, status) = (of.at("spec"), of.at("status"));
+    let pod = spec.at("template").at("spec");
+    vec![
+        of.name(),
+        replicas(spec).into(),
+        status.at("replicas").int_cell(),
+        status.at("readyReplicas").int_cell(),
+        of.age(),
+        container_names(pod),
+        container_images(pod),
+        selector::labels(spec.at("selector")),
+    ]
+}
+
+pub(super) const POD_TEMPLATE: Printer = Printer::new(TEMPLATE_COLUMNS, pod_template);
+
+const TEMPLATE_COLUMNS: &[Column<'_>] =
+    &[NAME, CONTAINERS, IMAGES, Column::text("Pod Labels", "The labels for the pod template.")];
+
+fn pod_template(of: Subject<'_>) -> Vec<Value> {
+    let template = of.at("template");
+    let pod = template.at("spec");
+    vec![of.name(), container_names(pod), container_images(pod), selector::labels(template.at("metadata").at("labels"))]
+}

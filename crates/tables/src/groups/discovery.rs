@@ -1,0 +1,45 @@
+//! discovery.k8s.io: endpoint slices.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::column::{AGE, Column, NAME};
+use crate::docs::discovery as docs;
+use crate::part::{Part, Subject};
+use crate::printer::Printer;
+use crate::text::{first_three, or};
+
+pub(super) fn printer(kind: &str) -> Option<Printer> {
+    (kind == "EndpointSlice").then(|| Printer::new(ENDPOINT_SLICE, endpoint_slice))
+}
+
+const ENDPOINT_SLICE: &[Column<'_>] = &[
+    NAME,
+    Column::text("AddressType", docs::ENDPOINT_SLICE_ADDRESS_TYPE),
+    Column::text("Ports", docs::ENDPOINT_SLICE_PORTS),
+    Column::text("Endpoints", docs::ENDPOINT_SLICE_ENDPOINTS),
+    AGE,
+];
+
+fn endpoint_slice(of: Subject<'_>) -> Vec<Value> {
+    let ports = first_three(of.at("ports").items().map(port));
+    let endpoints = of.at("endpoints");
+    let addresses =
+        first_three(endpoints.items().flat_map(|endpoint| endpoint.at("addresses").items()).map(Part::text));
+    vec![
+        of.name(),
+        of.at("addressType").cell(),
+        or(&ports, "<unset>").into(),
+        or(&addresses, "<unset>").into(),
+        of.age(),
+    ]
+}
+
+/// A port without a number is any port, known by its name if it has one.
+fn port(port: Part<'_>) -> Cow<'_, str> {
+    match port.at("port").set_int() {
+        Some(number) => number.to_string().into(),
+        None => port.at("name").set_text().unwrap_or("*").into(),
+    }
+}

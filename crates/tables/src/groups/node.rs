@@ -1,0 +1,17 @@
+//! node.k8s.io: runtime classes.
+
+use serde_json::Value;
+
+use crate::column::{AGE, Column, NAME};
+use crate::part::Subject;
+use crate::printer::Printer;
+
+pub(super) fn printer(kind: &str) -> Option<Printer> {
+    (kind == "RuntimeClass").then(|| Printer::new(RUNTIME_CLASS, runtime_class))
+}
+
+const RUNTIME_CLASS: &[Column<'_>] = &[NAME, Column::text("Handler", ""), AGE];
+
+fn runtime_class(of: Subject<'_>) -> Vec<Value> {
+    vec![of.name(), of.at("handler").cell(), of.age()]
+}

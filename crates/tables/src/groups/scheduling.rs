@@ -1,0 +1,30 @@
+//! scheduling.k8s.io: priority classes.
+
+use serde_json::Value;
+
+use crate::column::{AGE, Column, NAME};
+use crate::docs::scheduling as docs;
+use crate::part::Subject;
+use crate::printer::Printer;
+
+pub(super) fn printer(kind: &str) -> Option<Printer> {
+    (kind == "PriorityClass").then(|| Printer::new(PRIORITY_CLASS, priority_class))
+}
+
+const PRIORITY_CLASS: &[Column<'_>] = &[
+    NAME,
+    Column::integer("Value", docs::PRIORITY_CLASS_VALUE),
+    Column::boolean("Global-Default", docs::PRIORITY_CLASS_GLOBAL_DEFAULT),
+    AGE,
+    Column::text("PreemptionPolicy", docs::PRIORITY_CLASS_PREEMPTION_POLICY),
+];
+
+fn priority_class(of: Subject<'_>) -> Vec<Value> {
+    vec![
+        of.name(),
+        of.at("value").int_cell(),
+        of.at("globalDefault").flag().into(),
+        of.age(),
+        of.at("preemptionPolicy").cell(),
+    ]
+}

@@ -1,0 +1,20 @@
+//! What a client sees of objects without reading them whole: Tables (`kubectl get`) and PartialObjectMetadata.
+//!
+//! Pure functions from a decoded object to the cells of its row, and from cells and bytes to the wire form. Columns,
+//! their order, descriptions and cell texts are those of Kubernetes; custom resources bring their own columns.
+//!
+//! Invariants: a printer never fails, whatever the object holds (a field that is missing or of the wrong type shows as
+//! what Kubernetes shows for an empty one); time is handed in; nothing here holds more than one row.
+
+mod age;
+mod column;
+mod docs;
+mod groups;
+mod part;
+mod printer;
+mod selector;
+mod text;
+
+pub use age::{age, human_duration};
+pub use column::Column;
+pub use printer::{Printer, RowCondition, cells, columns};

@@ -1,0 +1,180 @@
+//! Reading an object that may lack any part, without a type for each kind.
+//!
+//! Asking for more than there is gives what Go has for an absent field: an empty text, zero, false, an empty list.
+
+use std::time::SystemTime;
+
+use keelson_meta::Object;
+use keelson_meta::clock::parse_rfc3339;
+use serde_json::Value;
+
+use crate::age::age;
+
+/// The object a row is made of, and the time it is shown at.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) object: &'a Object,
+    pub(crate) now: SystemTime,
+}
+
+impl<'a> Subject<'a> {
+    /// The object's field of this name.
+    pub(crate) fn at(&self, field: &str) -> Part<'a> {
+        Part(self.object.0.get(field))
+    }
+
+    /// The cell with the object's name.
+    pub(crate) fn name(&self) -> Value {
+        self.object.name().into()
+    }
+
+    /// The cell that says how old the object is.
+    pub(crate) fn age(&self) -> Value {
+        self.since(self.at("metadata").at("creationTimestamp")).into()
+    }
+
+    /// How long ago this was.
+    pub(crate) fn since(&self, time: Part<'_>) -> String {
+        age(time.time(), self.now)
+    }
+
+    /// The annotation with this key.
+    pub(crate) fn annotation(&self, key: &str) -> Option<&'a str> {
+        self.at("metadata").at("annotations").at(key).set_text()
+    }
+
+    /// Whether the object is on its way out.
+    pub(crate) fn deleting(&self) -> bool {
+        self.at("metadata").at("deletionTimestamp").is_set()
+    }
+}
+
+/// A part of an object that may be absent.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a>(Option<&'a Value>);
+
+impl<'a> Part<'a> {
+    /// The field of this name.
+    pub(crate) fn at(self, field: &str) -> Self {
+        Self(self.0.and_then(|value| value.get(field)))
+    }
+
+    /// The element at this place.
+    pub(crate) fn nth(self, place: usize) -> Self {
+        Self(self.0.and_then(|value| value.get(place)))
+    }
+
+    /// This part, or the other if this one is absent or empty.
+    pub(crate) fn or(self, other: Self) -> Self {
+        if self.is_set() && self.set_text() != Some("") { self } else { other }
+    }
+
+    /// Whether there is anything, even something empty.
+    pub(crate) fn is_set(self) -> bool {
+        self.0.is_some_and(|value| !value.is_null())
+    }
+
+    /// The text, empty if absent.
+    pub(crate) fn text(self) -> &'a str {
+        self.set_text().unwrap_or_default()
+    }
+
+    /// The text, if there is one.
+    pub(crate) fn set_text(self) -> Option<&'a str> {
+        self.0?.as_str()
+    }
+
+    /// The number, zero if absent.
+    pub(crate) fn int(self) -> i64 {
+        self.set_int().unwrap_or_default()
+    }
+
+    /// The number, if there is one.
+    pub(crate) fn set_int(self) -> Option<i64> {
+        self.0?.as_i64()
+    }
+
+    /// The truth value, false if absent.
+    pub(crate) fn flag(self) -> bool {
+        self.set_flag().unwrap_or_default()
+    }
+
+    /// The truth value, if there is one.
+    pub(crate) fn set_flag(self) -> Option<bool> {
+        self.0?.as_bool()
+    }
+
+    /// The point in time, if it is one.
+    pub(crate) fn time(self) -> Option<SystemTime> {
+        parse_rfc3339(self.set_text()?)
+    }
+
+    /// A text or a number as text: quantities and values that may be either. `None` if absent.
+    pub(crate) fn printed(self) -> Option<String> {
+        match self.0? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+
+    /// A quantity as text; an absent one is zero.
+    pub(crate) fn quantity(self) -> String {
+        self.printed().unwrap_or_else(|| "0".to_owned())
+    }
+
+    /// The elements of the list.
+    pub(crate) fn items(self) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
+        self.0.and_then(Value::as_array).map_or(&[][..], Vec::as_slice).iter().map(|value| Self(Some(value)))
+    }
+
+    /// The entries of the map, in the order they are stored.
+    pub(crate) fn entries(self) -> impl Iterator<Item = (&'a str, Self)> {
+        let entries = self.0.and_then(Value::as_object).into_iter().flatten();
+        entries.map(|(key, value)| (key.as_str(), Self(Some(value))))
+    }
+
+    /// How many elements or entries there are.
+    pub(crate) fn len(self) -> usize {
+        match self.0 {
+            Some(Value::Array(items)) => items.len(),
+            Some(Value::Object(entries)) => entries.len(),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => 0,
+        }
+    }
+
+    /// In a list of conditions, the first one of this type.
+    pub(crate) fn condition(self, kind: &str) -> Self {
+        self.items().find(|condition| condition.at("type").text() == kind).unwrap_or(Self(None))
+    }
+
+    /// Whether this is a condition that holds.
+    pub(crate) fn holds(self) -> bool {
+        self.at("status").text() == "True"
+    }
+
+    /// The cell with this text.
+    pub(crate) fn cell(self) -> Value {
+        self.text().into()
+    }
+
+    /// The cell with this text, or with `fallback` if there is none.
+    pub(crate) fn cell_or(self, fallback: &str) -> Value {
+        self.set_text().unwrap_or(fallback).into()
+    }
+
+    /// The cell with this text, or with `fallback` if there is none or it is empty.
+    pub(crate) fn cell_unless_empty(self, fallback: &str) -> Value {
+        crate::text::or(self.text(), fallback).into()
+    }
+
+    /// The cell with this number.
+    pub(crate) fn int_cell(self) -> Value {
+        self.int().into()
+    }
+
+    /// The cell with the number of elements or entries.
+    pub(crate) fn len_cell(self) -> Value {
+        self.len().into()
+    }
+}

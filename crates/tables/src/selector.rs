@@ -1,0 +1,70 @@
+//! Selectors and label sets as text, in the canonical form that also parses.
+
+use serde_json::Value;
+
+use crate::part::Part;
+use crate::text::join;
+
+/// A set of labels, such as a service's selector: `a=b,c=d`, or `<none>`.
+pub(crate) fn labels(set: Part<'_>) -> Value {
+    let mut pairs: Vec<(&str, &str)> = set.entries().map(|(key, value)| (key, value.text())).collect();
+    if pairs.is_empty() {
+        return "<none>".into();
+    }
+    pairs.sort_unstable();
+    join(pairs.iter().map(|(key, value)| format!("{key}={value}")), ",").into()
+}
+
+/// A label selector, or `<none>` if it is empty, or `<error>` if it cannot be understood.
+pub(crate) fn label_selector(selector: Part<'_>) -> Value {
+    match canonical(selector) {
+        Some(text) if text.is_empty() => "<none>".into(),
+        Some(text) => text.into(),
+        None => "<error>".into(),
+    }
+}
+
+/// A label selector in the form of the `labelSelector` parameter; `None` if it cannot be understood.
+pub(crate) fn canonical(selector: Part<'_>) -> Option<String> {
+    let equal = selector.at("matchLabels").entries();
+    let mut terms: Vec<(&str, String)> = equal.map(|(key, value)| (key, format!("{key}={}", value.text()))).collect();
+    for expression in selector.at("matchExpressions").items() {
+        terms.push((expression.at("key").text(), term(expression)?));
+    }
+    terms.sort_by_key(|(key, _)| *key);
+    Some(join(terms.iter().map(|(_, term)| term), ","))
+}
+
+/// One entry of `matchExpressions`.
+fn term(expression: Part<'_>) -> Option<String> {
+    let key = expression.at("key").text();
+    let mut values: Vec<&str> = expression.at("values").items().map(Part::text).collect();
+    values.sort_unstable();
+    let among = |operator: &str| format!("{key} {operator} ({})", join(&values, ","));
+    match (expression.at("operator").text(), values.is_empty()) {
+        ("In", false) => Some(among("in")),
+        ("NotIn", false) => Some(among("notin")),
+        ("Exists", true) => Some(key.to_owned()),
+        ("DoesNotExist", true) => Some(format!("!{key}")),
+        _ => None,
+    }
+}
+
+/// A label selector as Go prints the struct, which is what admission policy bindings show.
+pub(crate) fn go_struct(selector: Part<'_>) -> String {
+    let mut labels: Vec<(&str, &str)> =
+        selector.at("matchLabels").entries().map(|(key, value)| (key, value.text())).collect();
+    labels.sort_unstable();
+    let labels: String = labels.iter().map(|(key, value)| format!("{key}: {value},")).collect();
+    let expressions: String = selector.at("matchExpressions").items().map(go_requirement).collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},\
+         MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
+fn go_requirement(expression: Part<'_>) -> String {
+    let values = join(expression.at("values").items().map(Part::text), " ");
+    let (key, operator) = (expression.at("key").text(), expression.at("operator").text());
+    format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
+}

@@ -1,0 +1,75 @@
+//! Texts that several printers build: lists, counts, what stands for nothing.
+
+use serde_json::Value;
+
+use crate::part::Part;
+
+/// How many of a long list are shown.
+const SHOWN: usize = 3;
+
+/// The text, or `fallback` if it is empty.
+pub(crate) fn or<'a>(text: &'a str, fallback: &'a str) -> &'a str {
+    if text.is_empty() { fallback } else { text }
+}
+
+/// The texts with a separator between them.
+pub(crate) fn join<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, separator: &str) -> String {
+    let mut joined = String::new();
+    for (place, text) in texts.into_iter().enumerate() {
+        if place > 0 {
+            joined.push_str(separator);
+        }
+        joined.push_str(text.as_ref());
+    }
+    joined
+}
+
+/// The first three texts, and how many more there are: `a,b,c + 2 more...`.
+pub(crate) fn first_three<T: AsRef<str>>(mut texts: impl Iterator<Item = T>) -> String {
+    let mut joined = join(texts.by_ref().take(SHOWN), ",");
+    let more = texts.count();
+    if more > 0 {
+        joined.push_str(&format!(" + {more} more..."));
+    }
+    joined
+}
+
+/// How many of how many, such as `1/3`.
+pub(crate) fn ratio(part: i64, whole: i64) -> Value {
+    format!("{part}/{whole}").into()
+}
+
+/// The names of the containers of a pod spec.
+pub(crate) fn container_names(pod_spec: Part<'_>) -> Value {
+    join(pod_spec.at("containers").items().map(|container| container.at("name").text()), ",").into()
+}
+
+/// The images of the containers of a pod spec.
+pub(crate) fn container_images(pod_spec: Part<'_>) -> Value {
+    join(pod_spec.at("containers").items().map(|container| container.at("image").text()), ",").into()
+}
+
+/// The addresses or host names of a load balancer: sorted, each once.
+pub(crate) fn load_balancer(ingress: Part<'_>) -> String {
+    let mut points: Vec<&str> = ingress
+        .items()
+        .map(|point| or(point.at("ip").text(), point.at("hostname").text()))
+        .filter(|point| !point.is_empty())
+        .collect();
+    points.sort_unstable();
+    points.dedup();
+    join(points, ",")
+}
+
+/// Access modes in short, in a fixed order: `RWO,ROX`.
+pub(crate) fn access_modes(modes: Part<'_>) -> String {
+    const SHORT: [(&str, &str); 4] =
+        [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
+    let has = |mode: &str| modes.items().any(|given| given.text() == mode);
+    join(SHORT.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| short), ",")
+}
+
+/// The resource with its group, if it has one: `deployments.apps`.
+pub(crate) fn with_group(resource: &str, group: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
