@@ -14,6 +14,7 @@ mod part;
 mod printer;
 mod selector;
 mod text;
+pub mod wire;
 
 pub use age::{age, human_duration};
 pub use column::Column;

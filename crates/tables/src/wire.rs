@@ -1,0 +1,107 @@
+//! The wire forms: a Table and a PartialObjectMetadataList, written piece by piece, and a single PartialObjectMetadata.
+//!
+//! A list is its head, its rows or items with commas between them, and [`TAIL`]; no more than one row is ever held.
+//! In a watch each event holds a table of one row, which ends in [`END`]; only the first of them tells the columns.
+
+mod metadata;
+mod table;
+
+use keelson_meta::Revision;
+
+pub use metadata::{Metadata, PartialListHead, write_partial};
+pub use table::{IncludeObject, Row, RowObject, TableHead};
+
+/// What ends a table or a list inside something else, such as a watch event.
+pub const END: &[u8] = b"]}";
+/// What ends a table or a list that is the whole body.
+pub const TAIL: &[u8] = b"]}\n";
+
+/// The version of `meta.k8s.io` a client asked for. The forms of both are the same but for their name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaVersion {
+    /// `v1`.
+    V1,
+    /// `v1beta1`.
+    V1Beta1,
+}
+
+impl MetaVersion {
+    /// The version with this name, as the `v` parameter of a media type gives it.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "v1" => Some(Self::V1),
+            "v1beta1" => Some(Self::V1Beta1),
+            _ => None,
+        }
+    }
+
+    /// The apiVersion.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "meta.k8s.io/v1",
+            Self::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// The metadata of a list, or of the table of a single object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListMeta<'a> {
+    /// The revision of the list; of a single object, its own.
+    pub revision: Revision,
+    /// The token that continues the list, if there is more.
+    pub continue_token: Option<&'a str>,
+    /// How many rows or items follow after this page, if that is known.
+    pub remaining: Option<u64>,
+}
+
+impl ListMeta<'_> {
+    /// The metadata of something that has nothing but a revision.
+    pub fn at(revision: Revision) -> Self {
+        Self { revision, continue_token: None, remaining: None }
+    }
+}
+
+/// Appends kind, apiVersion and metadata, without the brace that closes the object.
+fn write_head(kind: &str, version: MetaVersion, meta: &ListMeta<'_>, out: &mut Vec<u8>) {
+    write_type(kind, version, out);
+    out.extend_from_slice(b",\"metadata\":{\"resourceVersion\":\"");
+    out.extend_from_slice(itoa::Buffer::new().format(meta.revision.get()).as_bytes());
+    out.push(b'"');
+    if let Some(token) = meta.continue_token {
+        out.extend_from_slice(b",\"continue\":");
+        write_json(token, out);
+    }
+    if let Some(remaining) = meta.remaining {
+        out.extend_from_slice(b",\"remainingItemCount\":");
+        out.extend_from_slice(itoa::Buffer::new().format(remaining).as_bytes());
+    }
+    out.push(b'}');
+}
+
+/// Appends an opening brace, kind and apiVersion.
+fn write_type(kind: &str, version: MetaVersion, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"kind\":\"");
+    out.extend_from_slice(kind.as_bytes());
+    out.extend_from_slice(b"\",\"apiVersion\":\"");
+    out.extend_from_slice(version.api_version().as_bytes());
+    out.push(b'"');
+}
+
+fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, value).expect("keys are strings and memory takes every byte");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_known_by_name() {
+        for version in [MetaVersion::V1, MetaVersion::V1Beta1] {
+            let name = version.api_version().strip_prefix("meta.k8s.io/").unwrap();
+            assert_eq!(MetaVersion::parse(name), Some(version));
+        }
+        assert_eq!(MetaVersion::parse("v2"), None);
+    }
+}

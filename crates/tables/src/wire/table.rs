@@ -1,0 +1,148 @@
+//! The Table: what `kubectl get` asks for.
+
+use serde_json::Value;
+
+use super::{ListMeta, MetaVersion, write_head, write_json, write_partial};
+use crate::column::Column;
+use crate::printer::RowCondition;
+use crate::wire::Metadata;
+
+/// How much of the object each row brings along: the `includeObject` parameter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// The metadata, which is enough to name the object and show its labels.
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads the parameter; empty means metadata.
+    ///
+    /// # Errors
+    /// The message of the 400 response for anything else.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "None" => Ok(Self::None),
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            _ => Err(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {text:?}: \
+                 must be 'Metadata', 'Object', 'None', or empty"
+            )),
+        }
+    }
+}
+
+/// What stands before the rows of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct TableHead<'a> {
+    /// The version the client asked for.
+    pub version: MetaVersion,
+    /// The metadata of the list or of the object.
+    pub meta: ListMeta<'a>,
+    /// The columns; `None` where the client knows them from an earlier event of the same watch.
+    pub columns: Option<&'a [Column<'a>]>,
+}
+
+impl TableHead<'_> {
+    /// Appends everything up to and including `"rows":[`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        write_head("Table", self.version, &self.meta, out);
+        match self.columns {
+            None => out.extend_from_slice(b",\"columnDefinitions\":null"),
+            Some(columns) => {
+                out.extend_from_slice(b",\"columnDefinitions\":[");
+                for (place, column) in columns.iter().enumerate() {
+                    if place > 0 {
+                        out.push(b',');
+                    }
+                    write_column(column, out);
+                }
+                out.push(b']');
+            }
+        }
+        out.extend_from_slice(b",\"rows\":[");
+    }
+}
+
+/// The object in a row.
+#[derive(Clone, Copy, Debug)]
+pub enum RowObject<'a> {
+    /// None.
+    None,
+    /// The metadata alone.
+    Metadata(Metadata<'a>),
+    /// The whole object as JSON, with kind and apiVersion.
+    Object(&'a [u8]),
+}
+
+/// One row of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// A value for each column.
+    pub cells: &'a [Value],
+    /// The marks on the row.
+    pub conditions: &'a [RowCondition],
+    /// The object of the row.
+    pub object: RowObject<'a>,
+}
+
+impl Row<'_> {
+    /// Appends the row, without a comma before or after it.
+    pub fn write(&self, version: MetaVersion, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"cells\":");
+        write_json(self.cells, out);
+        if !self.conditions.is_empty() {
+            write_conditions(self.conditions, out);
+        }
+        out.extend_from_slice(b",\"object\":");
+        match self.object {
+            RowObject::None => out.extend_from_slice(b"null"),
+            RowObject::Metadata(metadata) => write_partial(metadata, version, out),
+            RowObject::Object(json) => out.extend_from_slice(json.trim_ascii_end()),
+        }
+        out.push(b'}');
+    }
+}
+
+fn write_column(column: &Column<'_>, out: &mut Vec<u8>) {
+    write_members(
+        [("name", column.name), ("type", column.kind), ("format", column.format), ("description", column.description)],
+        out,
+    );
+    out.extend_from_slice(b",\"priority\":");
+    out.extend_from_slice(itoa::Buffer::new().format(column.priority).as_bytes());
+    out.push(b'}');
+}
+
+fn write_conditions(conditions: &[RowCondition], out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"conditions\":");
+    for (place, condition) in conditions.iter().enumerate() {
+        out.push(if place == 0 { b'[' } else { b',' });
+        write_members(
+            [
+                ("type", condition.kind),
+                ("status", condition.status),
+                ("reason", condition.reason),
+                ("message", condition.message),
+            ],
+            out,
+        );
+        out.push(b'}');
+    }
+    out.push(b']');
+}
+
+/// Appends an opening brace and these members, and leaves the object open.
+fn write_members(members: [(&str, &str); 4], out: &mut Vec<u8>) {
+    for (place, (name, text)) in members.into_iter().enumerate() {
+        out.push(if place == 0 { b'{' } else { b',' });
+        write_json(name, out);
+        out.push(b':');
+        write_json(text, out);
+    }
+}

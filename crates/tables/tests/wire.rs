@@ -1,0 +1,123 @@
+//! The wire forms, byte by byte.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+use keelson_meta::{Object, Revision};
+use keelson_tables::wire::{
+    END, IncludeObject, ListMeta, MetaVersion, Metadata, PartialListHead, Row, RowObject, TAIL, TableHead,
+    write_partial,
+};
+use keelson_tables::{Column, Printer};
+use serde_json::{Value, json};
+
+const POD: &str = concat!(
+    r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"5"},"#,
+    r#""spec":{},"status":{"phase":"Failed"}}"#
+);
+
+fn page() -> ListMeta<'static> {
+    ListMeta { revision: Revision::new(9), continue_token: Some("tok\"en"), remaining: Some(3) }
+}
+
+fn text(out: Vec<u8>) -> String {
+    String::from_utf8(out).unwrap()
+}
+
+fn row(cells: &[Value], object: RowObject<'_>) -> String {
+    let mut out = Vec::new();
+    Row { cells, conditions: &[], object }.write(MetaVersion::V1, &mut out);
+    text(out)
+}
+
+#[test]
+fn a_table_is_head_rows_and_tail() {
+    let columns = [Column::text("Name", "The name.").named(), Column::integer("Size", "").wide()];
+    let head = TableHead { version: MetaVersion::V1, meta: page(), columns: Some(&columns) };
+    let mut out = Vec::new();
+    head.write(&mut out);
+    let cells = [json!("a"), json!(1)];
+    Row { cells: &cells, conditions: &[], object: RowObject::None }.write(head.version, &mut out);
+    out.extend_from_slice(TAIL);
+    let expected = concat!(
+        r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","#,
+        r#""metadata":{"resourceVersion":"9","continue":"tok\"en","remainingItemCount":3},"#,
+        r#""columnDefinitions":["#,
+        r#"{"name":"Name","type":"string","format":"name","description":"The name.","priority":0},"#,
+        r#"{"name":"Size","type":"integer","format":"","description":"","priority":1}],"#,
+        r#""rows":[{"cells":["a",1],"object":null}]}"#,
+        "\n"
+    );
+    assert_eq!(text(out), expected);
+}
+
+#[test]
+fn later_tables_of_a_watch_have_no_columns() {
+    let mut out = Vec::new();
+    let meta = ListMeta::at(Revision::new(5));
+    TableHead { version: MetaVersion::V1Beta1, meta, columns: None }.write(&mut out);
+    out.extend_from_slice(END);
+    let expected = concat!(
+        r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1beta1","metadata":{"resourceVersion":"5"},"#,
+        r#""columnDefinitions":null,"rows":[]}"#
+    );
+    assert_eq!(text(out), expected);
+}
+
+#[test]
+fn a_row_brings_as_much_of_the_object_as_was_asked_for() {
+    let cells = [json!("a")];
+    assert_eq!(row(&cells, RowObject::None), r#"{"cells":["a"],"object":null}"#);
+    let whole = format!("{POD}\n");
+    assert_eq!(row(&cells, RowObject::Object(whole.as_bytes())), format!(r#"{{"cells":["a"],"object":{POD}}}"#));
+    let partial = concat!(
+        r#"{"cells":["a"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","#,
+        r#""metadata":{"name":"a","resourceVersion":"5"}}}"#
+    );
+    let object: Object = serde_json::from_str(POD).unwrap();
+    assert_eq!(row(&cells, RowObject::Metadata(Metadata::Of(&object))), partial);
+    assert_eq!(row(&cells, RowObject::Metadata(Metadata::within(POD.as_bytes()).unwrap())), partial);
+}
+
+#[test]
+fn marks_stand_between_cells_and_object() {
+    let object: Object = serde_json::from_str(POD).unwrap();
+    let mut out = Vec::new();
+    let conditions = Printer::of("", "Pod").conditions(&object);
+    Row { cells: &[], conditions, object: RowObject::None }.write(MetaVersion::V1, &mut out);
+    let expected = concat!(
+        r#"{"cells":[],"conditions":[{"type":"Completed","status":"True","reason":"Failed","#,
+        r#""message":"The pod failed."}],"object":null}"#
+    );
+    assert_eq!(text(out), expected);
+}
+
+#[test]
+fn a_list_of_metadata_names_the_kind_of_each_item() {
+    let mut out = Vec::new();
+    let head = PartialListHead { version: MetaVersion::V1Beta1, meta: ListMeta::at(Revision::new(7)) };
+    head.write(&mut out);
+    write_partial(Metadata::within(POD.as_bytes()).unwrap(), head.version, &mut out);
+    out.push(b',');
+    write_partial(Metadata::Of(&Object::default()), head.version, &mut out);
+    out.extend_from_slice(TAIL);
+    let expected = concat!(
+        r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1beta1","metadata":{"resourceVersion":"7"},"#,
+        r#""items":[{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1beta1","#,
+        r#""metadata":{"name":"a","resourceVersion":"5"}},"#,
+        r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1beta1","metadata":{}}]}"#,
+        "\n"
+    );
+    assert_eq!(text(out), expected);
+}
+
+#[test]
+fn what_rows_include_is_spelled_exactly() {
+    assert_eq!(IncludeObject::parse(""), Ok(IncludeObject::Metadata));
+    assert_eq!(IncludeObject::parse("Metadata"), Ok(IncludeObject::Metadata));
+    assert_eq!(IncludeObject::parse("None"), Ok(IncludeObject::None));
+    assert_eq!(IncludeObject::parse("Object"), Ok(IncludeObject::Object));
+    let wrong = IncludeObject::parse("object").unwrap_err();
+    let expected = "Unable to convert to Table as requested: includeObject: Invalid value: \"object\": \
+        must be 'Metadata', 'Object', 'None', or empty";
+    assert_eq!(wrong, expected);
+}
