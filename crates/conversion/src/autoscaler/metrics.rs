@@ -1,0 +1,216 @@
+//! The metrics of an autoscaler as an annotation: v2's trees against the flat names of v1.
+
+use serde_json::{Value, json};
+
+use super::leaf::{Leaf, field};
+use crate::tree::Tree;
+
+/// What a metric is: aimed at, or measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// In the spec.
+    Target,
+    /// In the status.
+    Current,
+}
+
+/// Where a value of a metric lies in v2, and what it is called in v1.
+struct Place {
+    /// The object below the source in v2; empty for the source itself.
+    outer: &'static str,
+    /// The field in v2.
+    inner: &'static str,
+    /// The name in v1.
+    flat: &'static str,
+    leaf: Leaf,
+    /// Whether v1 writes it even when it is absent: as the zero of its type, since Go has no absence for it.
+    always: bool,
+}
+
+/// The places of a source's values, in v1's order.
+type Source = (&'static str, &'static [Place]);
+
+const fn place(outer: &'static str, inner: &'static str, flat: &'static str, leaf: Leaf) -> Place {
+    Place { outer, inner, flat, leaf, always: false }
+}
+
+const fn always(outer: &'static str, inner: &'static str, flat: &'static str, leaf: Leaf) -> Place {
+    Place { outer, inner, flat, leaf, always: true }
+}
+
+const DESCRIBED: Place = always("", "describedObject", "target", Leaf::Reference);
+const METRIC: Place = always("metric", "name", "metricName", Leaf::Text);
+const SELECTOR: Place = place("metric", "selector", "selector", Leaf::Selector);
+const EXTERNAL_SELECTOR: Place = place("metric", "selector", "metricSelector", Leaf::Selector);
+const NAME: Place = always("", "name", "name", Leaf::Text);
+const CONTAINER: Place = always("", "container", "container", Leaf::Text);
+
+const TARGET_VALUE: Place = place("target", "value", "targetValue", Leaf::Quantity);
+const TARGET_AVERAGE: Place = place("target", "averageValue", "targetAverageValue", Leaf::Quantity);
+const TARGET_PERCENT: Place = place("target", "averageUtilization", "targetAverageUtilization", Leaf::Number);
+
+const CURRENT_VALUE: Place = always("current", "value", "currentValue", Leaf::Quantity);
+const CURRENT_AVERAGE: Place = always("current", "averageValue", "currentAverageValue", Leaf::Quantity);
+const CURRENT_PERCENT: Place = place("current", "averageUtilization", "currentAverageUtilization", Leaf::Number);
+
+const TARGETS: [Source; 5] = [
+    (
+        "object",
+        &[
+            DESCRIBED,
+            METRIC,
+            always("target", "value", "targetValue", Leaf::Quantity),
+            SELECTOR,
+            place("target", "averageValue", "averageValue", Leaf::Quantity),
+        ],
+    ),
+    ("pods", &[METRIC, always("target", "averageValue", "targetAverageValue", Leaf::Quantity), SELECTOR]),
+    ("resource", &[NAME, TARGET_PERCENT, TARGET_AVERAGE]),
+    ("containerResource", &[NAME, TARGET_PERCENT, TARGET_AVERAGE, CONTAINER]),
+    ("external", &[METRIC, EXTERNAL_SELECTOR, TARGET_VALUE, TARGET_AVERAGE]),
+];
+
+const CURRENTS: [Source; 5] = [
+    (
+        "object",
+        &[DESCRIBED, METRIC, CURRENT_VALUE, SELECTOR, place("current", "averageValue", "averageValue", Leaf::Quantity)],
+    ),
+    ("pods", &[METRIC, CURRENT_AVERAGE, SELECTOR]),
+    ("resource", &[NAME, CURRENT_PERCENT, CURRENT_AVERAGE]),
+    ("containerResource", &[NAME, CURRENT_PERCENT, CURRENT_AVERAGE, CONTAINER]),
+    (
+        "external",
+        &[
+            METRIC,
+            EXTERNAL_SELECTOR,
+            CURRENT_VALUE,
+            place("current", "averageValue", "currentAverageValue", Leaf::Quantity),
+        ],
+    ),
+];
+
+impl Kind {
+    fn sources(self) -> &'static [Source; 5] {
+        match self {
+            Self::Target => &TARGETS,
+            Self::Current => &CURRENTS,
+        }
+    }
+
+    /// The object of v2 that holds the values.
+    fn outer(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Current => "current",
+        }
+    }
+}
+
+/// The percentage of a metric that is the CPU's use; `None` for any other.
+pub(super) fn cpu_percent<'a>(metric: &'a Value, outer: &str) -> Option<&'a Value> {
+    let source = metric.get("resource").filter(|source| metric["type"] == "Resource" && source["name"] == "cpu")?;
+    source.get(outer)?.get("averageUtilization").filter(|percent| !percent.is_null())
+}
+
+/// The metric that aims at this use of the CPU.
+pub(super) fn cpu_target(percent: &Value) -> Value {
+    let target = json!({"type": "Utilization", "averageUtilization": percent});
+    json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+}
+
+/// The metric that measured this use of the CPU.
+pub(super) fn cpu_current(percent: &Value) -> Value {
+    json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": percent}}})
+}
+
+/// The metrics of v2 in v1's form.
+pub(super) fn write(metrics: &[Value], kind: Kind) -> Value {
+    metrics.iter().map(|metric| write_metric(metric, kind)).collect()
+}
+
+/// The metrics in v1's form as v2 has them; `None` when one is malformed.
+pub(super) fn read(metrics: &[Value], kind: Kind) -> Option<Vec<Value>> {
+    metrics.iter().map(|metric| read_metric(metric.as_object()?, kind)).collect()
+}
+
+fn write_metric(metric: &Value, kind: Kind) -> Value {
+    let mut written = Tree::new();
+    written.insert("type".to_owned(), metric.get("type").cloned().unwrap_or_else(|| json!("")));
+    for (name, places) in kind.sources() {
+        if let Some(source) = metric.get(name).filter(|source| !source.is_null()) {
+            let values = places.iter().filter_map(|place| Some((place.flat.to_owned(), place.find(source)?)));
+            written.insert((*name).to_owned(), Value::Object(values.collect()));
+        }
+    }
+    Value::Object(written)
+}
+
+fn read_metric(metric: &Tree, kind: Kind) -> Option<Value> {
+    let mut read = Tree::new();
+    let name = field(metric, "type").map_or_else(|| Some(json!("")), |name| Leaf::Text.read(name));
+    read.insert("type".to_owned(), name?);
+    for (name, places) in kind.sources() {
+        if let Some(flat) = field(metric, name) {
+            let mut source = read_source(flat.as_object()?, places, kind)?;
+            if kind == Kind::Target {
+                let target = source.entry("target").or_insert_with(|| json!({})).as_object_mut()?;
+                target.shift_insert(0, "type".to_owned(), json!(target_type(name, target)));
+            }
+            read.insert((*name).to_owned(), Value::Object(source));
+        }
+    }
+    Some(Value::Object(read))
+}
+
+fn read_source(flat: &Tree, places: &[Place], kind: Kind) -> Option<Tree> {
+    let mut source = Tree::new();
+    for place in places {
+        let Some(value) = field(flat, place.flat) else { continue };
+        let value = place.leaf.read(value)?;
+        let holder = match place.outer {
+            "" => &mut source,
+            outer => source.entry(outer).or_insert_with(|| json!({})).as_object_mut()?,
+        };
+        holder.insert(place.inner.to_owned(), value);
+    }
+    drop_written_zero(source.entry(kind.outer()).or_insert_with(|| json!({})).as_object_mut()?);
+    Some(source)
+}
+
+/// A zero beside an average is one that v1 had to write: no target is zero, and nothing is measured both ways.
+fn drop_written_zero(values: &mut Tree) {
+    if values.contains_key("averageValue") && values.get("value").is_some_and(|value| *value == "0") {
+        values.shift_remove("value");
+    }
+}
+
+/// v1 leaves out what a target is: it shows in which values are there.
+fn target_type(source: &str, target: &Tree) -> &'static str {
+    let has = |name| target.contains_key(name);
+    match source {
+        "object" if has("averageValue") => "AverageValue",
+        "object" => "Value",
+        "external" if has("value") => "Value",
+        "resource" | "containerResource" if has("averageUtilization") => "Utilization",
+        _ => "AverageValue",
+    }
+}
+
+impl Place {
+    /// The value in a source of v2.
+    fn find(&self, source: &Value) -> Option<Value> {
+        let holder = if self.outer.is_empty() { Some(source) } else { source.get(self.outer) };
+        let found = holder.and_then(|holder| holder.get(self.inner)).filter(|value| !value.is_null());
+        found.cloned().or_else(|| self.always.then(|| self.zero()))
+    }
+
+    fn zero(&self) -> Value {
+        match self.leaf {
+            Leaf::Quantity => json!("0"),
+            Leaf::Number => json!(0),
+            Leaf::Text => json!(""),
+            Leaf::Reference => json!({"kind": "", "name": ""}),
+            Leaf::Time | Leaf::Selector => Value::Null,
+        }
+    }
+}

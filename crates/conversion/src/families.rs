@@ -1,0 +1,113 @@
+//! Which kinds are served in several versions, and by which steps each version leads to the others.
+//!
+//! Versions without steps have the same fields. Whether that is so was found by comparing their published schemas; what
+//! upstream's hand-written conversions add to that is in the modules that the steps come from.
+
+use crate::conversion::Step;
+use crate::{autoscaler, devices, event};
+
+/// A kind in all the forms that it is served or stored in.
+pub(crate) struct Family {
+    pub(crate) kind: &'static str,
+    pub(crate) forms: &'static [Form],
+}
+
+/// A kind in one version.
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    /// What leads to the hub; `None` when the fields are the hub's.
+    pub(crate) to_hub: Option<Step>,
+    /// What leads here from the hub.
+    pub(crate) from_hub: Option<Step>,
+    /// What a request's object goes through when it is stored in this form.
+    pub(crate) canonical: Option<[Option<Step>; 2]>,
+}
+
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const AUTOSCALING: &str = "autoscaling";
+const COORDINATION: &str = "coordination.k8s.io";
+const EVENTS: &str = "events.k8s.io";
+const NETWORKING: &str = "networking.k8s.io";
+const RESOURCE: &str = "resource.k8s.io";
+const STORAGE: &str = "storage.k8s.io";
+
+pub(crate) const FAMILIES: &[Family] = &[
+    family("Event", &[hub("", "v1"), form(EVENTS, "v1", event::to_core, event::from_core)]),
+    family(
+        "HorizontalPodAutoscaler",
+        &[
+            hub(AUTOSCALING, "v2").canonical([Some(autoscaler::drop_annotations), None]),
+            form(AUTOSCALING, "v1", autoscaler::v1_to_v2, autoscaler::v2_to_v1)
+                .canonical([Some(autoscaler::v1_to_v2), Some(autoscaler::v2_to_v1)]),
+        ],
+    ),
+    family("MutatingAdmissionPolicy", ADMISSION_FORMS),
+    family("MutatingAdmissionPolicyBinding", ADMISSION_FORMS),
+    family("LeaseCandidate", &[hub(COORDINATION, "v1beta1"), hub(COORDINATION, "v1alpha2")]),
+    family("IPAddress", NETWORKING_FORMS),
+    family("ServiceCIDR", NETWORKING_FORMS),
+    family("VolumeAttributesClass", &[hub(STORAGE, "v1"), hub(STORAGE, "v1beta1")]),
+    family("DeviceClass", &[hub(RESOURCE, "v1"), hub(RESOURCE, "v1beta2"), hub(RESOURCE, "v1beta1")]),
+    family("DeviceTaintRule", &[hub(RESOURCE, "v1beta2"), hub(RESOURCE, "v1alpha3")]),
+    family(
+        "ResourceClaim",
+        &[
+            hub(RESOURCE, "v1"),
+            hub(RESOURCE, "v1beta2"),
+            form(RESOURCE, "v1beta1", devices::nest_claim, devices::flatten_claim),
+        ],
+    ),
+    family(
+        "ResourceClaimTemplate",
+        &[
+            hub(RESOURCE, "v1"),
+            hub(RESOURCE, "v1beta2"),
+            form(RESOURCE, "v1beta1", devices::nest_template, devices::flatten_template),
+        ],
+    ),
+    family(
+        "ResourceSlice",
+        &[
+            hub(RESOURCE, "v1"),
+            hub(RESOURCE, "v1beta2"),
+            form(RESOURCE, "v1beta1", devices::lift_slice, devices::wrap_slice),
+        ],
+    ),
+];
+
+const ADMISSION_FORMS: &[Form] = &[hub(ADMISSION, "v1"), hub(ADMISSION, "v1beta1"), hub(ADMISSION, "v1alpha1")];
+
+const NETWORKING_FORMS: &[Form] = &[hub(NETWORKING, "v1"), hub(NETWORKING, "v1beta1")];
+
+impl Form {
+    /// The group and version.
+    pub(crate) fn gv(&self) -> (&'static str, &'static str) {
+        (self.group, self.version)
+    }
+
+    /// The `apiVersion` of an object in this form.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    const fn canonical(mut self, steps: [Option<Step>; 2]) -> Self {
+        self.canonical = Some(steps);
+        self
+    }
+}
+
+const fn family(kind: &'static str, forms: &'static [Form]) -> Family {
+    Family { kind, forms }
+}
+
+/// A form with the fields of the hub.
+const fn hub(group: &'static str, version: &'static str) -> Form {
+    Form { group, version, to_hub: None, from_hub: None, canonical: None }
+}
+
+/// A form with fields of its own.
+const fn form(group: &'static str, version: &'static str, to_hub: Step, from_hub: Step) -> Form {
+    Form { group, version, to_hub: Some(to_hub), from_hub: Some(from_hub), canonical: None }
+}

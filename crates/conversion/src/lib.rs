@@ -1,0 +1,19 @@
+//! Conversion of built-in objects between the versions they are served in.
+//!
+//! A kind that is served in several versions has one form to which every other form leads and from which it comes: the
+//! hub. [`Conversion::between`] puts the two steps together; most pairs need neither, since their fields are the same, and
+//! say so, so that a caller may swap the `apiVersion` in stored bytes instead of decoding them. [`Views`] numbers what a
+//! collection can be shown as.
+//! Nothing here knows bytes, defaults or requests. An object is expected to have passed its schema; what a schema can't
+//! see, the text of annotations, is checked here. Fields that no version knows survive every conversion.
+
+mod autoscaler;
+mod conversion;
+mod devices;
+mod event;
+mod families;
+mod tree;
+mod view;
+
+pub use conversion::{Conversion, ConversionError};
+pub use view::{Passage, View, ViewId, Views};

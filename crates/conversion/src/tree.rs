@@ -1,0 +1,74 @@
+//! Steps through JSON trees that treat null as absent, as Go's decoder does.
+
+use serde_json::{Map, Value};
+
+use crate::conversion::ConversionError;
+
+/// The fields of a JSON object.
+pub(crate) type Tree = Map<String, Value>;
+
+/// Removes a field; null counts as absent. The others keep their order.
+pub(crate) fn take(tree: &mut Tree, key: &str) -> Option<Value> {
+    tree.shift_remove(key).filter(|value| !value.is_null())
+}
+
+/// Removes a field that is an object.
+pub(crate) fn take_object(tree: &mut Tree, key: &'static str) -> Result<Option<Tree>, ConversionError> {
+    match take(tree, key) {
+        None => Ok(None),
+        Some(Value::Object(object)) => Ok(Some(object)),
+        Some(_) => Err(ConversionError::WrongType { field: key, wanted: "an object" }),
+    }
+}
+
+/// A field that is an object; `None` when it is absent.
+pub(crate) fn object<'a>(tree: &'a mut Tree, key: &'static str) -> Result<Option<&'a mut Tree>, ConversionError> {
+    match tree.get_mut(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(object)) => Ok(Some(object)),
+        Some(_) => Err(ConversionError::WrongType { field: key, wanted: "an object" }),
+    }
+}
+
+/// A field that is an object, made when it is absent.
+pub(crate) fn object_or_new<'a>(tree: &'a mut Tree, key: &'static str) -> Result<&'a mut Tree, ConversionError> {
+    let value = tree.entry(key).or_insert(Value::Null);
+    if value.is_null() {
+        *value = Value::Object(Tree::new());
+    }
+    value.as_object_mut().ok_or(ConversionError::WrongType { field: key, wanted: "an object" })
+}
+
+/// Changes each object in the list of this name, if there is one.
+pub(crate) fn each_in(
+    tree: &mut Tree,
+    key: &'static str,
+    change: impl Fn(&mut Tree) -> Result<(), ConversionError>,
+) -> Result<(), ConversionError> {
+    let list = match tree.get_mut(key) {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::Array(list)) => list,
+        Some(_) => return Err(ConversionError::WrongType { field: key, wanted: "a list" }),
+    };
+    list.iter_mut().try_for_each(|item| match item {
+        Value::Object(item) => change(item),
+        _ => Err(ConversionError::WrongType { field: key, wanted: "a list of objects" }),
+    })
+}
+
+/// Adds what is left of a tree behind what was built from it; a field that is there already stays.
+pub(crate) fn append_rest(built: &mut Tree, rest: Tree) {
+    for (key, value) in rest {
+        built.entry(key).or_insert(value);
+    }
+}
+
+/// Whether a value says no more than its absence would: null, an empty text or zero.
+pub(crate) fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+    }
+}
