@@ -21,7 +21,7 @@ pub(crate) const MAX_DEPTH: usize = 128;
 
 /// How many values an object may have: well above what fits in a request of 3 MiB that means something, and low enough
 /// that an object of empty messages cannot fill the memory.
-const MAX_VALUES: usize = 1 << 20;
+const MAX_VALUES: usize = 1 << 19;
 
 /// The occurrences of each field of a message, by position in the table.
 type Slots<'a> = Vec<Vec<Wire<'a>>>;
@@ -129,7 +129,10 @@ impl Decoder {
                 }
             }
             self.count(1)?;
-            entries.insert(key.to_owned(), self.value(at, &values)?);
+            // Bytes without bytes are empty in a map, not absent.
+            let absent = at.field.kind == Kind::Bytes && values.is_empty();
+            let value = if absent { Value::from("") } else { self.value(at, &values)? };
+            entries.insert(key.to_owned(), value);
         }
         Ok(Value::Object(entries.into_iter().collect()))
     }

@@ -6,9 +6,10 @@ use keelson_meta::Object;
 use serde_json::Value;
 
 use crate::decode::Decoder;
+use crate::encode::Encoder;
 use crate::error::{ProtobufError, WireFault};
-use crate::table;
-use crate::wire::{Reader, Wire};
+use crate::table::{self, MessageId};
+use crate::wire::{Count, Reader, Sink, Wire, WireType, varint_len};
 
 /// What every object begins with.
 pub const PREFIX: [u8; 4] = *b"k8s\0";
@@ -43,6 +44,74 @@ pub fn decode_with_default(body: &[u8], default: (&str, &str)) -> Result<Decoded
     decode_within(&mut Decoder::new(), body, Some(default))
 }
 
+/// The message that a kind is, looked up once for many objects of the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageType(MessageId);
+
+impl MessageType {
+    /// The message of this kind.
+    ///
+    /// # Errors
+    /// If it is not a built-in kind.
+    pub fn of(api_version: &str, kind: &str) -> Result<Self, ProtobufError> {
+        let unknown = || ProtobufError::UnknownKind { api_version: api_version.to_owned(), kind: kind.to_owned() };
+        table::lookup(api_version, kind).map(Self).ok_or_else(unknown)
+    }
+
+    /// Appends the object as a bare message, as it stands in a list.
+    ///
+    /// # Errors
+    /// If the object does not have the shape of the kind; `out` then holds part of a message.
+    pub fn write(self, object: &Object, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
+        Encoder::new(out).fields(self.0, &object.0)
+    }
+
+    /// How many bytes [`write`](Self::write) would append. Costs about as much, without the memory.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn encoded_len(self, object: &Object) -> Result<usize, ProtobufError> {
+        let mut count = Count::default();
+        Encoder::new(&mut count).fields(self.0, &object.0)?;
+        Ok(count.0)
+    }
+}
+
+/// What follows the object in every envelope: no encoding, no content type.
+pub(crate) const TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
+
+/// Writes a whole body: envelope and object. The object's own `kind` and `apiVersion` do not matter.
+///
+/// # Errors
+/// If it is not a built-in kind, or the object does not have its shape.
+pub fn encode(api_version: &str, kind: &str, object: &Object) -> Result<Vec<u8>, ProtobufError> {
+    let message = MessageType::of(api_version, kind)?;
+    let mut out = Vec::with_capacity(1024);
+    write_type(api_version, kind, &mut out);
+    out.tag(2, WireType::Bytes);
+    let start = out.begin();
+    message.write(object, &mut out)?;
+    out.end(start);
+    out.put(&TAIL);
+    Ok(out)
+}
+
+/// Appends what precedes an object of `length` bytes in its envelope.
+pub(crate) fn write_head(api_version: &str, kind: &str, length: usize, out: &mut impl Sink) {
+    write_type(api_version, kind, out);
+    out.tag(2, WireType::Bytes);
+    out.varint(length as u64);
+}
+
+fn write_type(api_version: &str, kind: &str, out: &mut impl Sink) {
+    out.put(&PREFIX);
+    let field = |text: &str| 1 + varint_len(text.len()) + text.len();
+    out.tag(1, WireType::Bytes);
+    out.varint((field(api_version) + field(kind)) as u64);
+    out.bytes(1, api_version.as_bytes());
+    out.bytes(2, kind.as_bytes());
+}
+
 /// Reads an object that may be part of another one.
 pub(crate) fn decode_within(
     decoder: &mut Decoder,
@@ -51,8 +120,7 @@ pub(crate) fn decode_within(
 ) -> Result<Decoded, ProtobufError> {
     let envelope = Envelope::read(body.strip_prefix(&PREFIX).ok_or(ProtobufError::NoPrefix)?)?;
     let (api_version, kind) = envelope.names(default)?;
-    let unknown = || ProtobufError::UnknownKind { api_version: api_version.to_owned(), kind: kind.to_owned() };
-    let id = table::lookup(api_version, kind).ok_or_else(unknown)?;
+    let MessageType(id) = MessageType::of(api_version, kind)?;
     let mut object = Object::default();
     object.0.insert("kind".to_owned(), Value::from(kind));
     object.0.insert("apiVersion".to_owned(), Value::from(api_version));

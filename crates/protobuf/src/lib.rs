@@ -8,11 +8,18 @@
 //! object makes sense is judged elsewhere.
 
 mod decode;
+mod encode;
 mod envelope;
 mod error;
+mod list;
+#[cfg(test)]
+mod round_trip;
 mod special;
 mod table;
+mod watch;
 mod wire;
 
-pub use envelope::{Decoded, PREFIX, decode, decode_with_default};
+pub use envelope::{Decoded, MessageType, PREFIX, decode, decode_with_default, encode};
 pub use error::{ProtobufError, WireFault};
+pub use list::{ListFrame, ListHead};
+pub use watch::{bookmark_frame, encode_status, error_frame, event_frame};

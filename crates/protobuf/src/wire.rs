@@ -111,3 +111,137 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().map_err(|_| WireFault::Truncated)
     }
 }
+
+/// Where written bytes go.
+///
+/// Content that needs its length in front is written between [`begin`](Sink::begin) and [`end`](Sink::end); so one pass
+/// is enough, whether the bytes are wanted or only their number.
+pub(crate) trait Sink {
+    /// Takes bytes.
+    fn put(&mut self, bytes: &[u8]);
+
+    /// Begins length-delimited content; the result is for `end`.
+    fn begin(&mut self) -> usize;
+
+    /// Ends the length-delimited content that began at `start`.
+    fn end(&mut self, start: usize);
+
+    /// Writes an integer.
+    fn varint(&mut self, value: u64) {
+        let (bytes, length) = varint(value);
+        self.put(&bytes[..length]);
+    }
+
+    /// Writes a field's number and wire type.
+    fn tag(&mut self, number: u32, wire_type: WireType) {
+        self.varint(u64::from(number) << 3 | wire_type as u64);
+    }
+
+    /// Writes a field of bytes, among them a string.
+    fn bytes(&mut self, number: u32, bytes: &[u8]) {
+        self.tag(number, WireType::Bytes);
+        self.varint(bytes.len() as u64);
+        self.put(bytes);
+    }
+
+    /// Writes a field of an integer.
+    fn integer(&mut self, number: u32, value: u64) {
+        self.tag(number, WireType::Varint);
+        self.varint(value);
+    }
+}
+
+/// The wire types that are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WireType {
+    Varint = 0,
+    Fixed64 = 1,
+    Bytes = 2,
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    /// Leaves one byte for the length, which is enough for most; longer content is moved.
+    fn begin(&mut self) -> usize {
+        self.push(0);
+        self.len()
+    }
+
+    fn end(&mut self, start: usize) {
+        let (bytes, length) = varint((self.len() - start) as u64);
+        self[start - 1] = bytes[0];
+        if length > 1 {
+            self.splice(start..start, bytes[1..length].iter().copied());
+        }
+    }
+}
+
+/// Counts what is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Count(pub(crate) usize);
+
+impl Sink for Count {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len();
+    }
+
+    fn begin(&mut self) -> usize {
+        self.0
+    }
+
+    fn end(&mut self, start: usize) {
+        self.0 += varint_len(self.0 - start);
+    }
+}
+
+/// How many bytes a length takes.
+pub(crate) fn varint_len(value: usize) -> usize {
+    varint(value as u64).1
+}
+
+/// The bytes of an integer, and how many of them count.
+fn varint(mut value: u64) -> ([u8; 10], usize) {
+    let mut bytes = [0; 10];
+    let mut length = 1;
+    while value >= 0x80 {
+        bytes[length - 1] = (value & 0x7f) as u8 | 0x80;
+        value >>= 7;
+        length += 1;
+    }
+    bytes[length - 1] = value as u8;
+    (bytes, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(number in 1u32..1 << 29, value: u64, length in 0usize..300) {
+            let bytes = vec![7; length];
+            let mut out = Vec::new();
+            let mut count = Count::default();
+            fn write(out: &mut impl Sink, number: u32, value: u64, bytes: &[u8]) {
+                out.integer(number, value);
+                out.tag(number, WireType::Bytes);
+                let start = out.begin();
+                out.put(bytes);
+                out.end(start);
+                out.bytes(number, bytes);
+            }
+            write(&mut out, number, value, &bytes);
+            write(&mut count, number, value, &bytes);
+            prop_assert_eq!(count.0, out.len());
+            let mut reader = Reader::new(&out);
+            prop_assert_eq!(reader.field(), Ok(Some((number, Wire::Varint(value)))));
+            prop_assert_eq!(reader.field(), Ok(Some((number, Wire::Bytes(&bytes)))));
+            prop_assert_eq!(reader.field(), Ok(Some((number, Wire::Bytes(&bytes)))));
+            prop_assert_eq!(reader.field(), Ok(None));
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Bodies that kubectl 1.36 sent, against what it prints for the same command with `-o json`.
 
-use keelson_protobuf::decode;
+use keelson_meta::Object;
+use keelson_protobuf::{decode, encode};
 use serde_json::Value;
 
 /// Blocks of three lines: the command, the object as JSON, the body in hexadecimal.
@@ -27,5 +28,14 @@ fn bodies_read_as_what_kubectl_prints() {
         let expected = serde_json::to_string(&expected).unwrap();
         let found = serde_json::to_string(&decoded.object).unwrap();
         assert_eq!(found, expected, "{command}");
+    }
+}
+
+#[test]
+fn what_is_written_is_what_kubectl_sent() {
+    for (command, json, body) in blocks() {
+        let object = Object::from_value(serde_json::from_str(json).unwrap()).unwrap();
+        let (api_version, kind) = (object.api_version().unwrap(), object.kind().unwrap());
+        assert_eq!(encode(api_version, kind, &object).unwrap(), body, "{command}");
     }
 }
