@@ -1,0 +1,40 @@
+//! Makes the catalogue of the built-in kinds: what the `k8s-openapi` crate says of them, completed with the facts in
+//! `facts/`, in the compiled form that the crate reads in place.
+//!
+//! Stops with a message where the two sources disagree about a field, so that a newer `k8s-openapi` can't silently leave
+//! a field without its facts.
+
+// A build script speaks to cargo on standard output and may stop with a panic.
+#![allow(clippy::print_stdout, missing_docs, unreachable_pub, dead_code)]
+
+#[path = "build/compile.rs"]
+mod compile;
+#[path = "build/facts.rs"]
+mod facts;
+#[path = "build/kinds.rs"]
+mod kinds;
+
+#[path = "src/builder.rs"]
+mod builder;
+#[path = "src/layout.rs"]
+mod layout;
+
+use std::path::{Path, PathBuf};
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build");
+    println!("cargo::rerun-if-changed=facts");
+    println!("cargo::rerun-if-changed=src/builder.rs");
+    println!("cargo::rerun-if-changed=src/layout.rs");
+    let facts = facts::Facts::read(Path::new("facts"));
+    let compiled = compile::compile(&kinds::collect(), &facts);
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    write(&out.join("builtin.tables"), &compiled.tables);
+    write(&out.join("builtin.names"), compiled.names.as_bytes());
+    write(&out.join("builtin.docs"), compiled.docs.as_bytes());
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+}

@@ -1,0 +1,150 @@
+//! Reads the files of facts: `facts/README.md` has their form.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::layout::{ListType, MapType, PATCH_MERGE, PATCH_REPLACE, PATCH_RETAIN_KEYS};
+
+/// The facts about all types, by the name of the definition.
+pub struct Facts {
+    types: HashMap<String, TypeFacts>,
+}
+
+/// What is said of one type.
+#[derive(Default)]
+pub struct TypeFacts {
+    pub fields: Vec<FieldFacts>,
+    pub notes: Notes,
+}
+
+/// What is said of one field.
+pub struct FieldFacts {
+    pub name: String,
+    pub omit_zero: bool,
+    pub go_type: String,
+    pub notes: Notes,
+}
+
+/// The `key=value` words at the end of a line.
+#[derive(Clone, Default)]
+pub struct Notes {
+    pub list_type: ListType,
+    pub list_keys: Vec<String>,
+    pub map_type: MapType,
+    pub patch: u32,
+    pub merge_key: String,
+    pub default: String,
+    pub union: Vec<String>,
+}
+
+impl Facts {
+    /// Reads every `.txt` file in the folder.
+    pub fn read(folder: &Path) -> Self {
+        let mut facts = Self { types: HashMap::new() };
+        let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("cannot read {}: {e}", folder.display()));
+        for entry in entries {
+            let path = entry.expect("the folder of facts can be listed").path();
+            if path.extension().is_some_and(|e| e == "txt") {
+                let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                facts.read_file(&path, &text);
+            }
+        }
+        facts
+    }
+
+    /// The facts about this definition.
+    pub fn of(&self, definition: &str) -> Option<&TypeFacts> {
+        self.types.get(definition)
+    }
+
+    fn read_file(&mut self, path: &Path, text: &str) {
+        let mut place = Place::default();
+        for (number, line) in text.lines().enumerate() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let Err(why) = self.read_line(line.starts_with(' '), &words, &mut place) {
+                panic!("{}:{}: {why}", path.display(), number + 1);
+            }
+        }
+    }
+
+    /// A field is told from the other lines by its indentation: it may itself be called `type`.
+    fn read_line(&mut self, indented: bool, words: &[&str], place: &mut Place) -> Result<(), &'static str> {
+        match words {
+            [] => {}
+            [first, ..] if first.starts_with('#') => {}
+            ["package", name] if !indented => place.package = (*name).to_owned(),
+            ["type", name, notes @ ..] if !indented => {
+                place.definition = format!("{}.{name}", place.package);
+                let facts = TypeFacts { fields: Vec::new(), notes: Notes::parse(notes)? };
+                if self.types.insert(place.definition.clone(), facts).is_some() {
+                    return Err("the type has been described before");
+                }
+            }
+            [name, go_type, notes @ ..] if indented => {
+                let facts = self.types.get_mut(&place.definition).ok_or("a field must follow a type")?;
+                facts.fields.push(FieldFacts {
+                    name: name.trim_end_matches('?').to_owned(),
+                    omit_zero: name.ends_with('?'),
+                    go_type: (*go_type).to_owned(),
+                    notes: Notes::parse(notes)?,
+                });
+            }
+            _ => return Err("neither a package nor a type nor a field with its type"),
+        }
+        Ok(())
+    }
+}
+
+/// Where in a file the reader is.
+#[derive(Default)]
+struct Place {
+    package: String,
+    definition: String,
+}
+
+impl Notes {
+    fn parse(words: &[&str]) -> Result<Self, &'static str> {
+        let mut notes = Self::default();
+        for word in words {
+            match word.split_once('=') {
+                Some(("list", value)) => notes.list(value)?,
+                Some(("map", "atomic")) => notes.map_type = MapType::Atomic,
+                Some(("map", "granular")) => notes.map_type = MapType::Granular,
+                Some(("patch", value)) => {
+                    notes.patch = value.split(',').map(patch_flag).sum::<Result<u32, &'static str>>()?;
+                }
+                Some(("key", value)) => notes.merge_key = value.to_owned(),
+                Some(("default", value)) => notes.default = value.to_owned(),
+                Some(("union", value)) => notes.union = union(value),
+                _ => return Err("unknown note"),
+            }
+        }
+        Ok(notes)
+    }
+
+    fn list(&mut self, value: &str) -> Result<(), &'static str> {
+        let (kind, keys) = value.split_once(':').unwrap_or((value, ""));
+        self.list_type = match kind {
+            "atomic" => ListType::Atomic,
+            "set" => ListType::Set,
+            "map" => ListType::Map,
+            _ => return Err("unknown list type"),
+        };
+        self.list_keys = keys.split(',').filter(|k| !k.is_empty()).map(str::to_owned).collect();
+        Ok(())
+    }
+}
+
+fn patch_flag(strategy: &str) -> Result<u32, &'static str> {
+    match strategy {
+        "merge" => Ok(PATCH_MERGE),
+        "retainKeys" => Ok(PATCH_RETAIN_KEYS),
+        "replace" => Ok(PATCH_REPLACE),
+        _ => Err("unknown patch strategy"),
+    }
+}
+
+/// `discriminator(field:Value,field:Value)`: the discriminator, then fields and values in turn.
+fn union(value: &str) -> Vec<String> {
+    value.trim_end_matches(')').split(['(', ',', ':']).map(str::to_owned).collect()
+}

@@ -1,0 +1,194 @@
+//! The compiled form of schemas: fixed-size records in one block of little-endian words, names and descriptions in two texts.
+//!
+//! The build script writes this form and the crate reads it in place, so both compile this file. Nothing in it points
+//! outside: every reference is the index of a record, and `NONE` stands for "nothing".
+
+/// First word of the tables; a change of the layout changes it.
+pub const MAGIC: u32 = 0x4b53_0001;
+/// No record, no text.
+pub const NONE: u32 = u32::MAX;
+
+/// Words before the first section: the magic and one count for each section.
+pub const HEADER_WORDS: usize = 1 + SECTIONS;
+/// How many sections there are.
+pub const SECTIONS: usize = 8;
+/// Words of one record of each section, in the order of the sections.
+pub const RECORD_WORDS: [usize; SECTIONS] = [9, 6, 1, 1, 1, 1, 4, 2];
+
+/// The sections, in the order in which they lie in the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Section {
+    /// Schemas: see the `NODE_` positions.
+    Nodes = 0,
+    /// Fields of objects in declared order: see the `FIELD_` positions.
+    Fields = 1,
+    /// For each field, the hash of its name: what a search for a name looks at first.
+    Hashes = 2,
+    /// Where each name ends in the text of names; it starts where the one before ends.
+    Names = 3,
+    /// Where each description ends in the text of descriptions.
+    Docs = 4,
+    /// Lists of names: their length, then the names.
+    Lists = 5,
+    /// Kinds, sorted by kind, group, version: three names and a node.
+    Kinds = 6,
+    /// Definitions, sorted by name: a name and a node.
+    Definitions = 7,
+}
+
+/// Type (bits 0..8), list type (8..16), map type (16..24), node flags (24..32).
+pub const NODE_TAGS: usize = 0;
+/// Name: the Go type as error messages give it.
+pub const NODE_GO_TYPE: usize = 1;
+/// Name of the definition, if the schema is one.
+pub const NODE_NAME: usize = 2;
+/// Description of the definition.
+pub const NODE_DOC: usize = 3;
+/// First field of an object; items of an array, values of a map; first choice of an either.
+pub const NODE_CHILD: usize = 4;
+/// Number of fields of an object (bits 0..16) and how many of them are filled in when absent (16..32); second choice of
+/// an either.
+pub const NODE_COUNT: usize = 5;
+/// List of the names of the map keys of a list.
+pub const NODE_KEYS: usize = 6;
+/// List of the values that an enumeration allows.
+pub const NODE_ENUM: usize = 7;
+/// List of names that describes a union: discriminator, then field and value in turn.
+pub const NODE_UNION: usize = 8;
+
+/// Name of the field.
+pub const FIELD_NAME: usize = 0;
+/// Its schema.
+pub const FIELD_NODE: usize = 1;
+/// `FIELD_` flags (bits 0..16), patch strategies (16..24), map type where the field overrides its schema's (24..32).
+pub const FIELD_FLAGS: usize = 2;
+/// Its description.
+pub const FIELD_DOC: usize = 3;
+/// Name: the default as JSON.
+pub const FIELD_DEFAULT: usize = 4;
+/// Name of the key by which a strategic merge patch merges the list.
+pub const FIELD_MERGE_KEY: usize = 5;
+
+/// The schema demands the field.
+pub const REQUIRED: u32 = 1;
+/// The field is left out of the encoding while it holds its zero value.
+pub const OMIT_ZERO: u32 = 2;
+/// The field tells "absent" from its zero value.
+pub const POINTER: u32 = 4;
+/// The field is filled in when it is absent: it is always written, or it has a default.
+pub const FILLED: u32 = 8;
+
+/// Fields without a declaration are kept.
+pub const PRESERVE_UNKNOWN: u32 = 1;
+/// Null is a value of its own.
+pub const NULLABLE: u32 = 2;
+/// Items of a list or values of a map may be null.
+pub const POINTER_ITEMS: u32 = 4;
+
+/// Patch strategy `merge`.
+pub const PATCH_MERGE: u32 = 1;
+/// Patch strategy `retainKeys`.
+pub const PATCH_RETAIN_KEYS: u32 = 2;
+/// Patch strategy `replace`.
+pub const PATCH_REPLACE: u32 = 4;
+
+/// A cheap hash of a field's name: its length and its two ends tell most names of one object apart.
+#[inline]
+pub fn hash(name: &str) -> u32 {
+    let bytes = name.as_bytes();
+    let (head, tail) = match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(head), Some(tail)) => (u32::from_le_bytes(*head), u32::from_le_bytes(*tail)),
+        _ => (bytes.iter().fold(0, |h, b| h << 8 | u32::from(*b)), 0),
+    };
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    (head.rotate_left(5) ^ tail).wrapping_mul(0x9e37_79b1).wrapping_add(length)
+}
+
+macro_rules! tags {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+
+        impl $name {
+            const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The tag that is written as this number; the default for a number that no tag has.
+            pub fn from_bits(bits: u32) -> Self {
+                Self::ALL.get(bits as usize).copied().unwrap_or_default()
+            }
+
+            /// The number that the tag is written as.
+            pub fn bits(self) -> u32 {
+                self as u32
+            }
+        }
+    };
+}
+
+tags! {
+    /// What a value may be.
+    Type {
+        /// Any JSON value; nothing in it is looked at.
+        #[default]
+        Any,
+        /// Declared fields.
+        Object,
+        /// Any keys, values of one schema.
+        Map,
+        /// Items of one schema.
+        Array,
+        /// A string.
+        String,
+        /// A whole number of 32 bits.
+        Int32,
+        /// A whole number of 64 bits.
+        Int64,
+        /// A number.
+        Number,
+        /// True or false.
+        Boolean,
+        /// A whole number of 32 bits or a string.
+        IntOrString,
+        /// A resource quantity: a string or a number.
+        Quantity,
+        /// An RFC 3339 time of whole seconds.
+        Time,
+        /// An RFC 3339 time of microseconds.
+        MicroTime,
+        /// Bytes in base64.
+        Bytes,
+        /// An object of one schema or a value of another that is no object.
+        Either,
+    }
+}
+
+tags! {
+    /// How a list is merged by server-side apply.
+    ListType {
+        /// The schema does not say; treated as atomic.
+        #[default]
+        Unset,
+        /// The list is one value.
+        Atomic,
+        /// Scalars, each at most once.
+        Set,
+        /// Objects told apart by their keys.
+        Map,
+    }
+}
+
+tags! {
+    /// How an object or a map is merged by server-side apply.
+    MapType {
+        /// The schema does not say; treated as granular.
+        #[default]
+        Unset,
+        /// The whole is one value.
+        Atomic,
+        /// Each entry is a value of its own.
+        Granular,
+    }
+}

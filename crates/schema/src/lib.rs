@@ -1,0 +1,14 @@
+//! Compiled structural schemas, and the one walker over them.
+//!
+//! The schemas of the built-in kinds are compiled when this crate is built and used in place, so they cost nothing until
+//! they are looked at; others can be compiled at run time into the same form. Knows JSON trees and nothing of storage,
+//! HTTP or what a kind means.
+
+pub mod builder;
+pub mod layout;
+mod schemas;
+mod walk;
+
+pub use layout::{ListType, MapType, Type};
+pub use schemas::{PatchStrategy, SchemaRef, Schemas};
+pub use walk::{WalkOptions, WalkReport};

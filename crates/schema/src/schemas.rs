@@ -1,0 +1,404 @@
+//! Reads schemas in compiled form, in place: opening them decodes nothing, and only what is looked at is touched.
+//!
+//! `SchemaRef` is the one view of a schema, as cheap to copy as a pointer. One that was reached through a field also
+//! knows what the schema says of that field.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use crate::builder::Compiled;
+use crate::layout::{
+    FIELD_DEFAULT, FIELD_DOC, FIELD_FLAGS, FIELD_MERGE_KEY, FIELD_NAME, FIELD_NODE, FILLED, HEADER_WORDS, ListType,
+    MAGIC, MapType, NODE_CHILD, NODE_COUNT, NODE_DOC, NODE_ENUM, NODE_GO_TYPE, NODE_KEYS, NODE_NAME, NODE_TAGS,
+    NODE_UNION, NONE, NULLABLE, OMIT_ZERO, PATCH_MERGE, PATCH_REPLACE, PATCH_RETAIN_KEYS, POINTER, POINTER_ITEMS,
+    PRESERVE_UNKNOWN, RECORD_WORDS, REQUIRED, SECTIONS, Section, Type, hash,
+};
+
+/// A set of schemas and the kinds that have them.
+#[derive(Debug)]
+pub struct Schemas {
+    tables: Cow<'static, [u8]>,
+    names: Cow<'static, str>,
+    docs: Cow<'static, str>,
+    /// Where each section starts, in words, and how many words it has.
+    sections: [(usize, usize); SECTIONS],
+}
+
+impl Schemas {
+    /// The schemas of the built-in kinds.
+    pub fn builtin() -> &'static Self {
+        static BUILTIN: OnceLock<Schemas> = OnceLock::new();
+        BUILTIN.get_or_init(|| {
+            Self::open(
+                Cow::Borrowed(include_bytes!(concat!(env!("OUT_DIR"), "/builtin.tables"))),
+                Cow::Borrowed(include_str!(concat!(env!("OUT_DIR"), "/builtin.names"))),
+                Cow::Borrowed(include_str!(concat!(env!("OUT_DIR"), "/builtin.docs"))),
+            )
+        })
+    }
+
+    /// Schemas that were compiled at run time.
+    pub fn from_compiled(compiled: Compiled) -> Self {
+        Self::open(Cow::Owned(compiled.tables), Cow::Owned(compiled.names), Cow::Owned(compiled.docs))
+    }
+
+    fn open(tables: Cow<'static, [u8]>, names: Cow<'static, str>, docs: Cow<'static, str>) -> Self {
+        let mut schemas = Self { tables, names, docs, sections: [(0, 0); SECTIONS] };
+        assert_eq!(schemas.word(0), MAGIC, "schemas were compiled by another version of this crate");
+        let mut start = HEADER_WORDS;
+        for section in 0..SECTIONS {
+            let words = schemas.word(1 + section) as usize;
+            schemas.sections[section] = (start, words);
+            start += words;
+        }
+        schemas
+    }
+
+    /// The schema of this kind, a list kind included.
+    pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<SchemaRef<'_>> {
+        let found = self.search(Section::Kinds, |i| {
+            let name = |word| self.name(self.get(Section::Kinds, i, word));
+            (name(0), name(1), name(2)).cmp(&(kind, group, version))
+        })?;
+        Some(self.at(self.get(Section::Kinds, found, 3)))
+    }
+
+    /// The schema of the definition with this name, such as `io.k8s.api.core.v1.PodSpec`.
+    pub fn definition(&self, name: &str) -> Option<SchemaRef<'_>> {
+        let found = self.search(Section::Definitions, |i| self.name(self.get(Section::Definitions, i, 0)).cmp(name))?;
+        Some(self.at(self.get(Section::Definitions, found, 1)))
+    }
+
+    /// Group, version, kind and schema of all kinds, list kinds included, by kind.
+    pub fn kinds(&self) -> impl Iterator<Item = (&str, &str, &str, SchemaRef<'_>)> {
+        (0..self.records(Section::Kinds)).map(|i| {
+            let word = |word| self.get(Section::Kinds, i, word);
+            (self.name(word(1)), self.name(word(2)), self.name(word(0)), self.at(word(3)))
+        })
+    }
+
+    /// All definitions, by name.
+    pub fn definitions(&self) -> impl Iterator<Item = SchemaRef<'_>> {
+        (0..self.records(Section::Definitions)).map(|i| self.at(self.get(Section::Definitions, i, 1)))
+    }
+
+    #[inline]
+    fn at(&self, node: u32) -> SchemaRef<'_> {
+        let tags = self.get(Section::Nodes, node as usize, NODE_TAGS);
+        SchemaRef { schemas: self, node, field: NONE, tags, flags: 0 }
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> u32 {
+        match self.tables[index * 4..].first_chunk() {
+            Some(bytes) => u32::from_le_bytes(*bytes),
+            None => NONE,
+        }
+    }
+
+    #[inline]
+    fn get(&self, section: Section, record: usize, word: usize) -> u32 {
+        let section = section as usize;
+        self.word(self.sections[section].0 + record * RECORD_WORDS[section] + word)
+    }
+
+    /// The hashes of the names of these fields.
+    #[inline]
+    fn hashes(&self, first: usize, count: usize) -> impl Iterator<Item = u32> {
+        let start = (self.sections[Section::Hashes as usize].0 + first) * 4;
+        let words = self.tables[start..start + count * 4].chunks_exact(4);
+        words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+    }
+
+    fn records(&self, section: Section) -> usize {
+        self.sections[section as usize].1 / RECORD_WORDS[section as usize]
+    }
+
+    #[inline]
+    fn name(&self, id: u32) -> &str {
+        self.text(Section::Names, &self.names, id)
+    }
+
+    #[inline]
+    fn text<'a>(&self, ends: Section, text: &'a str, id: u32) -> &'a str {
+        if id == NONE {
+            return "";
+        }
+        let id = id as usize;
+        let start = if id == 0 { 0 } else { self.get(ends, id - 1, 0) };
+        &text[start as usize..self.get(ends, id, 0) as usize]
+    }
+
+    #[inline]
+    fn name_bytes(&self, id: u32) -> &[u8] {
+        let start = if id == 0 { 0 } else { self.get(Section::Names, id as usize - 1, 0) };
+        &self.names.as_bytes()[start as usize..self.get(Section::Names, id as usize, 0) as usize]
+    }
+
+    fn list(&self, start: u32) -> impl Iterator<Item = &str> {
+        let start = start as usize;
+        let length = if start == NONE as usize { 0 } else { self.get(Section::Lists, start, 0) as usize };
+        (0..length).map(move |i| self.name(self.get(Section::Lists, start + 1 + i, 0)))
+    }
+
+    /// The record that compares equal, in a sorted section.
+    fn search(&self, section: Section, compare: impl Fn(usize) -> std::cmp::Ordering) -> Option<usize> {
+        let (mut low, mut high) = (0, self.records(section));
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match compare(middle) {
+                std::cmp::Ordering::Equal => return Some(middle),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+}
+
+/// One schema, and the field through which it was reached, if any.
+#[derive(Clone, Copy)]
+pub struct SchemaRef<'a> {
+    schemas: &'a Schemas,
+    node: u32,
+    field: u32,
+    /// The tags of the schema and the flags of the field, which every use looks at.
+    tags: u32,
+    flags: u32,
+}
+
+impl std::fmt::Debug for SchemaRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SchemaRef({} {:?} {})", self.field_name(), self.of(), self.go_type())
+    }
+}
+
+/// The schema itself.
+impl<'a> SchemaRef<'a> {
+    #[inline]
+    fn node_word(self, word: usize) -> u32 {
+        self.schemas.get(Section::Nodes, self.node as usize, word)
+    }
+
+    #[inline]
+    fn tag(self, shift: u32) -> u32 {
+        (self.tags >> shift) & 0xff
+    }
+
+    fn reference(self, word: usize) -> Option<SchemaRef<'a>> {
+        let node = self.node_word(word);
+        (node != NONE).then(|| self.schemas.at(node))
+    }
+
+    /// What a value may be.
+    pub fn of(self) -> Type {
+        Type::from_bits(self.tag(0))
+    }
+
+    /// The type's name in error messages, such as `v1.PodSpec` or `[]string`.
+    pub fn go_type(self) -> &'a str {
+        self.schemas.name(self.node_word(NODE_GO_TYPE))
+    }
+
+    /// The definition's name, such as `io.k8s.api.core.v1.PodSpec`; `None` for an anonymous schema.
+    pub fn definition_name(self) -> Option<&'a str> {
+        let id = self.node_word(NODE_NAME);
+        (id != NONE).then(|| self.schemas.name(id))
+    }
+
+    /// The definition's description; empty if it has none.
+    pub fn definition_description(self) -> &'a str {
+        self.schemas.text(Section::Docs, &self.schemas.docs, self.node_word(NODE_DOC))
+    }
+
+    /// The items of a list, the values of a map.
+    pub fn items(self) -> Option<SchemaRef<'a>> {
+        match self.of() {
+            Type::Array | Type::Map => self.reference(NODE_CHILD),
+            _ => None,
+        }
+    }
+
+    /// The two choices of an either: an object, and something that is none.
+    pub fn choices(self) -> Option<(SchemaRef<'a>, SchemaRef<'a>)> {
+        match self.of() {
+            Type::Either => Some((self.reference(NODE_CHILD)?, self.reference(NODE_COUNT)?)),
+            _ => None,
+        }
+    }
+
+    /// How many fields an object declares.
+    pub(crate) fn field_count(self) -> usize {
+        if self.of() == Type::Object { (self.node_word(NODE_COUNT) & 0xffff) as usize } else { 0 }
+    }
+
+    /// How many fields are filled in when they are absent: those always written, and those with a default.
+    pub(crate) fn filled_count(self) -> usize {
+        (self.node_word(NODE_COUNT) >> 16) as usize
+    }
+
+    /// The field at this position of the declared order.
+    pub(crate) fn field_at(self, position: usize) -> SchemaRef<'a> {
+        let field = self.node_word(NODE_CHILD) as usize + position;
+        let node = self.schemas.get(Section::Fields, field, FIELD_NODE);
+        let flags = self.schemas.get(Section::Fields, field, FIELD_FLAGS);
+        SchemaRef { field: u32::try_from(field).unwrap_or(NONE), flags, ..self.schemas.at(node) }
+    }
+
+    /// The fields of an object in declared order.
+    pub fn fields(self) -> impl Iterator<Item = SchemaRef<'a>> {
+        (0..self.field_count()).map(move |position| self.field_at(position))
+    }
+
+    /// The position in declared order of the field with this name.
+    #[inline]
+    pub(crate) fn position(self, name: &str) -> Option<usize> {
+        let count = self.field_count();
+        if count == 0 {
+            // What is no object has no first field either.
+            return None;
+        }
+        let (first, wanted) = (self.node_word(NODE_CHILD) as usize, hash(name));
+        let candidates = self.schemas.hashes(first, count);
+        let mut hits = candidates.enumerate().filter(|(_, hash)| *hash == wanted).map(|(position, _)| position);
+        hits.find(|position| {
+            let candidate = self.schemas.get(Section::Fields, first + position, FIELD_NAME);
+            self.schemas.name_bytes(candidate) == name.as_bytes()
+        })
+    }
+
+    /// The field with this name.
+    pub fn field(self, name: &str) -> Option<SchemaRef<'a>> {
+        self.position(name).map(|position| self.field_at(position))
+    }
+
+    /// The schema at a path of field names; lists and maps on the way are stepped into.
+    pub fn at_path(self, path: &[&str]) -> Option<SchemaRef<'a>> {
+        path.iter().try_fold(self, |mut schema, name| {
+            while let Some(items) = schema.items() {
+                schema = items;
+            }
+            schema.field(name)
+        })
+    }
+
+    /// How server-side apply merges the list.
+    pub fn list_type(self) -> ListType {
+        ListType::from_bits(self.tag(8))
+    }
+
+    /// The fields by which the items of a list of type map are told apart.
+    pub fn list_keys(self) -> impl Iterator<Item = &'a str> {
+        self.schemas.list(self.node_word(NODE_KEYS))
+    }
+
+    /// How server-side apply merges the object or map.
+    pub fn map_type(self) -> MapType {
+        match MapType::from_bits(self.flags >> 24) {
+            MapType::Unset => MapType::from_bits(self.tag(16)),
+            of_field => of_field,
+        }
+    }
+
+    /// The values that an enumeration allows; none if any value is allowed.
+    pub fn allowed_values(self) -> impl Iterator<Item = &'a str> {
+        self.schemas.list(self.node_word(NODE_ENUM))
+    }
+
+    /// For a union: the discriminator (may be empty), then each field with the value that selects it, in turn.
+    pub fn union(self) -> impl Iterator<Item = &'a str> {
+        self.schemas.list(self.node_word(NODE_UNION))
+    }
+
+    /// Whether undeclared fields are kept.
+    pub fn preserves_unknown_fields(self) -> bool {
+        self.tag(24) & PRESERVE_UNKNOWN != 0
+    }
+
+    /// Whether null is a value of its own.
+    pub fn nullable(self) -> bool {
+        self.tag(24) & NULLABLE != 0
+    }
+
+    /// Whether items of the list or values of the map may be null.
+    pub(crate) fn pointer_items(self) -> bool {
+        self.tag(24) & POINTER_ITEMS != 0
+    }
+}
+
+/// What the schema says of the field through which it was reached.
+impl<'a> SchemaRef<'a> {
+    #[inline]
+    fn field_word(self, word: usize) -> Option<u32> {
+        (self.field != NONE).then(|| self.schemas.get(Section::Fields, self.field as usize, word))
+    }
+
+    #[inline]
+    fn field_flag(self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The field's name; empty if the schema was not reached through a field.
+    pub fn field_name(self) -> &'a str {
+        self.field_word(FIELD_NAME).map_or("", |id| self.schemas.name(id))
+    }
+
+    /// The field's own description, or the definition's.
+    pub fn description(self) -> &'a str {
+        match self.field_word(FIELD_DOC) {
+            Some(id) if id != NONE => self.schemas.text(Section::Docs, &self.schemas.docs, id),
+            _ => self.definition_description(),
+        }
+    }
+
+    /// Whether the schema demands the field.
+    pub fn required(self) -> bool {
+        self.field_flag(REQUIRED)
+    }
+
+    /// Whether the field is left out of the encoding while it holds its zero value.
+    pub fn omitted_when_zero(self) -> bool {
+        self.field_flag(OMIT_ZERO)
+    }
+
+    /// Whether the field tells an absent value from a zero value.
+    pub fn pointer(self) -> bool {
+        self.field_flag(POINTER)
+    }
+
+    /// Whether the field is filled in when it is absent.
+    pub(crate) fn filled(self) -> bool {
+        self.field_flag(FILLED)
+    }
+
+    /// The field's default as JSON.
+    pub fn default_json(self) -> Option<&'a str> {
+        self.field_word(FIELD_DEFAULT).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
+    }
+
+    /// The key by which a strategic merge patch merges the list.
+    pub fn merge_key(self) -> Option<&'a str> {
+        self.field_word(FIELD_MERGE_KEY).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
+    }
+
+    /// What a strategic merge patch does with the field.
+    pub fn patch_strategy(self) -> PatchStrategy {
+        let flags = self.flags >> 16;
+        PatchStrategy {
+            merge: flags & PATCH_MERGE != 0,
+            retain_keys: flags & PATCH_RETAIN_KEYS != 0,
+            replace: flags & PATCH_REPLACE != 0,
+        }
+    }
+}
+
+/// What a strategic merge patch does with a field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PatchStrategy {
+    /// A list is merged item by item, not replaced.
+    pub merge: bool,
+    /// Keys of an object that the patch does not name are cleared.
+    pub retain_keys: bool,
+    /// The value is replaced.
+    pub replace: bool,
+}

@@ -1,0 +1,264 @@
+//! The walker: one pass over an object that checks types, finds unknown fields, and brings the object into the form in
+//! which Kubernetes would write it again.
+//!
+//! It reads as Go's decoder reads, with its words for errors, and knows nothing of what a field means. Arrays and maps are
+//! changed in place; an object is put together anew only if something in it is dropped, filled in or out of order.
+
+mod base64;
+mod path;
+mod quantity;
+mod report;
+mod scalar;
+mod times;
+
+use keelson_meta::{Object, go_format};
+use serde_json::{Map, Value};
+
+use crate::layout::Type;
+use crate::schemas::SchemaRef;
+use path::Path;
+pub use report::WalkReport;
+
+/// What a walk changes besides checking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalkOptions {
+    /// Drop fields that the schema does not declare.
+    pub prune: bool,
+    /// Write everything as Kubernetes would: declared order of fields, sorted maps, canonical quantities, times and bytes,
+    /// no nulls and zero values where a field is left out, and zero values where it is not.
+    pub normalise: bool,
+    /// Fill in the defaults that the schema has.
+    pub defaults: bool,
+}
+
+impl WalkOptions {
+    /// Only check: the object stays as it is.
+    pub const CHECK: Self = Self { prune: false, normalise: false, defaults: false };
+    /// What is done to an object that a client sends, before it is stored.
+    pub const STORE: Self = Self { prune: true, normalise: true, defaults: true };
+}
+
+impl SchemaRef<'_> {
+    /// Walks an object of this schema.
+    ///
+    /// If the report has a type error, the object must be refused: parts of it may not have been looked at.
+    pub fn walk(self, object: &mut Object, report: &mut WalkReport, options: WalkOptions) {
+        let mut walker = Walker { options, report, quiet: false, positions: Vec::with_capacity(64) };
+        // A fatal error stands in the report; nothing is left to do.
+        let _ = walker.object(self, &mut object.0, &Path::Root);
+    }
+}
+
+/// The decoder that is being followed would stop here.
+struct Stop;
+
+/// The entry is dropped.
+const DROPPED: u32 = u32::MAX;
+/// The entry is kept although it is not declared.
+const UNDECLARED: u32 = u32::MAX - 1;
+
+struct Walker<'r> {
+    options: WalkOptions,
+    report: &'r mut WalkReport,
+    /// Inside a type that decodes itself: upstream does not look for unknown fields there, and its errors are fatal.
+    quiet: bool,
+    /// For the objects on the way: where in declared order each entry belongs.
+    positions: Vec<u32>,
+}
+
+impl<'r> Walker<'r> {
+    fn value(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
+        if value.is_null() {
+            return self.null(schema, value, path);
+        }
+        match (schema.of(), value) {
+            (Type::Any, _) => Ok(()),
+            (Type::Object, Value::Object(map)) => self.object(schema, map, path),
+            (Type::Map, Value::Object(map)) => self.map(schema, map, path),
+            (Type::Array, Value::Array(items)) => self.array(schema, items, path),
+            (Type::Either, value) => self.either(schema, value, path),
+            (_, value) => self.scalar(schema, value, path),
+        }
+    }
+
+    /// Null sets pointers, lists and maps to null and everything else to its zero value.
+    fn null(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
+        if !self.options.normalise || schema.pointer() || schema.nullable() {
+            return Ok(());
+        }
+        *value = scalar::zero(schema);
+        match value {
+            Value::Object(map) => self.object(schema, map, path),
+            _ => Ok(()),
+        }
+    }
+
+    fn array(&mut self, schema: SchemaRef<'_>, values: &mut [Value], path: &Path<'_>) -> Result<(), Stop> {
+        let Some(items) = schema.items() else { return Ok(()) };
+        for (index, value) in values.iter_mut().enumerate() {
+            if !(value.is_null() && schema.pointer_items()) {
+                self.value(items, value, &Path::Index { parent: path, index })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, schema: SchemaRef<'_>, map: &mut Map<String, Value>, path: &Path<'_>) -> Result<(), Stop> {
+        let Some(values) = schema.items() else { return Ok(()) };
+        for (key, value) in map.iter_mut() {
+            if !(value.is_null() && schema.pointer_items()) {
+                self.value(values, value, &Path::Key { parent: path, key })?;
+            }
+        }
+        if self.options.normalise && !map.keys().is_sorted() {
+            map.sort_keys();
+        }
+        Ok(())
+    }
+
+    /// A type that decodes itself: an object of one schema, or a value of another.
+    fn either(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
+        let Some((object, other)) = schema.choices() else { return Ok(()) };
+        let quiet = std::mem::replace(&mut self.quiet, true);
+        let choice = if value.is_object() { object } else { other };
+        let walked = self.value(choice, value, path);
+        self.quiet = quiet;
+        walked
+    }
+
+    fn scalar(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
+        match scalar::check(schema.of(), value, self.options.normalise) {
+            Ok(()) => Ok(()),
+            Err(scalar::Fault::Type) => self.mismatch(value, schema.go_type(), path),
+            Err(scalar::Fault::TypeOf(go_type)) => self.fatal(go_format::type_error(&path.in_go(), value, go_type)),
+            Err(scalar::Fault::Text(message)) => {
+                self.report.type_mismatch(|| message);
+                if self.quiet { Err(Stop) } else { Ok(()) }
+            }
+            Err(scalar::Fault::Fatal(message)) => self.fatal(message),
+        }
+    }
+
+    fn mismatch(&mut self, value: &Value, go_type: &str, path: &Path<'_>) -> Result<(), Stop> {
+        let message = || go_format::type_error(&path.in_go(), value, go_type);
+        if self.quiet {
+            return self.fatal(message());
+        }
+        self.report.type_mismatch(message);
+        Ok(())
+    }
+
+    fn fatal(&mut self, message: String) -> Result<(), Stop> {
+        self.report.fatal(message);
+        Err(Stop)
+    }
+}
+
+/// Objects: what to do with each field, and the object put together anew.
+impl Walker<'_> {
+    fn object(&mut self, schema: SchemaRef<'_>, map: &mut Map<String, Value>, path: &Path<'_>) -> Result<(), Stop> {
+        let start = self.positions.len();
+        let tidy = self.fields(schema, map, path);
+        let rebuilt = match tidy {
+            Ok(true) => Ok(()),
+            Ok(false) => self.rebuild(schema, map, start, path),
+            Err(stop) => Err(stop),
+        };
+        self.positions.truncate(start);
+        rebuilt
+    }
+
+    /// Walks the fields and notes where each belongs; whether the object can stay as it is.
+    fn fields(&mut self, schema: SchemaRef<'_>, map: &mut Map<String, Value>, path: &Path<'_>) -> Result<bool, Stop> {
+        let (mut tidy, mut last, mut filled) = (true, 0, 0);
+        for (name, value) in map.iter_mut() {
+            let position = match schema.position(name) {
+                None => self.undeclared(schema, name, path),
+                Some(position) => {
+                    let field = schema.field_at(position);
+                    self.value(field, value, &Path::Field { parent: path, owner: schema, name })?;
+                    if self.options.normalise {
+                        scalar::clear_empty(field, value);
+                    }
+                    if self.options.normalise && scalar::is_left_out(field, value) {
+                        DROPPED
+                    } else {
+                        filled += usize::from(field.filled());
+                        u32::try_from(position).unwrap_or(UNDECLARED)
+                    }
+                }
+            };
+            tidy &= position != DROPPED && (position >= last || !self.options.normalise);
+            last = position;
+            self.positions.push(position);
+        }
+        let fills = self.options.normalise || self.options.defaults;
+        Ok(tidy && !(fills && filled < schema.filled_count()))
+    }
+
+    fn undeclared(&mut self, schema: SchemaRef<'_>, name: &str, path: &Path<'_>) -> u32 {
+        if schema.preserves_unknown_fields() {
+            return UNDECLARED;
+        }
+        if !self.quiet {
+            self.report.unknown(|| path.with(name));
+        }
+        if self.options.prune { DROPPED } else { UNDECLARED }
+    }
+
+    /// Drops, fills in and sorts the entries of an object whose positions were noted from `start` on.
+    fn rebuild(
+        &mut self,
+        schema: SchemaRef<'_>,
+        map: &mut Map<String, Value>,
+        start: usize,
+        path: &Path<'_>,
+    ) -> Result<(), Stop> {
+        let positions = &self.positions[start..];
+        let mut entries: Vec<(u32, String, Value)> = std::mem::take(map)
+            .into_iter()
+            .zip(positions)
+            .filter(|(_, position)| **position != DROPPED)
+            .map(|((name, value), position)| (*position, name, value))
+            .collect();
+        self.fill(schema, &mut entries, path)?;
+        if self.options.normalise {
+            entries.sort_by_key(|(position, ..)| *position);
+        }
+        *map = Map::with_capacity(entries.len());
+        map.extend(entries.into_iter().map(|(_, name, value)| (name, value)));
+        Ok(())
+    }
+
+    /// Adds the fields that are absent but have a default or are always written.
+    fn fill(
+        &mut self,
+        schema: SchemaRef<'_>,
+        entries: &mut Vec<(u32, String, Value)>,
+        path: &Path<'_>,
+    ) -> Result<(), Stop> {
+        let given = entries.len();
+        for (position, field) in schema.fields().enumerate() {
+            let position = u32::try_from(position).unwrap_or(UNDECLARED);
+            if !field.filled() || entries[..given].iter().any(|(p, ..)| *p == position) {
+                continue;
+            }
+            let name = field.field_name();
+            if let Some(mut value) = self.filling(field) {
+                self.value(field, &mut value, &Path::Field { parent: path, owner: schema, name })?;
+                entries.push((position, name.to_owned(), value));
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of an absent field, before the parts of that value are filled in.
+    fn filling(&self, field: SchemaRef<'_>) -> Option<Value> {
+        if self.options.defaults
+            && let Some(json) = field.default_json()
+        {
+            return serde_json::from_str(json).ok();
+        }
+        (self.options.normalise && !field.omitted_when_zero()).then(|| scalar::zero(field))
+    }
+}

@@ -1,0 +1,129 @@
+//! Bytes in base64 as Go's decoder takes them: line breaks are skipped, padding is needed, spare bits are ignored.
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// The text as Go would write the bytes again; `None` if it already is.
+///
+/// # Errors
+/// Go's message, with the offset at which decoding failed.
+pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
+    let bytes = text.as_bytes();
+    let plain = bytes.len().is_multiple_of(4) && bytes.iter().all(|b| value(*b).is_some());
+    if plain {
+        return Ok(None);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(quantum) = quantum(bytes, &mut at)? {
+        push(&mut out, &quantum);
+    }
+    Ok((out != text).then_some(out))
+}
+
+/// Up to four digits of six bits; the number of digits says how many bytes they hold.
+struct Quantum {
+    bits: u32,
+    digits: usize,
+}
+
+fn quantum(bytes: &[u8], at: &mut usize) -> Result<Option<Quantum>, String> {
+    let mut quantum = Quantum { bits: 0, digits: 0 };
+    while quantum.digits < 4 {
+        let Some(byte) = next(bytes, at) else {
+            return if quantum.digits == 0 { Ok(None) } else { Err(corrupt(at.saturating_sub(quantum.digits))) };
+        };
+        if byte == b'=' {
+            return padding(bytes, at, quantum).map(Some);
+        }
+        let digit = value(byte).ok_or_else(|| corrupt(*at - 1))?;
+        quantum.bits = quantum.bits << 6 | digit;
+        quantum.digits += 1;
+    }
+    Ok(Some(quantum))
+}
+
+/// What may follow the first `=`: a second one after two digits, line breaks, and nothing else.
+fn padding(bytes: &[u8], at: &mut usize, quantum: Quantum) -> Result<Quantum, String> {
+    let first = *at - 1;
+    match quantum.digits {
+        0 | 1 => return Err(corrupt(first)),
+        2 => match next(bytes, at) {
+            Some(b'=') => {}
+            Some(_) => return Err(corrupt(*at - 2)),
+            None => return Err(corrupt(bytes.len())),
+        },
+        _ => {}
+    }
+    match next(bytes, at) {
+        None => Ok(quantum),
+        Some(_) => Err(corrupt(*at - 1)),
+    }
+}
+
+fn next(bytes: &[u8], at: &mut usize) -> Option<u8> {
+    loop {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        if !matches!(byte, b'\n' | b'\r') {
+            return Some(byte);
+        }
+    }
+}
+
+fn push(out: &mut String, Quantum { bits, digits }: &Quantum) {
+    let (bits, digits) = (*bits, *digits);
+    // Bits beyond the last whole byte do not come back when the bytes are written again.
+    let bits = match digits {
+        2 => (bits >> 4) << 4,
+        3 => (bits >> 2) << 2,
+        _ => bits,
+    };
+    for i in (0..digits).rev() {
+        out.push(char::from(ALPHABET[(bits >> (6 * i)) as usize & 63]));
+    }
+    out.extend(std::iter::repeat_n('=', 4 - digits));
+}
+
+fn value(byte: u8) -> Option<u32> {
+    let value = match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    };
+    Some(u32::from(value))
+}
+
+fn corrupt(offset: usize) -> String {
+    format!("illegal base64 data at input byte {offset}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_text_stays() {
+        for text in ["", "YWJj", "YWI=", "YQ==", "+/+/"] {
+            assert_eq!(canonical(text), Ok(None), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn line_breaks_and_spare_bits_go() {
+        assert_eq!(canonical("YW\nJj\r\n"), Ok(Some("YWJj".to_owned())));
+        assert_eq!(canonical("YR=="), Ok(Some("YQ==".to_owned())));
+        assert_eq!(canonical("YWJ=\n"), Ok(Some("YWI=".to_owned())));
+    }
+
+    #[test]
+    fn errors_name_the_offset_as_go_does() {
+        for (text, offset) in
+            [("not base64!", 3), ("YWJ", 0), ("YQ=a", 2), ("=", 0), ("YQ==x", 4), ("YQ=", 3), ("YWJjZ", 4)]
+        {
+            assert_eq!(canonical(text), Err(corrupt(offset)), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Where in an object the walker is: a chain on the stack, written out only when there is something to report.
+
+use crate::schemas::SchemaRef;
+
+/// One step from an object towards a value, and the steps before it.
+pub(super) enum Path<'p> {
+    /// The object itself.
+    Root,
+    /// A declared field.
+    Field { parent: &'p Path<'p>, owner: SchemaRef<'p>, name: &'p str },
+    /// An item of a list.
+    Index { parent: &'p Path<'p>, index: usize },
+    /// An entry of a map.
+    Key { parent: &'p Path<'p>, key: &'p str },
+}
+
+impl Path<'_> {
+    /// The path as reports of unknown fields give it, with one more name at its end: `spec.containers[0].bogus`.
+    pub(super) fn with(&self, name: &str) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        push_name(&mut text, name);
+        text
+    }
+
+    fn write(&self, text: &mut String) {
+        match self {
+            Self::Root => {}
+            Self::Field { parent, name, .. } => {
+                parent.write(text);
+                push_name(text, name);
+            }
+            Self::Key { parent, key } => {
+                parent.write(text);
+                push_name(text, key);
+            }
+            Self::Index { parent, index } => {
+                parent.write(text);
+                text.push_str(&format!("[{index}]"));
+            }
+        }
+    }
+
+    /// The path as Go's decoder gives it in type errors: the type that declares the innermost field, then the names of
+    /// all fields, without indexes and map keys: `Container.spec.containers.image`.
+    pub(super) fn in_go(&self) -> String {
+        let mut text = self.owner().unwrap_or_default().to_owned();
+        self.write_fields(&mut text);
+        text
+    }
+
+    fn owner(&self) -> Option<&str> {
+        match self {
+            Self::Root => None,
+            Self::Field { owner, .. } => owner.go_type().rsplit('.').next(),
+            Self::Index { parent, .. } | Self::Key { parent, .. } => parent.owner(),
+        }
+    }
+
+    fn write_fields(&self, text: &mut String) {
+        match self {
+            Self::Root => {}
+            Self::Field { parent, name, .. } => {
+                parent.write_fields(text);
+                push_name(text, name);
+            }
+            Self::Index { parent, .. } | Self::Key { parent, .. } => parent.write_fields(text),
+        }
+    }
+}
+
+fn push_name(text: &mut String, name: &str) {
+    if !text.is_empty() {
+        text.push('.');
+    }
+    text.push_str(name);
+}

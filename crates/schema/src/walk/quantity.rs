@@ -1,0 +1,251 @@
+//! Resource quantities as Kubernetes reads and writes them: `0.5` becomes `500m`, `1024Mi` becomes `1Gi`, `1500m` stays.
+//!
+//! A quantity with more digits or a larger exponent than 128 bits hold is checked but kept as it was written.
+
+const WRONG_FORMAT: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const WRONG_NUMBER: &str = "unable to parse numeric part of quantity";
+const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
+
+/// Decimal suffixes and their powers of ten.
+const DECIMAL: [(&str, i32); 10] =
+    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+/// Binary suffixes and their powers of two.
+const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+/// The smallest power of ten that a quantity resolves.
+const NANO: i32 = -9;
+/// How many decimal digits surely fit in 64 bits; a shorter text that is canonical is kept as it is.
+const FAST_DIGITS: i32 = 18;
+/// Beyond this many digits or powers of ten a quantity is not rewritten.
+const MOST_DIGITS: usize = 28;
+
+/// How a quantity was written, and is written again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// With a power of ten after `e`.
+    Exponent(i32),
+    /// With a decimal suffix of this power of ten.
+    Decimal(i32),
+    /// With a binary suffix of this power of two.
+    Binary(u32),
+}
+
+/// A quantity taken apart.
+struct Parts<'a> {
+    negative: bool,
+    whole: &'a str,
+    fraction: &'a str,
+    suffix: &'a str,
+}
+
+/// The quantity as Kubernetes would write it; `None` if it already is.
+///
+/// # Errors
+/// Upstream's message.
+pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
+    if text.is_empty() {
+        return Err(WRONG_FORMAT.to_owned());
+    }
+    if text == "0" {
+        return Ok(None);
+    }
+    let parts = split(text)?;
+    let form = form(parts.suffix).ok_or(WRONG_SUFFIX)?;
+    let digits = format!("{}{}", parts.whole, parts.fraction);
+    if digits.is_empty() || digits.len() > MOST_DIGITS {
+        return if digits.is_empty() { Err(WRONG_NUMBER.to_owned()) } else { Ok(None) };
+    }
+    let value: i128 = digits.parse().map_err(|_| WRONG_NUMBER.to_owned())?;
+    if is_kept(&parts, form, &digits, value) {
+        return Ok(None);
+    }
+    let value = if parts.negative { -value } else { value };
+    Ok(write(value, parts.fraction.len(), form).filter(|written| written != text))
+}
+
+/// Whether upstream keeps the text because it judges it canonical. Not all such texts are: `05` is kept too.
+fn is_kept(parts: &Parts<'_>, form: Form, digits: &str, value: i128) -> bool {
+    let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+    let places = i32::try_from(parts.fraction.len()).unwrap_or(i32::MAX);
+    match form {
+        Form::Exponent(power) | Form::Decimal(power) => {
+            let scale = power - places;
+            length <= FAST_DIGITS
+                && scale >= NANO
+                && scale % 3 == 0
+                && !digits.ends_with("000")
+                && !digits.starts_with('0')
+        }
+        Form::Binary(power) => {
+            let weight = i32::try_from(power).unwrap_or(i32::MAX) * 3 / 10;
+            parts.fraction.is_empty() && 15 - length - weight > 0 && value & 7 != 0
+        }
+    }
+}
+
+fn split(text: &str) -> Result<Parts<'_>, String> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let stripped = unsigned.trim_start_matches('0');
+    let (whole, rest) = take(stripped, |b| b.is_ascii_digit());
+    // What starts with neither a digit nor a point is read as zero with a suffix.
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let (fraction, rest) = match rest.strip_prefix('.') {
+        Some(rest) => take(rest, |b| b.is_ascii_digit()),
+        None => ("", rest),
+    };
+    let (_, after) = take(rest, |b| b"eEinumkKMGTP".contains(&b));
+    let signed = after.strip_prefix(['+', '-']).unwrap_or(after);
+    let (_, end) = take(signed, |b| b.is_ascii_digit());
+    if !end.is_empty() {
+        return Err(WRONG_FORMAT.to_owned());
+    }
+    Ok(Parts { negative: text.starts_with('-'), whole, fraction, suffix: rest })
+}
+
+fn take(text: &str, accept: impl Fn(u8) -> bool) -> (&str, &str) {
+    let end = text.bytes().position(|b| !accept(b)).unwrap_or(text.len());
+    // The accepted bytes are ASCII, so the end is a character boundary.
+    text.split_at(end)
+}
+
+fn form(suffix: &str) -> Option<Form> {
+    if let Some((_, power)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
+        return Some(Form::Decimal(*power));
+    }
+    if let Some((_, power)) = BINARY.iter().find(|(s, _)| *s == suffix) {
+        return Some(Form::Binary(*power));
+    }
+    let exponent = suffix.strip_prefix(['e', 'E'])?;
+    exponent.parse().ok().map(Form::Exponent)
+}
+
+/// Writes the value `digits * 10^-places * suffix`; `None` if that needs more than 128 bits.
+fn write(digits: i128, places: usize, form: Form) -> Option<String> {
+    let places = i32::try_from(places).ok()?;
+    match form {
+        Form::Exponent(power) => decimal(digits, power.checked_sub(places)?, true),
+        Form::Decimal(power) => decimal(digits, power - places, false),
+        Form::Binary(power) => binary(digits, places, power),
+    }
+}
+
+fn binary(digits: i128, places: i32, power: u32) -> Option<String> {
+    let scaled = digits.checked_mul(1i128.checked_shl(power)?)?;
+    let unit = 10i128.pow(u32::try_from(places).ok()?);
+    let whole = scaled / unit;
+    // Small and fractional amounts would lose precision or confuse in powers of two.
+    if whole.abs() < 1024 || scaled % unit != 0 {
+        return decimal(scaled, -places, false);
+    }
+    let mut value = whole.clamp(-i128::from(i64::MAX), i128::from(i64::MAX));
+    let mut steps = 0;
+    while value % 1024 == 0 && steps < BINARY.len() {
+        value /= 1024;
+        steps += 1;
+    }
+    let suffix = if steps == 0 { "" } else { BINARY[steps - 1].0 };
+    Some(format!("{value}{suffix}"))
+}
+
+/// Writes `value * 10^scale` with the largest power of ten that is a multiple of three and loses nothing.
+fn decimal(value: i128, scale: i32, exponent_form: bool) -> Option<String> {
+    let (mut value, mut scale) = round_up(value, scale)?;
+    if value == 0 {
+        return Some("0".to_owned());
+    }
+    while value % 10 == 0 {
+        value /= 10;
+        scale += 1;
+    }
+    let extra = scale.rem_euclid(3);
+    value = value.checked_mul(10i128.pow(extra.unsigned_abs()))?;
+    scale -= extra;
+    match (exponent_form, scale) {
+        (true, 0) => Some(value.to_string()),
+        (true, scale) => Some(format!("{value}e{scale}")),
+        (false, scale) => {
+            DECIMAL.iter().find(|(_, power)| *power == scale).map(|(suffix, _)| format!("{value}{suffix}"))
+        }
+    }
+}
+
+/// Rounds away from zero to whole nano units.
+fn round_up(value: i128, scale: i32) -> Option<(i128, i32)> {
+    if scale >= NANO {
+        return Some((value, scale));
+    }
+    let lost = NANO.checked_sub(scale)?.unsigned_abs();
+    let unit = 10i128.checked_pow(lost).unwrap_or(i128::MAX);
+    let rounded = value / unit + if value % unit == 0 { 0 } else { value.signum() };
+    Some((rounded, NANO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn quantities_are_written_canonically() {
+        for (given, expected) in [
+            ("0.5", "500m"),
+            ("1.5", "1500m"),
+            ("0.1", "100m"),
+            ("1000m", "1"),
+            ("1000", "1k"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Ki", "512"),
+            ("1.5Ki", "1536"),
+            ("0.0000000001", "1n"),
+            ("100000", "100k"),
+            ("00", "0"),
+            ("0m", "0"),
+            ("-0.5", "-500m"),
+            ("1e4", "10e3"),
+            ("1e2", "100"),
+            ("8192Mi", "8Gi"),
+            ("2048Pi", "2Ei"),
+        ] {
+            assert_eq!(canonical(given), Ok(Some(expected.to_owned())), "{given}");
+        }
+    }
+
+    #[test]
+    fn canonical_quantities_stay() {
+        for text in
+            ["0", "1", "500m", "1M", "1Gi", "8Gi", "100Mi", "1e3", "1500m", "05", "+5", "3Ki", "128974848", "-2"]
+        {
+            assert_eq!(canonical(text), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_read_as_upstream() {
+        for (text, expected) in [
+            ("", WRONG_FORMAT),
+            ("1 Gi", WRONG_FORMAT),
+            ("1Gib", WRONG_FORMAT),
+            ("ten", WRONG_FORMAT),
+            ("1ki", WRONG_SUFFIX),
+            ("1mm", WRONG_SUFFIX),
+        ] {
+            assert_eq!(canonical(text), Err(expected.to_owned()), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn writing_is_stable(digits in "[1-9][0-9]{0,10}", fraction in "([.][0-9]{1,9})?", suffix in "(|n|u|m|k|M|G|T|Ki|Mi|Gi|e3|e-3)") {
+            let text = format!("{digits}{fraction}{suffix}");
+            if let Some(written) = canonical(&text).unwrap() {
+                prop_assert_eq!(canonical(&written).unwrap(), None, "{} was written {}", text, written);
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,24}") {
+            let _ = canonical(&text);
+        }
+    }
+}

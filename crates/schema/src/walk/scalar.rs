@@ -1,0 +1,120 @@
+//! Single values: whether they fit their type, how they are written, and what stands for "nothing".
+
+use serde_json::{Map, Number, Value};
+
+use super::times::{Canonical, Precision};
+use super::{base64, quantity, times};
+use crate::layout::Type;
+use crate::schemas::SchemaRef;
+
+/// Why a value does not fit its type.
+pub(super) enum Fault {
+    /// It is of another JSON type, or a number out of range.
+    Type,
+    /// The same, found by a type that decodes itself into this Go type.
+    TypeOf(&'static str),
+    /// It fits but cannot be read, for this reason.
+    Text(String),
+    /// The same, found by a type that decodes itself.
+    Fatal(String),
+}
+
+/// Checks a value that is neither null nor of a type with parts; rewrites it canonically if asked to.
+pub(super) fn check(of: Type, value: &mut Value, rewrite: bool) -> Result<(), Fault> {
+    match (of, &*value) {
+        (Type::String, Value::String(_)) | (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => Ok(()),
+        (Type::Int32, Value::Number(number)) => check_int32(number).ok_or(Fault::Type),
+        (Type::Int64, Value::Number(number)) => number.as_i64().map(|_| ()).ok_or(Fault::Type),
+        (Type::IntOrString, Value::String(_)) => Ok(()),
+        (Type::IntOrString, Value::Number(number)) => check_int32(number).ok_or(Fault::TypeOf("int32")),
+        (Type::IntOrString, _) => Err(Fault::TypeOf("int32")),
+        (Type::Quantity, _) => check_quantity(value, rewrite),
+        (Type::Time, Value::String(text)) => {
+            check_time(text, Precision::Seconds).map(|new| replace(value, new, rewrite))
+        }
+        (Type::MicroTime, Value::String(text)) => {
+            check_time(text, Precision::Microseconds).map(|new| replace(value, new, rewrite))
+        }
+        (Type::Time | Type::MicroTime, _) => Err(Fault::TypeOf("string")),
+        (Type::Bytes, Value::String(text)) => {
+            let new = base64::canonical(text).map_err(Fault::Text)?;
+            replace(value, new.map(Value::String), rewrite);
+            Ok(())
+        }
+        _ => Err(Fault::Type),
+    }
+}
+
+fn replace(value: &mut Value, new: Option<Value>, rewrite: bool) {
+    if rewrite && let Some(new) = new {
+        *value = new;
+    }
+}
+
+fn check_int32(number: &Number) -> Option<()> {
+    number.as_i64().and_then(|n| i32::try_from(n).ok()).map(|_| ())
+}
+
+fn check_quantity(value: &mut Value, rewrite: bool) -> Result<(), Fault> {
+    let written = match &*value {
+        Value::String(text) => quantity::canonical(text.trim()).map_err(Fault::Fatal)?,
+        // A quantity decodes itself from whatever JSON stands there.
+        other => {
+            let text = other.to_string();
+            Some(quantity::canonical(&text).map_err(Fault::Fatal)?.unwrap_or(text))
+        }
+    };
+    replace(value, written.map(Value::String), rewrite);
+    Ok(())
+}
+
+fn check_time(text: &str, precision: Precision) -> Result<Option<Value>, Fault> {
+    match times::canonical(text, precision).map_err(Fault::Fatal)? {
+        Canonical::Unchanged => Ok(None),
+        Canonical::Text(text) => Ok(Some(Value::String(text))),
+        Canonical::Null => Ok(Some(Value::Null)),
+    }
+}
+
+/// What stands for "nothing" where a value is always written.
+pub(super) fn zero(schema: SchemaRef<'_>) -> Value {
+    if schema.pointer() {
+        return Value::Null;
+    }
+    match schema.of() {
+        Type::Any | Type::Map | Type::Array | Type::Time | Type::MicroTime | Type::Either | Type::Bytes => Value::Null,
+        Type::Object => Value::Object(Map::new()),
+        Type::String => Value::String(String::new()),
+        Type::Int32 | Type::Int64 | Type::Number | Type::IntOrString => Value::from(0),
+        Type::Boolean => Value::Bool(false),
+        Type::Quantity => Value::String("0".to_owned()),
+    }
+}
+
+/// A list, map or byte string without content is the same as none at all once it has been stored.
+pub(super) fn clear_empty(field: SchemaRef<'_>, value: &mut Value) {
+    let empty = match (field.of(), &*value) {
+        (Type::Array, Value::Array(items)) => items.is_empty(),
+        (Type::Map, Value::Object(map)) => map.is_empty(),
+        (Type::Bytes, Value::String(text)) => text.is_empty(),
+        _ => false,
+    };
+    if empty && !field.pointer() {
+        *value = Value::Null;
+    }
+}
+
+/// Whether a field with this value is left out.
+pub(super) fn is_left_out(field: SchemaRef<'_>, value: &Value) -> bool {
+    if !field.omitted_when_zero() {
+        return false;
+    }
+    match value {
+        Value::Null => true,
+        _ if field.pointer() => false,
+        Value::Bool(on) => !on,
+        Value::String(text) => text.is_empty() && field.of() != Type::IntOrString,
+        Value::Number(number) => number.as_f64() == Some(0.0) && field.of() != Type::IntOrString,
+        Value::Array(_) | Value::Object(_) => false,
+    }
+}
