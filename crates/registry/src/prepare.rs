@@ -1,7 +1,11 @@
 //! What happens to every object on its way in, whatever its kind: type checks, the fields that the server owns, and the
 //! rules for metadata.
 
+use std::collections::BTreeSet;
+
 use keelson_meta::clock::rfc3339;
+use keelson_meta::field_error::FieldError;
+use keelson_meta::go_format;
 use keelson_meta::metadata_rules::validate_metadata;
 use keelson_meta::metadata_types::check_metadata_types;
 use keelson_meta::{ApiError, GroupVersion, Object};
@@ -130,7 +134,36 @@ pub(crate) fn check_new(target: &Target, object: &Object) -> Result<(), ApiError
 /// # Errors
 /// 422 with everything that is wrong.
 pub(crate) fn validate(target: &Target, object: &Object) -> Result<(), ApiError> {
-    let errors = validate_metadata(object, target.is_namespaced(), target.resource.name_rule);
+    refuse(target, object, validate_metadata(object, target.is_namespaced(), target.resource.name_rule))
+}
+
+/// Checks the metadata of what an object shall become, by itself and beside what it was.
+///
+/// # Errors
+/// 422 with everything that is wrong.
+pub(crate) fn validate_update(target: &Target, current: &Object, next: &Object) -> Result<(), ApiError> {
+    let mut errors = validate_metadata(next, target.is_namespaced(), target.resource.name_rule);
+    errors.extend(new_finalizers(current, next));
+    refuse(target, next, errors)
+}
+
+/// What is on its way out may not be held by anybody new: those who wait for it would wait for somebody unknown.
+fn new_finalizers(current: &Object, next: &Object) -> Option<FieldError> {
+    current.deletion_timestamp()?;
+    let known = current.finalizers();
+    let new: BTreeSet<&str> = next.finalizers().into_iter().filter(|finalizer| !known.contains(finalizer)).collect();
+    if new.is_empty() {
+        return None;
+    }
+    let found: Vec<String> = new.into_iter().map(go_format::quote).collect();
+    let detail = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        found.join(", ")
+    );
+    Some(FieldError::forbidden("metadata.finalizers", detail))
+}
+
+fn refuse(target: &Target, object: &Object, errors: Vec<FieldError>) -> Result<(), ApiError> {
     if errors.is_empty() {
         return Ok(());
     }

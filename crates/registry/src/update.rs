@@ -9,7 +9,7 @@ use keelson_meta::options::UpdateOptions;
 use keelson_meta::{ApiError, Object};
 
 use crate::kinds;
-use crate::prepare::{carry_over, take_status, validate};
+use crate::prepare::{carry_over, take_status, validate_update};
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Change, Written, modified};
@@ -51,7 +51,7 @@ pub(crate) fn replace(target: &Target, name: &str, current: &Arc<Entry>, next: O
     };
     carry_over(target, &stored, &mut next);
     kinds::prepare_update(target, &stored, &mut next);
-    validate(target, &next)?;
+    validate_update(target, &stored, &next)?;
     if stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && kinds::may_go(target, &next) {
         return Ok(Change::Remove(StoredObject::encode(&next)));
     }
