@@ -14,5 +14,5 @@ pub use endpoint::Endpoint;
 pub use kubectl::{Kubectl, KubectlOutput, KubectlStream};
 pub use process::{ProcessServer, ProcessServerBuilder};
 pub use raw::{Answer, Call, Raw, Stream};
-pub use record::{check_record, check_records};
+pub use record::{check_record, check_records, differences_shown};
 pub use server::{TestServer, TestServerBuilder};

@@ -1,22 +1,31 @@
 //! Records: request and answer pairs in text files (`*.wire`), which are read by people and checked against a server.
 //!
 //! A file is a sequence of steps on one server, each a title, a request and the answer that is expected. What differs
-//! from run to run is written as a placeholder: `{uid1}`, `{rv1}`, `{continue1}`, `{name1}`, numbered by first
-//! appearance so that equal numbers mean equal values, and `{time}`. A request may use the placeholders of earlier
-//! answers. With `KEELSON_UPDATE=1` the file is rewritten with what the server says.
+//! from run to run is written as a placeholder: `{uid1}`, `{rv1}`, `{name1}`, numbered by first appearance so that equal
+//! numbers mean equal values, and `{time}`. A request may use the placeholders of earlier answers. Notes after a title say
+//! how the step differs from the reference server, or is done otherwise. With `KEELSON_UPDATE=1` the file is rewritten
+//! with what the server says.
 
 mod normalise;
 mod step;
+mod written;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use http::Method;
 
+use crate::raw::PATIENCE;
 use crate::{Answer, Endpoint};
 use normalise::Names;
 use step::{Expected, Step};
 
 const UPDATE: &str = "KEELSON_UPDATE";
+/// The headers that a step without an answer yet gets, where they are there.
+const TELLING_HEADERS: [&str; 6] = ["content-type", "cache-control", "retry-after", "warning", "etag", "vary"];
+/// How long a step that waits for a status pauses before it asks again.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Runs every step of a record against the server and compares the answers.
 ///
@@ -24,15 +33,13 @@ const UPDATE: &str = "KEELSON_UPDATE";
 /// When the file cannot be read, or an answer differs; the text shows the first difference of each step.
 pub async fn check_record(path: impl AsRef<Path>, server: &Endpoint) {
     let path = path.as_ref();
-    let written =
-        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
-    let (preamble, steps) = step::parse(&written).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
-    let raw = server.raw();
-    let mut names = Names::default();
+    let (preamble, steps) = read(path);
+    let (raw, nobody) = (server.raw(), server.anonymous());
+    let mut names = Names::of_server(server.url().trim_start_matches("https://"));
     let mut differences = Vec::new();
     let mut seen = Vec::new();
     for step in steps {
-        let answer = send(&raw, &step, &names).await;
+        let answer = answered(if step.notes.anonymous { &nobody } else { &raw }, &step, &names).await;
         let actual = expected_of(&step, &answer, &mut names);
         if actual != step.expected {
             differences.push(format!("### {}\n{}", step.title, difference(&step.expected, &actual)));
@@ -56,16 +63,56 @@ pub async fn check_record(path: impl AsRef<Path>, server: &Endpoint) {
 /// # Panics
 /// As [`check_record`], and when the directory holds no record.
 pub async fn check_records(directory: impl AsRef<Path>, server: &Endpoint) {
-    let directory = directory.as_ref();
+    for path in records(directory.as_ref()) {
+        check_record(path, server).await;
+    }
+}
+
+/// The deliberate differences from the reference server that the records of a directory show: the name of each, and the
+/// titles of the steps that show it.
+///
+/// # Panics
+/// When the directory holds no record, or one that cannot be read.
+pub fn differences_shown(directory: impl AsRef<Path>) -> BTreeMap<String, Vec<String>> {
+    let mut shown: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for step in records(directory.as_ref()).iter().flat_map(|path| read(path).1) {
+        if let Some(id) = step.notes.difference {
+            shown.entry(id).or_default().push(step.title);
+        }
+    }
+    shown
+}
+
+fn records(directory: &Path) -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(directory).unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|e| e == "wire"));
     paths.sort();
     assert!(!paths.is_empty(), "{} holds no record", directory.display());
-    for path in paths {
-        check_record(path, server).await;
-    }
+    paths
+}
+
+fn read(path: &Path) -> (String, Vec<Step>) {
+    let written =
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
+    step::parse(&written).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()))
+}
+
+/// Sends the step, and again where it waits for a status.
+async fn answered(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
+    let Some(status) = step.notes.until else { return send(raw, step, names).await };
+    let until = async {
+        loop {
+            let answer = send(raw, step, names).await;
+            if answer.status == status {
+                return answer;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, until).await;
+    waited.unwrap_or_else(|_| panic!("{}: no answer with status {status} within {PATIENCE:?}", step.title))
 }
 
 async fn send(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
@@ -80,9 +127,11 @@ async fn send(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
 
 /// The answer as a record would write it. Only the headers that the record chose are kept.
 fn expected_of(step: &Step, answer: &Answer, names: &mut Names) -> Expected {
-    let body = names.normalise(&answer.text());
+    let body = names.normalise(&answer.text(), step.notes.only.as_deref());
     let chosen: Vec<&str> = match step.expected.headers.as_slice() {
-        [] if step.expected.status == 0 => vec!["content-type"],
+        [] if step.expected.status == 0 => {
+            TELLING_HEADERS.into_iter().filter(|name| answer.headers.contains_key(*name)).collect()
+        }
         headers => headers.iter().map(|(name, _)| name.as_str()).collect(),
     };
     let header = |name: &str| (name.to_owned(), names.hide(answer.header(name)));

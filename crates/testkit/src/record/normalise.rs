@@ -5,12 +5,22 @@
 
 use serde_json::Value;
 
+use super::written;
+
 /// A value this short may be part of an unrelated text, so it is replaced only where it stands alone.
 const TELLING_LENGTH: usize = 16;
 /// Names that were generated end in random characters, so they are told from ordinary words at any length.
 const NAME: &str = "name";
+/// Where the server listens, which is a free port.
+const ADDRESS: &str = "address";
+const REVISION: &str = "rv";
+/// What stands before a resourceVersion in texts, where it is too short to be told from other numbers.
+const BEFORE_REVISIONS: [&str; 4] = ["current: ", "in record (", "resourceVersion: \"", "too old resource version: "];
 /// Random characters at the end of a name made by generateName.
 const SUFFIX_LENGTH: usize = 5;
+
+/// RFC 3339 in UTC, to the second and to the microsecond; `d` is a digit.
+const TIME_SHAPES: [&str; 2] = ["dddd-dd-ddTdd:dd:ddZ", "dddd-dd-ddTdd:dd:dd.ddddddZ"];
 
 /// The values seen so far with their placeholders.
 #[derive(Debug, Default)]
@@ -26,14 +36,25 @@ struct Known {
 }
 
 impl Names {
-    /// A request's text with the values of earlier answers in place of their placeholders.
+    /// Nothing is known but where the server is, as `host:port`.
+    pub(super) fn of_server(address: &str) -> Self {
+        let placeholder = format!("{{{ADDRESS}}}");
+        Self { known: vec![Known { class: ADDRESS, value: address.to_owned(), placeholder }] }
+    }
+
+    /// A request's text with the values of earlier answers in place of their placeholders, and what is written as a
+    /// function spelled out.
     pub(super) fn fill(&self, text: &str) -> String {
-        self.known.iter().fold(text.to_owned(), |text, known| text.replace(&known.placeholder, &known.value))
+        let filled =
+            self.known.iter().fold(text.to_owned(), |text, known| text.replace(&known.placeholder, &known.value));
+        written::expand(&filled)
     }
 
     /// A body in the form that is compared: JSON indented, lines of JSON (a watch) one to a line, other text as it is.
-    pub(super) fn normalise(&mut self, body: &str) -> String {
+    /// Of JSON, only what the pointers lead to, if there are any.
+    pub(super) fn normalise(&mut self, body: &str, only: Option<&str>) -> String {
         if let Ok(value) = serde_json::from_str::<Value>(body) {
+            let value = only.map_or_else(|| value.clone(), |pointers| parts(&value, pointers));
             let value = self.replace(value);
             return format!("{value:#}");
         }
@@ -48,8 +69,38 @@ impl Names {
 
     /// A text with every telling value replaced.
     pub(super) fn hide(&self, text: &str) -> String {
-        let telling = self.known.iter().filter(|known| known.class == NAME || known.value.len() >= TELLING_LENGTH);
-        telling.fold(text.to_owned(), |text, known| text.replace(&known.value, &known.placeholder))
+        let telling = |known: &&Known| matches!(known.class, NAME | ADDRESS) || known.value.len() >= TELLING_LENGTH;
+        let hidden = self
+            .known
+            .iter()
+            .filter(telling)
+            .fold(hide_times(text), |text, known| text.replace(&known.value, &known.placeholder));
+        BEFORE_REVISIONS.iter().fold(hidden, |text, before| self.hide_revisions(&text, before))
+    }
+
+    /// Replaces the numbers that follow `before`: a known resourceVersion by its name, an unknown one by `{rv}`. In
+    /// `before: A (B)`, which is said of a watch that starts too early, B is meant.
+    fn hide_revisions(&self, text: &str, before: &str) -> String {
+        let mut parts = text.split(before);
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            out.push_str(before);
+            let (asked, rest) = part.split_at(digits(part));
+            match rest.strip_prefix(" (") {
+                Some(oldest) if digits(oldest) > 0 => {
+                    let (oldest, rest) = oldest.split_at(digits(oldest));
+                    out.push_str(&format!("{} ({}{rest}", self.revision(asked, asked), self.revision(oldest, "{rv}")));
+                }
+                _ if asked.is_empty() => out.push_str(rest),
+                _ => out.push_str(&format!("{}{rest}", self.revision(asked, "{rv}"))),
+            }
+        }
+        out
+    }
+
+    fn revision<'a>(&'a self, value: &str, unknown: &'a str) -> &'a str {
+        let same = |known: &&Known| known.class == REVISION && known.value == value;
+        self.known.iter().find(same).map_or(unknown, |known| &known.placeholder)
     }
 
     fn replace(&mut self, value: Value) -> Value {
@@ -79,10 +130,21 @@ impl Names {
     fn name_field(&mut self, key: &str, text: String) -> String {
         match key {
             "uid" if is_uuid(&text) => self.name("uid", text),
-            "resourceVersion" if !text.is_empty() && text != "0" => self.name("rv", text),
-            "continue" if !text.is_empty() => self.name("continue", text),
+            "resourceVersion" if !text.is_empty() && text != "0" => self.name(REVISION, text),
+            "continue" if !text.is_empty() => self.token(text),
             _ if is_time(&text) => "{time}".to_owned(),
             _ => text,
+        }
+    }
+
+    /// A continue token with what is in it, so that a record shows where a list goes on.
+    fn token(&mut self, text: String) -> String {
+        match written::token(&text) {
+            Some((revision, start)) if revision > 0 => {
+                format!("token({} {start})", self.name(REVISION, revision.to_string()))
+            }
+            Some((revision, start)) => format!("token({revision} {start})"),
+            None => self.name("continue", text),
         }
     }
 
@@ -118,6 +180,42 @@ impl Names {
     }
 }
 
+/// What the pointers lead to: the value itself for one of them, each under its pointer for several.
+fn parts(value: &Value, pointers: &str) -> Value {
+    let mut found: Vec<(String, Value)> =
+        pointers.split_whitespace().map(|pointer| (pointer.to_owned(), part(value, pointer))).collect();
+    match found.as_mut_slice() {
+        [(_, one)] => one.take(),
+        _ => Value::Object(found.into_iter().collect()),
+    }
+}
+
+fn part(value: &Value, pointer: &str) -> Value {
+    let Some((list, rest)) = pointer.split_once("/*") else {
+        return value.pointer(pointer).cloned().unwrap_or_default();
+    };
+    let items = value.pointer(list).and_then(Value::as_array);
+    items.into_iter().flatten().map(|item| part(item, rest)).collect()
+}
+
+/// How many digits the text begins with.
+fn digits(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_digit).count()
+}
+
+/// Replaces times that stand inside of a text.
+fn hide_times(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let time = TIME_SHAPES.iter().filter_map(|shape| rest.get(..shape.len())).find(|start| is_time(start));
+        let taken = time.map_or(next.len_utf8(), str::len);
+        out.push_str(if time.is_some() { "{time}" } else { &rest[..taken] });
+        rest = &rest[taken..];
+    }
+    out
+}
+
 /// `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`
 fn is_uuid(text: &str) -> bool {
     shaped(text, "hhhhhhhh-hhhh-hhhh-hhhh-hhhhhhhhhhhh")
@@ -125,7 +223,7 @@ fn is_uuid(text: &str) -> bool {
 
 /// RFC 3339 in UTC, to the second or to the microsecond.
 fn is_time(text: &str) -> bool {
-    shaped(text, "dddd-dd-ddTdd:dd:ddZ") || shaped(text, "dddd-dd-ddTdd:dd:dd.ddddddZ")
+    TIME_SHAPES.iter().any(|shape| shaped(text, shape))
 }
 
 fn shaped(text: &str, shape: &str) -> bool {
@@ -139,12 +237,14 @@ fn shaped(text: &str, shape: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Names;
+    use serde_json::json;
+
+    use super::{Names, parts};
 
     const UID: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
 
     fn check(names: &mut Names, body: &str, expected: &str) {
-        let seen = names.normalise(body);
+        let seen = names.normalise(body, None);
         let compact: serde_json::Value = serde_json::from_str(&seen).unwrap();
         assert_eq!(compact.to_string(), expected);
     }
@@ -188,7 +288,39 @@ mod tests {
     fn generated_names_and_lines_of_events_are_known() {
         let mut names = Names::default();
         check(&mut names, r#"{"generateName":"a-","name":"a-x7k2p"}"#, r#"{"generateName":"a-","name":"{name1}"}"#);
-        assert_eq!(names.normalise("{\"a\":1}\n{\"b\":2}\n"), "{\"a\":1}\n{\"b\":2}");
-        assert_eq!(names.normalise("plain\n"), "plain");
+        assert_eq!(names.normalise("{\"a\":1}\n{\"b\":2}\n", None), "{\"a\":1}\n{\"b\":2}");
+        assert_eq!(names.normalise("plain\n", None), "plain");
+    }
+
+    #[test]
+    fn revisions_and_times_in_texts_are_told_by_what_stands_before() {
+        let mut names = Names::of_server("127.0.0.1:6443");
+        check(&mut names, r#"{"resourceVersion":"7"}"#, r#"{"resourceVersion":"{rv1}"}"#);
+        for (text, hidden) in [
+            ("Too large resource version: 77, current: 9 at 7", "Too large resource version: 77, current: {rv} at 7"),
+            ("the one in record (7)", "the one in record ({rv1})"),
+            ("too old resource version: 7 (8)", "too old resource version: {rv1} ({rv})"),
+            ("too old resource version: 1 (8)", "too old resource version: 1 ({rv})"),
+            ("from 2026-01-02T03:04:05Z at 127.0.0.1:6443", "from {time} at {address}"),
+        ] {
+            assert_eq!(names.hide(text), hidden);
+        }
+    }
+
+    #[test]
+    fn a_token_shows_what_is_in_it_and_can_be_written_so() {
+        let mut names = Names::default();
+        let token = names.fill("token(7 /b)");
+        let body = format!(r#"{{"resourceVersion":"7","continue":"{token}"}}"#);
+        check(&mut names, &body, r#"{"resourceVersion":"{rv1}","continue":"token({rv1} /b)"}"#);
+        assert_eq!(names.fill("token({rv1} /b)"), token);
+    }
+
+    #[test]
+    fn only_a_part_of_a_body_can_be_meant() {
+        let mut names = Names::default();
+        assert_eq!(names.normalise(r#"{"a":[1,2]}"#, Some("/a/1")), "2");
+        assert_eq!(names.normalise(r#"{"a":[1,2]}"#, Some("/b")), "null");
+        assert_eq!(parts(&json!({"a": [{"b": 1}, {"b": 2}], "c": 3}), "/a/*/b /c"), json!({"/a/*/b": [1, 2], "/c": 3}));
     }
 }

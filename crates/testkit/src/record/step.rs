@@ -1,24 +1,72 @@
 //! The text form of a record: parsing and writing, each the inverse of the other.
 //!
-//! A step is `### title`, then a request line with headers and after a blank line a body, then `< status` with `< headers`
-//! and after a blank line the body that is compared. `# lines` before the first step say what the file shows.
+//! A step is `### title`, then `% notes`, then a request line with headers and after a blank line a body, then `< status`
+//! with `< headers` and after a blank line the body that is compared. `# lines` before the first step say what the file
+//! shows.
 
 use std::fmt;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 const TITLE: &str = "### ";
 const ANSWER: &str = "< ";
+const NOTE: &str = "% ";
 
 /// One request and what is expected to come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) title: String,
+    pub(super) notes: Notes,
     pub(super) method: String,
     pub(super) path: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: String,
     pub(super) expected: Expected,
+}
+
+/// How a step is done, where it is not simply sent once by the administrator and compared whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Notes {
+    /// `% difference: ID`: the reference server answers otherwise, for a reason that is documented under this name.
+    pub(super) difference: Option<String>,
+    /// `% until: STATUS`: sent again and again until the answer has this status.
+    pub(super) until: Option<u16>,
+    /// `% as: nobody`: sent without credentials.
+    pub(super) anonymous: bool,
+    /// `% only: /json/pointer /another/*`: the parts of the body that are compared; `*` is every item of a list.
+    pub(super) only: Option<String>,
+}
+
+impl Notes {
+    fn parse(lines: &[&str]) -> Result<Self> {
+        let mut notes = Self::default();
+        for line in lines {
+            let (name, value) = header(line.trim_start_matches(NOTE))?;
+            match (name.as_str(), value.as_str()) {
+                ("difference", _) => notes.difference = Some(value),
+                ("until", status) => notes.until = Some(status.parse().context("until wants a status")?),
+                ("as", "nobody") => notes.anonymous = true,
+                ("only", _) => notes.only = Some(value),
+                _ => bail!("there is no note {line:?}"),
+            }
+        }
+        Ok(notes)
+    }
+}
+
+impl fmt::Display for Notes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(id) = &self.difference {
+            writeln!(f, "{NOTE}difference: {id}")?;
+        }
+        if let Some(status) = self.until {
+            writeln!(f, "{NOTE}until: {status}")?;
+        }
+        if self.anonymous {
+            writeln!(f, "{NOTE}as: nobody")?;
+        }
+        self.only.iter().try_for_each(|pointer| writeln!(f, "{NOTE}only: {pointer}"))
+    }
 }
 
 /// An answer in the form that is compared. Status 0 stands for a step that has none written yet.
@@ -64,7 +112,7 @@ pub(super) fn render(preamble: &str, steps: &[Step]) -> String {
         blocks.push(format!("{preamble}\n"));
     }
     for step in steps {
-        let mut block = format!("{TITLE}{}\n{} {}\n", step.title, step.method, step.path);
+        let mut block = format!("{TITLE}{}\n{}{} {}\n", step.title, step.notes, step.method, step.path);
         for (name, value) in &step.headers {
             block.push_str(&format!("{name}: {value}\n"));
         }
@@ -79,12 +127,15 @@ pub(super) fn render(preamble: &str, steps: &[Step]) -> String {
 fn step(title: String, lines: &[&str]) -> Result<Step> {
     let answer = lines.iter().position(|line| line.starts_with(ANSWER)).unwrap_or(lines.len());
     let (request, answer) = lines.split_at(answer);
+    let noted = request.iter().take_while(|line| line.starts_with(NOTE)).count();
+    let (notes, request) = request.split_at(noted);
     let (head, body) = split_body(request);
     let (first, headers) = head.split_first().context("there is no request line")?;
     let (method, path) = first.split_once(' ').context("the request line is not `METHOD /path`")?;
     ensure!(path.starts_with('/'), "the path {path:?} does not begin with a slash");
     Ok(Step {
         title,
+        notes: Notes::parse(notes)?,
         method: method.to_owned(),
         path: path.trim().to_owned(),
         headers: headers.iter().map(|line| header(line)).collect::<Result<_>>()?,
@@ -116,16 +167,19 @@ fn header(line: &str) -> Result<(String, String)> {
 mod tests {
     use super::{parse, render};
 
-    const RECORD: &str = "# Two steps.\n\n### a get\nGET /api/v1\naccept: application/json\n\n< 200\n< content-type: application/json\n\n{\n  \"a\": 1\n}\n\n### a post\nPOST /api/v1/x?y=z\n\n{\n\n}\n\n< 404\n";
+    const RECORD: &str = "# Three steps.\n\n### a get\nGET /api/v1\naccept: application/json\n\n< 200\n< content-type: application/json\n\n{\n  \"a\": 1\n}\n\n### a post\nPOST /api/v1/x?y=z\n\n{\n\n}\n\n< 404\n\n### a noted one\n% difference: why\n% until: 410\n% as: nobody\n% only: /a/0\nGET /x\n\n< 410\n";
 
     #[test]
     fn what_is_written_reads_back_and_writes_the_same() {
         let (preamble, steps) = parse(RECORD).unwrap();
-        assert_eq!((preamble.as_str(), steps.len()), ("# Two steps.", 2));
+        assert_eq!((preamble.as_str(), steps.len()), ("# Three steps.", 3));
         assert_eq!(steps[0].headers, [("accept".to_owned(), "application/json".to_owned())]);
         assert_eq!(steps[0].expected.body, "{\n  \"a\": 1\n}");
         assert_eq!((steps[1].path.as_str(), steps[1].body.as_str()), ("/api/v1/x?y=z", "{\n\n}"));
         assert_eq!(steps[1].expected.status, 404);
+        let notes = &steps[2].notes;
+        assert_eq!((notes.difference.as_deref(), notes.until, notes.anonymous), (Some("why"), Some(410), true));
+        assert_eq!(notes.only.as_deref(), Some("/a/0"));
         assert_eq!(render(&preamble, &steps), RECORD);
     }
 
@@ -137,9 +191,14 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_the_title_of_the_step() {
-        for text in
-            ["### a\n", "### a\nGET\n", "### a\nGET x\n", "### a\nGET /x\nnonsense\n", "### a\nGET /x\n\n< ok\n"]
-        {
+        for text in [
+            "### a\n",
+            "### a\nGET\n",
+            "### a\nGET x\n",
+            "### a\nGET /x\nnonsense\n",
+            "### a\nGET /x\n\n< ok\n",
+            "### a\n% so: so\nGET /x\n",
+        ] {
             assert!(format!("{:#}", parse(text).unwrap_err()).starts_with("step \"a\": "), "{text:?}");
         }
     }
