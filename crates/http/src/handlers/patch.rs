@@ -23,7 +23,8 @@ pub(super) async fn handle(
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let options = PatchOptions::parse(&query, options::PatchKind::Change)?;
     let body = request.body.read(MAX_REQUEST_BYTES).await?;
-    let document = json::parse(&body).map_err(|error| ApiError::BadRequest(error.to_string()))?.value;
+    let document =
+        json::parse(&body).map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}")))?.value;
     let name = resolve::name(target)?;
     let patched = registry.patch(target, name, &Patch { kind, document }, &options).await?;
     written::object(StatusCode::OK, target, &patched.object, patched.revision, media)
