@@ -1,14 +1,15 @@
-//! From a JSON tree to the bytes of a message, as Go would write the same object.
+//! From JSON, text or tree, to the bytes of a message, in one pass and without a tree in between.
 //!
-//! Fields go out in the order of their numbers and map entries in the order of their keys, so equal objects give equal
-//! bytes. Fields that are not pointers are written even when they are zero, as generated Go code does; fields of the tree
-//! that the message does not have are passed over.
+//! Fields go out in the order in which JSON has them. What JSON does not have, or has as null, is not written, as a reader
+//! takes it for zero; fields that the message does not have are passed over. Where JSON has the fields of an inner message
+//! in the enclosing object, the inner message is written once for each: readers join the pieces.
 
-use std::io;
+use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Number, Value};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::decode::MAX_DEPTH;
 use crate::error::ProtobufError;
@@ -16,326 +17,392 @@ use crate::special::Timestamp;
 use crate::table::{Field, Kind, Message, MessageId, Shape, message};
 use crate::wire::{Sink, WireType};
 
-/// Writes messages to a sink.
-pub(crate) struct Encoder<'s, S> {
+/// How much of a wrong value an error shows, in characters.
+const SHOWN: usize = 64;
+
+/// Writes the fields of the message that this JSON is.
+pub(crate) fn write<'de, D>(id: MessageId, json: D, out: &mut impl Sink) -> Result<(), ProtobufError>
+where
+    D: Deserializer<'de, Error = serde_json::Error>,
+{
+    let mut encoder = Encoder { out, depth: 0, error: None };
+    let result = json.deserialize_any(Fields { encoder: &mut encoder, id });
+    let error = encoder.error;
+    result.map_err(|json| error.unwrap_or_else(|| ProtobufError::NotJson(json.to_string())))
+}
+
+/// Where the bytes go, and what went wrong: serde carries only text, so the error is kept here.
+struct Encoder<'s, S> {
     out: &'s mut S,
     depth: usize,
+    error: Option<ProtobufError>,
 }
 
-/// Where in the table a value belongs.
-struct At<'t> {
-    message: &'t Message,
-    field: &'t Field,
-}
-
-impl<'s, S: Sink> Encoder<'s, S> {
-    /// An encoder that writes there.
-    pub(crate) fn new(out: &'s mut S) -> Self {
-        Self { out, depth: 0 }
+impl<S: Sink> Encoder<'_, S> {
+    fn fail<E: serde::de::Error>(&mut self, error: ProtobufError) -> E {
+        self.error = Some(error);
+        E::custom("the object does not fit the message")
     }
 
-    /// Writes the fields of a message.
-    pub(crate) fn fields(&mut self, id: MessageId, object: &Map<String, Value>) -> Result<(), ProtobufError> {
-        let shape = message(id);
-        if self.depth == MAX_DEPTH {
-            return Err(ProtobufError::TooDeep { at: shape.name.to_owned(), limit: MAX_DEPTH });
-        }
-        self.depth += 1;
-        for &position in &shape.by_number {
-            let at = At { message: shape, field: &shape.fields[usize::from(position)] };
-            match at.field.kind {
-                Kind::Message(inner) if at.field.name.is_empty() => {
-                    self.delimited(at.field.number, |encoder| encoder.fields(inner, object))?;
-                }
-                _ => self.field(&at, object.get(at.field.name).and_then(present))?,
-            }
-        }
-        self.depth -= 1;
-        Ok(())
-    }
-
-    /// Writes a field; null in JSON is the same as nothing.
-    fn field(&mut self, at: &At<'_>, value: Option<&Value>) -> Result<(), ProtobufError> {
-        let number = at.field.number;
-        match (at.field.shape, value) {
-            (Shape::List | Shape::Map | Shape::Pointer, None) => Ok(()),
-            (Shape::Value, None) if at.field.kind == Kind::Bytes => Ok(()),
-            (Shape::Value | Shape::Pointer, value) => self.value(at, number, value),
-            (Shape::List, Some(Value::Array(items))) => {
-                items.iter().try_for_each(|item| self.value(at, number, present(item)))
-            }
-            (Shape::Map, Some(Value::Object(entries))) => {
-                let mut sorted: Vec<_> = entries.iter().collect();
-                sorted.sort_unstable_by_key(|(key, _)| *key);
-                sorted.into_iter().try_for_each(|(key, value)| self.entry(at, key, value))
-            }
-            (Shape::List, Some(other)) => Err(at.wrong("a list", other)),
-            (Shape::Map, Some(other)) => Err(at.wrong("a map", other)),
-        }
-    }
-
-    fn entry(&mut self, at: &At<'_>, key: &str, value: &Value) -> Result<(), ProtobufError> {
-        self.delimited(at.field.number, |encoder| {
-            encoder.out.bytes(1, key.as_bytes());
-            encoder.value(at, 2, present(value))
-        })
-    }
-
-    /// Writes one value as the field with this number, nothing as the zero value.
-    fn value(&mut self, at: &At<'_>, number: u32, value: Option<&Value>) -> Result<(), ProtobufError> {
-        match at.field.kind {
-            Kind::String => self.out.bytes(number, at.text(value)?.as_bytes()),
-            Kind::Bool => self.out.integer(number, u64::from(at.boolean(value)?)),
-            Kind::Int32 => self.out.integer(number, at.int32(value)?),
-            Kind::Int64 => self.out.integer(number, at.int64(value)?),
-            Kind::Double => {
-                let bits = at.number(value)?.map_or(0.0, |number| number.as_f64().unwrap_or_default()).to_bits();
-                self.out.tag(number, WireType::Fixed64);
-                self.out.put(&bits.to_le_bytes());
-            }
-            Kind::Bytes => self.out.bytes(number, &at.bytes(value)?),
-            Kind::Time => self.time(at, number, value, false)?,
-            Kind::MicroTime => self.time(at, number, value, true)?,
-            Kind::Quantity => self.quantity(at, number, value)?,
-            Kind::IntOrString => self.int_or_string(at, number, value)?,
-            Kind::Json => self.json(number, value),
-            Kind::Strings => self.delimited(number, |encoder| encoder.texts(at, 1, value))?,
-            Kind::SchemaOrBool(schema) => self.schema_or_bool(at, number, schema, value)?,
-            Kind::SchemaOrList(schema) => self.schema_or_list(at, number, schema, value)?,
-            Kind::SchemaOrStrings(schema) => self.schema_or_strings(at, number, schema, value)?,
-            Kind::Message(id) => self.object(at, number, id, value)?,
-        }
-        Ok(())
-    }
-
-    fn delimited(
-        &mut self,
-        number: u32,
-        content: impl FnOnce(&mut Self) -> Result<(), ProtobufError>,
-    ) -> Result<(), ProtobufError> {
+    fn begin(&mut self, number: u32) -> usize {
         self.out.tag(number, WireType::Bytes);
-        let start = self.out.begin();
+        self.out.begin()
+    }
+
+    fn delimited<E>(&mut self, number: u32, content: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
+        let start = self.begin(number);
         content(self)?;
         self.out.end(start);
         Ok(())
     }
 
-    fn object(&mut self, at: &At<'_>, number: u32, id: MessageId, value: Option<&Value>) -> Result<(), ProtobufError> {
-        match value {
-            None => self.delimited(number, |encoder| encoder.fields(id, &Map::new())),
-            Some(Value::Object(object)) => self.delimited(number, |encoder| encoder.fields(id, object)),
-            Some(other) => Err(at.wrong("an object", other)),
+    /// A message with one field of bytes, whose number is 1.
+    fn wrapped(&mut self, number: u32, bytes: &[u8]) {
+        let start = self.begin(number);
+        self.out.bytes(1, bytes);
+        self.out.end(start);
+    }
+}
+
+/// The fields of a message, from a JSON object.
+struct Fields<'e, 's, S> {
+    encoder: &'e mut Encoder<'s, S>,
+    id: MessageId,
+}
+
+impl<'de, S: Sink> Visitor<'de> for Fields<'_, '_, S> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object of type {}", message(self.id).name)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
+        let Self { encoder, id } = self;
+        let message = message(id);
+        if encoder.depth == MAX_DEPTH {
+            return Err(encoder.fail(ProtobufError::TooDeep { at: message.name.to_owned(), limit: MAX_DEPTH }));
+        }
+        encoder.depth += 1;
+        while let Some(name) = object.next_key_seed(Name(message))? {
+            let Some(named) = name else {
+                object.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let starts: Vec<_> = named.around.iter().map(|&number| encoder.begin(number)).collect();
+            object.next_value_seed(Content { encoder, place: Place::of(message, &named.field) })?;
+            starts.into_iter().rev().for_each(|start| encoder.out.end(start));
+        }
+        encoder.depth -= 1;
+        Ok(())
+    }
+}
+
+/// Finds the field that a key names, without keeping the key.
+struct Name(&'static Message);
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Option<&'static crate::table::Named>;
+
+    fn deserialize<D: Deserializer<'de>>(self, key: D) -> Result<Self::Value, D::Error> {
+        key.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name {
+    type Value = Option<&'static crate::table::Named>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.named(key))
+    }
+}
+
+/// Begins an entry of a map with its key.
+struct Key<'e, 's, S> {
+    encoder: &'e mut Encoder<'s, S>,
+    number: u32,
+}
+
+impl<'de, S: Sink> DeserializeSeed<'de> for Key<'_, '_, S> {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, key: D) -> Result<usize, D::Error> {
+        key.deserialize_str(self)
+    }
+}
+
+impl<S: Sink> Visitor<'_> for Key<'_, '_, S> {
+    /// What ends the entry.
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<usize, E> {
+        let start = self.encoder.begin(self.number);
+        self.encoder.out.bytes(1, key.as_bytes());
+        Ok(start)
+    }
+}
+
+/// Where in the messages a value belongs, and under which number it is written there.
+#[derive(Clone, Copy)]
+struct Place {
+    message: &'static Message,
+    field: &'static Field,
+    number: u32,
+    takes: Takes,
+    /// Whether it is an element of a list or map, which has to be there even if it is null.
+    element: bool,
+}
+
+/// What is wanted at a place.
+#[derive(Clone, Copy)]
+enum Takes {
+    List(Kind),
+    Map(Kind),
+    One(Kind),
+}
+
+impl Place {
+    fn of(message: &'static Message, field: &'static Field) -> Self {
+        let takes = match field.shape {
+            Shape::List => Takes::List(field.kind),
+            Shape::Map => Takes::Map(field.kind),
+            Shape::Value | Shape::Pointer => Takes::One(field.kind),
+        };
+        Self { message, field, number: field.number, takes, element: false }
+    }
+
+    fn element(self, number: u32, kind: Kind) -> Self {
+        Self { number, takes: Takes::One(kind), element: true, ..self }
+    }
+
+    fn wanted(self) -> &'static str {
+        match self.takes {
+            Takes::List(_) => "a list",
+            Takes::Map(_) => "a map",
+            Takes::One(kind) => match kind {
+                Kind::String => "a string",
+                Kind::Bool => "a boolean",
+                Kind::Int32 => "an integer of 32 bits",
+                Kind::Int64 => "an integer of 64 bits",
+                Kind::Double => "a number",
+                Kind::Bytes => "base64",
+                Kind::Time | Kind::MicroTime => "a time",
+                Kind::Quantity => "a quantity",
+                Kind::IntOrString => "an integer of 32 bits or a string",
+                Kind::Json => "JSON",
+                Kind::Strings => "a list of strings",
+                Kind::SchemaOrBool(_) => "a schema or a boolean",
+                Kind::SchemaOrList(_) => "a schema or a list of schemas",
+                Kind::SchemaOrStrings(_) => "a schema or a list of strings",
+                Kind::Message(_) => "an object",
+            },
         }
     }
+}
 
-    fn time(&mut self, at: &At<'_>, number: u32, value: Option<&Value>, micro: bool) -> Result<(), ProtobufError> {
-        let text = at.text(value)?;
-        let time = match value {
-            None => None,
-            Some(found) => Some(Timestamp::parse(text, micro).ok_or_else(|| at.wrong("a time", found))?),
-        };
-        self.delimited(number, |encoder| {
-            if let Some(time) = time.filter(|time| !time.is_zero()) {
-                encoder.out.integer(1, time.seconds.cast_unsigned());
-                encoder.out.integer(2, i64::from(time.nanos).cast_unsigned());
-            }
-            Ok(())
-        })
-    }
+/// The value at a place, from JSON.
+struct Content<'e, 's, S> {
+    encoder: &'e mut Encoder<'s, S>,
+    place: Place,
+}
 
-    /// A quantity may stand in JSON as a plain number.
-    fn quantity(&mut self, at: &At<'_>, number: u32, value: Option<&Value>) -> Result<(), ProtobufError> {
-        let written;
-        let text = match value {
-            None => "0",
-            Some(Value::String(text)) => text,
-            Some(Value::Number(value)) => {
-                written = value.to_string();
-                &written
-            }
-            Some(other) => return Err(at.wrong("a quantity", other)),
-        };
-        self.delimited(number, |encoder| {
-            encoder.out.bytes(1, text.as_bytes());
-            Ok(())
-        })
-    }
+impl<'de, S: Sink> DeserializeSeed<'de> for Content<'_, '_, S> {
+    type Value = ();
 
-    fn int_or_string(&mut self, at: &At<'_>, number: u32, value: Option<&Value>) -> Result<(), ProtobufError> {
-        let (kind, integer, text) = match value {
-            Some(Value::String(text)) => (1, 0, text.as_str()),
-            other => (0, at.int32(other)?, ""),
-        };
-        self.delimited(number, |encoder| {
-            encoder.out.integer(1, kind);
-            encoder.out.integer(2, integer);
-            encoder.out.bytes(3, text.as_bytes());
-            Ok(())
-        })
-    }
-
-    fn json(&mut self, number: u32, value: Option<&Value>) {
-        self.out.tag(number, WireType::Bytes);
-        let outer = self.out.begin();
-        if let Some(value) = value {
-            self.out.tag(1, WireType::Bytes);
-            let inner = self.out.begin();
-            serde_json::to_writer(AsWriter(self.out), value)
-                .expect("a tree has string keys and a sink takes every byte");
-            self.out.end(inner);
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        if !matches!(self.place.takes, Takes::One(Kind::Json)) {
+            return json.deserialize_any(self);
         }
-        self.out.end(outer);
+        let raw: Box<RawValue> = serde::Deserialize::deserialize(json)?;
+        if raw.get() == "null" {
+            return self.visit_unit();
+        }
+        self.encoder.wrapped(self.place.number, raw.get().as_bytes());
+        Ok(())
+    }
+}
+
+impl<S: Sink> Content<'_, '_, S> {
+    fn double(self, value: f64) {
+        self.encoder.out.tag(self.place.number, WireType::Fixed64);
+        self.encoder.out.put(&value.to_bits().to_le_bytes());
     }
 
-    fn texts(&mut self, at: &At<'_>, number: u32, value: Option<&Value>) -> Result<(), ProtobufError> {
-        match value {
-            None => {}
-            Some(Value::Array(items)) => {
-                for item in items {
-                    self.out.bytes(number, at.text(present(item))?.as_bytes());
-                }
+    fn whole<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
+        let (number, bits) = (self.place.number, value.cast_unsigned());
+        let narrow = i32::try_from(value).is_ok();
+        match self.place.takes {
+            // Negative integers of 32 bits are written as those of 64.
+            Takes::One(Kind::Int32) if narrow => self.encoder.out.integer(number, bits),
+            Takes::One(Kind::Int64) => self.encoder.out.integer(number, bits),
+            Takes::One(Kind::IntOrString) if narrow => {
+                let start = self.encoder.begin(number);
+                self.encoder.out.integer(2, bits);
+                self.encoder.out.end(start);
             }
-            Some(other) => return Err(at.wrong("a list", other)),
+            Takes::One(Kind::Double) => self.double(value as f64),
+            // A quantity may be a plain number.
+            Takes::One(Kind::Quantity) => self.encoder.wrapped(number, value.to_string().as_bytes()),
+            _ => return Err(self.wrong(value)),
         }
         Ok(())
     }
 
-    fn schema_or_bool(
-        &mut self,
-        at: &At<'_>,
-        number: u32,
-        schema: MessageId,
-        value: Option<&Value>,
-    ) -> Result<(), ProtobufError> {
-        self.delimited(number, |encoder| {
-            if let Some(Value::Object(_)) = value {
-                encoder.out.integer(1, 1);
-                return encoder.object(at, 2, schema, value);
+    fn time<E: serde::de::Error>(self, text: &str, micro: bool) -> Result<(), E> {
+        let Some(time) = Timestamp::parse(text, micro) else { return Err(self.wrong(format_args!("{text:?}"))) };
+        let start = self.encoder.begin(self.place.number);
+        if !time.is_zero() {
+            self.encoder.out.integer(1, time.seconds.cast_unsigned());
+            self.encoder.out.integer(2, i64::from(time.nanos).cast_unsigned());
+        }
+        self.encoder.out.end(start);
+        Ok(())
+    }
+
+    fn wrong<E: serde::de::Error>(self, found: impl fmt::Display) -> E {
+        let at = format!("{}.{}", self.place.message.name, self.place.field.name);
+        let found = found.to_string().chars().take(SHOWN).collect();
+        self.encoder.fail(ProtobufError::WrongType { at, wanted: self.place.wanted(), found })
+    }
+}
+
+impl<'de, S: Sink> Visitor<'de> for Content<'_, '_, S> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.place.wanted())
+    }
+
+    /// Null is the same as nothing, but among elements it is a zero value.
+    fn visit_unit<E>(self) -> Result<(), E> {
+        match self.place.takes {
+            _ if !self.place.element => {}
+            Takes::One(Kind::Bool | Kind::Int32 | Kind::Int64) => self.encoder.out.integer(self.place.number, 0),
+            Takes::One(Kind::Double) => self.double(0.0),
+            _ => self.encoder.out.bytes(self.place.number, &[]),
+        }
+        Ok(())
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
+        match self.place.takes {
+            Takes::One(Kind::Bool) => self.encoder.out.integer(self.place.number, u64::from(value)),
+            Takes::One(Kind::SchemaOrBool(_)) => {
+                let start = self.encoder.begin(self.place.number);
+                self.encoder.out.integer(1, u64::from(value));
+                self.encoder.out.end(start);
             }
-            encoder.out.integer(1, u64::from(at.boolean(value)?));
-            Ok(())
-        })
+            _ => return Err(self.wrong(value)),
+        }
+        Ok(())
     }
 
-    fn schema_or_list(
-        &mut self,
-        at: &At<'_>,
-        number: u32,
-        schema: MessageId,
-        value: Option<&Value>,
-    ) -> Result<(), ProtobufError> {
-        self.delimited(number, |encoder| match value {
-            None => Ok(()),
-            Some(Value::Array(items)) => items.iter().try_for_each(|item| encoder.object(at, 2, schema, present(item))),
-            other => encoder.object(at, 1, schema, other),
-        })
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
+        self.whole(value)
     }
 
-    fn schema_or_strings(
-        &mut self,
-        at: &At<'_>,
-        number: u32,
-        schema: MessageId,
-        value: Option<&Value>,
-    ) -> Result<(), ProtobufError> {
-        self.delimited(number, |encoder| match value {
-            None => Ok(()),
-            Some(Value::Array(_)) => encoder.texts(at, 2, value),
-            other => encoder.object(at, 1, schema, other),
-        })
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
+        match (i64::try_from(value), self.place.takes) {
+            (Ok(value), _) => self.whole(value),
+            (Err(_), Takes::One(Kind::Double | Kind::Quantity)) => self.visit_f64(value as f64),
+            (Err(_), _) => Err(self.wrong(value)),
+        }
     }
-}
 
-impl At<'_> {
-    fn wrong(&self, wanted: &'static str, found: &Value) -> ProtobufError {
-        /// How much of a value an error shows, in characters.
-        const SHOWN: usize = 64;
-        let at = format!("{}.{}", self.message.name, self.field.name);
-        let found = match found {
-            Value::Array(_) => "a list".to_owned(),
-            Value::Object(_) => "an object".to_owned(),
-            scalar => scalar.to_string().chars().take(SHOWN).collect(),
+    /// A whole number may be written as `1.0` or `1e3`.
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        const RANGE: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
+        match self.place.takes {
+            Takes::One(Kind::Double) => self.double(value),
+            Takes::One(Kind::Quantity) => self.encoder.wrapped(self.place.number, value.to_string().as_bytes()),
+            _ if value.fract() == 0.0 && RANGE.contains(&value) => return self.whole(value as i64),
+            _ => return Err(self.wrong(value)),
+        }
+        Ok(())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        let number = self.place.number;
+        match self.place.takes {
+            Takes::One(Kind::String) => self.encoder.out.bytes(number, text.as_bytes()),
+            Takes::One(Kind::Bytes) => match STANDARD.decode(text) {
+                Ok(bytes) => self.encoder.out.bytes(number, &bytes),
+                Err(_) => return Err(self.wrong(format_args!("{text:?}"))),
+            },
+            Takes::One(Kind::Quantity) => self.encoder.wrapped(number, text.as_bytes()),
+            Takes::One(Kind::Time) => return self.time(text, false),
+            Takes::One(Kind::MicroTime) => return self.time(text, true),
+            Takes::One(Kind::IntOrString) => {
+                let start = self.encoder.begin(number);
+                self.encoder.out.integer(1, 1);
+                self.encoder.out.bytes(3, text.as_bytes());
+                self.encoder.out.end(start);
+            }
+            _ => return Err(self.wrong(format_args!("{text:?}"))),
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Place { number, takes, .. } = self.place;
+        let (outer, place) = match takes {
+            Takes::List(kind) => (None, self.place.element(number, kind)),
+            Takes::One(Kind::Strings) => (Some(number), self.place.element(1, Kind::String)),
+            Takes::One(Kind::SchemaOrStrings(_)) => (Some(number), self.place.element(2, Kind::String)),
+            Takes::One(Kind::SchemaOrList(id)) => (Some(number), self.place.element(2, Kind::Message(id))),
+            _ => return Err(self.wrong("a list")),
         };
-        ProtobufError::WrongType { at, wanted, found }
-    }
-
-    fn text<'v>(&self, value: Option<&'v Value>) -> Result<&'v str, ProtobufError> {
-        match value {
-            None => Ok(""),
-            Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(self.wrong("a string", other)),
+        let start = outer.map(|number| self.encoder.begin(number));
+        while items.next_element_seed(Content { encoder: &mut *self.encoder, place })?.is_some() {}
+        if let Some(start) = start {
+            self.encoder.out.end(start);
         }
+        Ok(())
     }
 
-    fn boolean(&self, value: Option<&Value>) -> Result<bool, ProtobufError> {
-        match value {
-            None => Ok(false),
-            Some(Value::Bool(value)) => Ok(*value),
-            Some(other) => Err(self.wrong("a boolean", other)),
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<(), A::Error> {
+        let Place { number, takes, .. } = self.place;
+        let fields = |encoder: &mut Encoder<'_, S>, id, object| Fields { encoder, id }.visit_map(object);
+        match takes {
+            Takes::Map(kind) => self.entries(kind, object),
+            Takes::One(Kind::Message(id)) => self.encoder.delimited(number, |encoder| fields(encoder, id, object)),
+            Takes::One(Kind::SchemaOrBool(id)) => self.encoder.delimited(number, |encoder| {
+                encoder.out.integer(1, 1);
+                encoder.delimited(2, |encoder| fields(encoder, id, object))
+            }),
+            Takes::One(Kind::SchemaOrList(id) | Kind::SchemaOrStrings(id)) => {
+                self.encoder.delimited(number, |encoder| encoder.delimited(1, |encoder| fields(encoder, id, object)))
+            }
+            _ => Err(self.wrong("an object")),
         }
-    }
-
-    fn number<'v>(&self, value: Option<&'v Value>) -> Result<Option<&'v Number>, ProtobufError> {
-        match value {
-            None => Ok(None),
-            Some(Value::Number(number)) => Ok(Some(number)),
-            Some(other) => Err(self.wrong("a number", other)),
-        }
-    }
-
-    /// A whole number, which JSON may write as `1.0` or `1e3`.
-    fn integer(&self, value: Option<&Value>) -> Result<i64, ProtobufError> {
-        let Some(number) = self.number(value)? else { return Ok(0) };
-        let whole = |number: f64| {
-            let exact =
-                number.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
-            exact.then_some(number as i64)
-        };
-        let integer = number.as_i64().or_else(|| number.as_f64().filter(|_| number.is_f64()).and_then(whole));
-        integer.ok_or_else(|| self.wrong("an integer of 64 bits", value.unwrap_or(&Value::Null)))
-    }
-
-    fn int64(&self, value: Option<&Value>) -> Result<u64, ProtobufError> {
-        self.integer(value).map(i64::cast_unsigned)
-    }
-
-    /// Negative integers of 32 bits are written as those of 64.
-    fn int32(&self, value: Option<&Value>) -> Result<u64, ProtobufError> {
-        let integer = self.integer(value)?;
-        let narrow = i32::try_from(integer);
-        let wrong = |_| self.wrong("an integer of 32 bits", value.unwrap_or(&Value::Null));
-        narrow.map(|narrow| i64::from(narrow).cast_unsigned()).map_err(wrong)
-    }
-
-    fn bytes(&self, value: Option<&Value>) -> Result<Vec<u8>, ProtobufError> {
-        let decoded = STANDARD.decode(self.text(value)?);
-        decoded.map_err(|_| self.wrong("base64", value.unwrap_or(&Value::Null)))
     }
 }
 
-/// Null in JSON is the same as nothing.
-fn present(value: &Value) -> Option<&Value> {
-    if value.is_null() { None } else { Some(value) }
-}
-
-struct AsWriter<'s, S>(&'s mut S);
-
-impl<S: Sink> io::Write for AsWriter<'_, S> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.put(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
+impl<S: Sink> Content<'_, '_, S> {
+    fn entries<'de, A: MapAccess<'de>>(self, kind: Kind, mut entries: A) -> Result<(), A::Error> {
+        let place = self.place.element(2, kind);
+        let number = self.place.number;
+        while let Some(start) = entries.next_key_seed(Key { encoder: &mut *self.encoder, number })? {
+            entries.next_value_seed(Content { encoder: &mut *self.encoder, place })?;
+            self.encoder.out.end(start);
+        }
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::envelope::{decode, encode};
+    use crate::envelope::{MessageType, decode, encode, encode_json};
     use crate::error::ProtobufError;
-    use keelson_meta::Object;
+    use keelson_meta::{Object, Revision};
     use serde_json::{Value, json};
 
     /// What comes back after writing and reading.
@@ -376,6 +443,38 @@ mod tests {
         assert_eq!(through("autoscaling/v1", "Scale", given).unwrap()["spec"], json!({"replicas": 2}));
         let half = through("autoscaling/v1", "Scale", json!({"spec": {"replicas": 2.5}}));
         assert!(matches!(half, Err(ProtobufError::WrongType { .. })), "{half:?}");
+    }
+
+    #[test]
+    fn inner_messages_whose_fields_stand_outside_are_written_in_pieces() {
+        let probe = json!({"httpGet": {"path": "/", "port": "web"}, "exec": {"command": ["true"]}, "periodSeconds": 5});
+        let given = json!({"spec": {"containers": [{"name": "a", "livenessProbe": probe}]}});
+        let read = through("v1", "Pod", given).unwrap();
+        let expected =
+            json!({"exec": {"command": ["true"]}, "httpGet": {"path": "/", "port": "web"}, "periodSeconds": 5});
+        assert_eq!(read["spec"]["containers"][0]["livenessProbe"], expected);
+    }
+
+    #[test]
+    fn a_revision_is_added_to_the_metadata() {
+        let message = MessageType::of("v1", "ConfigMap").unwrap();
+        let mut out = Vec::new();
+        let text = br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"n"},"data":{"a":"b"}}"#;
+        message.write_json(text, Some(Revision::new(41)), &mut out).unwrap();
+        assert_eq!(message.json_len(text, Some(Revision::new(41))), Ok(out.len()));
+        let whole = Object::from_value(json!({"metadata": {"name": "n", "resourceVersion": "41"}, "data": {"a": "b"}}));
+        let expected = encode("v1", "ConfigMap", &whole.expect("an object")).unwrap();
+        let body = encode_json("v1", "ConfigMap", text, Some(Revision::new(41))).unwrap();
+        assert_eq!(decode(&body), decode(&expected));
+    }
+
+    #[test]
+    fn text_that_is_not_an_object_is_refused() {
+        let message = MessageType::of("v1", "ConfigMap").unwrap();
+        for text in ["", "[]", "{", "{}{}", "null", "7"] {
+            let result = message.write_json(text.as_bytes(), None, &mut Vec::new());
+            assert!(matches!(result, Err(ProtobufError::NotJson(_))), "{text}: {result:?}");
+        }
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //!
 //! Field 1 is the type (1 apiVersion, 2 kind), 2 the object, 3 and 4 encoding and type of the content, which are empty.
 
-use keelson_meta::Object;
+use keelson_meta::{Object, Revision};
 use serde_json::Value;
 
 use crate::decode::Decoder;
-use crate::encode::Encoder;
+use crate::encode::write;
 use crate::error::{ProtobufError, WireFault};
 use crate::table::{self, MessageId};
 use crate::wire::{Count, Reader, Sink, Wire, WireType, varint_len};
@@ -63,19 +63,53 @@ impl MessageType {
     /// # Errors
     /// If the object does not have the shape of the kind; `out` then holds part of a message.
     pub fn write(self, object: &Object, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
-        Encoder::new(out).fields(self.0, &object.0)
+        write(self.0, &object.0, out)
     }
 
-    /// How many bytes [`write`](Self::write) would append. Costs about as much, without the memory.
+    /// Appends the object in this JSON text as a bare message, without making a tree of it. With a revision, that is its
+    /// `resourceVersion`.
     ///
     /// # Errors
-    /// As `write`.
-    pub fn encoded_len(self, object: &Object) -> Result<usize, ProtobufError> {
+    /// If the text is not a JSON object of the shape of the kind; `out` then holds part of a message.
+    pub fn write_json(self, json: &[u8], revision: Option<Revision>, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
+        self.transcode(json, revision, out)
+    }
+
+    /// How many bytes [`write_json`](Self::write_json) appends. Costs about as much, without the memory.
+    ///
+    /// # Errors
+    /// As `write_json`.
+    pub fn json_len(self, json: &[u8], revision: Option<Revision>) -> Result<usize, ProtobufError> {
         let mut count = Count::default();
-        Encoder::new(&mut count).fields(self.0, &object.0)?;
+        self.transcode(json, revision, &mut count)?;
         Ok(count.0)
     }
+
+    fn transcode(self, json: &[u8], revision: Option<Revision>, out: &mut impl Sink) -> Result<(), ProtobufError> {
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        // The depth of messages is bounded, and what is not a message is not read recursively.
+        reader.disable_recursion_limit();
+        write(self.0, &mut reader, out)?;
+        reader.end().map_err(|error| ProtobufError::NotJson(error.to_string()))?;
+        if let Some(revision) = revision {
+            self.write_revision(revision, out);
+        }
+        Ok(())
+    }
+
+    /// Writes the metadata once more, with nothing but the revision: readers join the two.
+    fn write_revision(self, revision: Revision, out: &mut impl Sink) {
+        if let Some(metadata) = table::message(self.0).named("metadata") {
+            out.tag(metadata.field.number, WireType::Bytes);
+            let start = out.begin();
+            out.bytes(RESOURCE_VERSION, revision.to_string().as_bytes());
+            out.end(start);
+        }
+    }
 }
+
+/// The number of `resourceVersion` in `ObjectMeta`.
+const RESOURCE_VERSION: u32 = 6;
 
 /// What follows the object in every envelope: no encoding, no content type.
 pub(crate) const TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
@@ -86,11 +120,34 @@ pub(crate) const TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
 /// If it is not a built-in kind, or the object does not have its shape.
 pub fn encode(api_version: &str, kind: &str, object: &Object) -> Result<Vec<u8>, ProtobufError> {
     let message = MessageType::of(api_version, kind)?;
-    let mut out = Vec::with_capacity(1024);
+    enclose(api_version, kind, 1024, |out| message.write(object, out))
+}
+
+/// As [`encode`], from the text of the object; with a revision, that is its `resourceVersion`.
+///
+/// # Errors
+/// As [`MessageType::write_json`], or if it is not a built-in kind.
+pub fn encode_json(
+    api_version: &str,
+    kind: &str,
+    json: &[u8],
+    revision: Option<Revision>,
+) -> Result<Vec<u8>, ProtobufError> {
+    let message = MessageType::of(api_version, kind)?;
+    enclose(api_version, kind, json.len(), |out| message.write_json(json, revision, out))
+}
+
+fn enclose(
+    api_version: &str,
+    kind: &str,
+    capacity: usize,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), ProtobufError>,
+) -> Result<Vec<u8>, ProtobufError> {
+    let mut out = Vec::with_capacity(capacity);
     write_type(api_version, kind, &mut out);
     out.tag(2, WireType::Bytes);
     let start = out.begin();
-    message.write(object, &mut out)?;
+    write(&mut out)?;
     out.end(start);
     out.put(&TAIL);
     Ok(out)

@@ -40,6 +40,9 @@ pub enum ProtobufError {
         /// What the tree has.
         found: String,
     },
+    /// What should be written is not a JSON object.
+    #[error("not a JSON object: {0}")]
+    NotJson(String),
     /// Messages nest deeper than the server reads.
     #[error("protobuf: {at}: messages nest deeper than {limit}")]
     TooDeep {

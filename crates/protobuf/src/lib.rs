@@ -19,7 +19,7 @@ mod table;
 mod watch;
 mod wire;
 
-pub use envelope::{Decoded, MessageType, PREFIX, decode, decode_with_default, encode};
+pub use envelope::{Decoded, MessageType, PREFIX, decode, decode_with_default, encode, encode_json};
 pub use error::{ProtobufError, WireFault};
 pub use list::{ListFrame, ListHead};
 pub use watch::{bookmark_frame, encode_status, error_frame, event_frame};

@@ -1,7 +1,7 @@
 //! Lists written item by item.
 //!
 //! The envelope says how long the list is before the list begins, so the lengths of the items must be known first: from
-//! items that are kept in protobuf, or from a pass with [`MessageType::encoded_len`]. After that nothing but one item at a
+//! items that are kept in protobuf, or from a pass with [`MessageType::json_len`]. After that nothing but one item at a
 //! time is in memory: head, then for each item its own head and its bytes, then the tail.
 
 use keelson_meta::{Object, Revision};
@@ -107,15 +107,19 @@ mod tests {
         Object::from_value(value).expect("an object")
     }
 
+    fn bytes(item: &Object) -> Vec<u8> {
+        serde_json::to_vec(item).unwrap()
+    }
+
     /// Writes the list as a server would: lengths first, then item by item.
     fn written(head: ListHead<'_>, item_kind: &str, items: &[Object]) -> Vec<u8> {
         let message = MessageType::of(head.api_version, item_kind).unwrap();
-        let lengths: Vec<_> = items.iter().map(|item| message.encoded_len(item).unwrap()).collect();
+        let lengths: Vec<_> = items.iter().map(|item| message.json_len(&bytes(item), None).unwrap()).collect();
         let frame = head.frame(lengths.iter().copied()).unwrap();
         let mut out = frame.head().to_vec();
         for (item, length) in items.iter().zip(lengths) {
             frame.write_item_head(length, &mut out);
-            message.write(item, &mut out).unwrap();
+            message.write_json(&bytes(item), None, &mut out).unwrap();
         }
         out.extend_from_slice(ListFrame::TAIL);
         assert_eq!(out.len(), frame.total_len());

@@ -125,7 +125,10 @@ fn check(api_version: &str, kind: &str, seed: u64) {
     assert_eq!(found, made, "{api_version} {kind}");
     let (message, mut bare) = (MessageType::of(api_version, kind).unwrap(), Vec::new());
     message.write(&object, &mut bare).unwrap();
-    assert_eq!(message.encoded_len(&object), Ok(bare.len()));
+    let (text, mut transcoded) = (serde_json::to_vec(&object).unwrap(), Vec::new());
+    message.write_json(&text, None, &mut transcoded).unwrap();
+    assert_eq!(transcoded, bare);
+    assert_eq!(message.json_len(&text, None), Ok(bare.len()));
 }
 
 #[test]

@@ -83,7 +83,17 @@ pub(crate) struct Message {
     /// In the order of JSON.
     pub(crate) fields: Vec<Field>,
     /// Positions in `fields`, by field number.
-    pub(crate) by_number: Vec<u16>,
+    by_number: Vec<u16>,
+    /// The fields by their names in JSON, with those of messages whose fields stand in the enclosing object.
+    by_name: Vec<Named>,
+}
+
+/// A field as it is found by its name in JSON.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) field: Field,
+    /// The numbers of the messages around it, outermost first; empty if it is a field of the message itself.
+    pub(crate) around: Vec<u32>,
 }
 
 impl Message {
@@ -91,6 +101,12 @@ impl Message {
     pub(crate) fn position(&self, number: u32) -> Option<usize> {
         let found = self.by_number.binary_search_by_key(&number, |&position| self.fields[usize::from(position)].number);
         found.ok().map(|index| usize::from(self.by_number[index]))
+    }
+
+    /// The field that JSON calls so.
+    pub(crate) fn named(&self, name: &str) -> Option<&Named> {
+        let found = self.by_name.binary_search_by(|named| named.field.name.cmp(name));
+        found.ok().map(|index| &self.by_name[index])
     }
 }
 
@@ -165,7 +181,33 @@ impl Table {
             lines.push(Line { package, word, name, fields });
         }
         table.messages = lines.iter().map(|line| names.read_message(line)).collect();
+        table.index_names();
         table
+    }
+
+    fn index_names(&mut self) {
+        let indices = self.messages.iter().map(|message| {
+            let mut found = Vec::new();
+            self.collect_names(message, &[], &mut found);
+            found.sort_unstable_by_key(|named: &Named| named.field.name);
+            found
+        });
+        let indices: Vec<_> = indices.collect();
+        for (message, by_name) in self.messages.iter_mut().zip(indices) {
+            message.by_name = by_name;
+        }
+    }
+
+    fn collect_names(&self, message: &Message, around: &[u32], into: &mut Vec<Named>) {
+        for &field in &message.fields {
+            match field.kind {
+                Kind::Message(inner) if field.name.is_empty() => {
+                    let around = [around, &[field.number]].concat();
+                    self.collect_names(&self.messages[usize::from(inner.0)], &around, into);
+                }
+                _ => into.push(Named { field, around: around.to_vec() }),
+            }
+        }
     }
 }
 
@@ -175,7 +217,7 @@ impl Names {
         let fields: Vec<_> = line.fields.split_ascii_whitespace().map(|text| self.read_field(line, text)).collect();
         let mut by_number: Vec<u16> = (0..).take(fields.len()).collect();
         by_number.sort_unstable_by_key(|&position| fields[usize::from(position)].number);
-        Message { name: line.name, fields, by_number }
+        Message { name: line.name, fields, by_number, by_name: Vec::new() }
     }
 
     fn read_field(&self, line: &Line, text: &'static str) -> Field {
@@ -245,6 +287,8 @@ mod tests {
         for message in &table.messages {
             let numbers: Vec<_> = message.by_number.iter().map(|&at| message.fields[usize::from(at)].number).collect();
             assert!(numbers.is_sorted_by(|a, b| a < b), "{}: a number occurs twice", message.name);
+            let names: Vec<_> = message.by_name.iter().map(|named| named.field.name).collect();
+            assert!(names.is_sorted_by(|a, b| a < b), "{}: a name occurs twice", message.name);
             for field in &message.fields {
                 assert!(field.number > 0, "{}.{}", message.name, field.name);
                 assert_eq!(message.position(field.number).map(|at| message.fields[at].name), Some(field.name));
