@@ -55,6 +55,13 @@ pub fn event_frame(
     finish(out)
 }
 
+/// An event around an object that `write` appends, in whatever shape.
+pub fn framed(event: EventType, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = start(event, 512);
+    write(&mut out);
+    finish(out)
+}
+
 /// A bookmark: an object of the watched kind that has nothing but a `resourceVersion`.
 pub fn bookmark_frame(kind: &GroupVersionKind, revision: Revision, initial_events_end: bool) -> Bytes {
     let mut out = start(EventType::Bookmark, 192);

@@ -9,6 +9,7 @@ use http::request::Parts;
 use keelson_discovery::AggregatedForm;
 use keelson_meta::ApiError;
 use keelson_meta::error::NotAcceptableForm;
+use keelson_tables::wire::MetaVersion;
 
 /// An encoding of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,63 @@ impl MediaType {
     pub const JSON: Self = Self { kind: MediaKind::Json, pretty: false };
 }
 
+/// What a client wants to be shown of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The objects.
+    Whole,
+    /// Rows of a table, for people.
+    Table(MetaVersion),
+    /// Their metadata alone.
+    Metadata(MetaVersion),
+}
+
+/// The shape and the encoding of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Representation {
+    /// What is shown.
+    pub shape: Shape,
+    /// How it is written.
+    pub media: MediaType,
+}
+
+/// What an answer is about, which decides what can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// One object.
+    Object,
+    /// A list of objects.
+    List,
+    /// A stream of events about objects.
+    Watch,
+}
+
+impl Subject {
+    fn offers(self) -> &'static [MediaKind] {
+        match self {
+            Self::Object | Self::List => OBJECT_OFFERS,
+            Self::Watch => WATCH_OFFERS,
+        }
+    }
+
+    /// The shape that a clause asks for, if this can be shown in it.
+    fn shape(self, clause: &Clause<'_>) -> Option<Shape> {
+        if !clause.converts() {
+            return Some(Shape::Whole);
+        }
+        if clause.parameter("g") != Some("meta.k8s.io") {
+            return None;
+        }
+        let version = MetaVersion::parse(clause.parameter("v")?)?;
+        match (clause.parameter("as")?, self) {
+            ("Table", _) => Some(Shape::Table(version)),
+            ("PartialObjectMetadata", Self::Object | Self::Watch) => Some(Shape::Metadata(version)),
+            ("PartialObjectMetadataList", Self::List) => Some(Shape::Metadata(version)),
+            _ => None,
+        }
+    }
+}
+
 /// The form in which a client wants `/api` and `/apis`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryForm {
@@ -79,6 +137,25 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
         }
         let kind = offers.iter().copied().find(|kind| clause.matches(*kind))?;
         Some(MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) })
+    })
+}
+
+/// Picks what is shown of objects, and how. Tables and bare metadata are written in compact JSON.
+///
+/// # Errors
+/// [`ApiError::NotAcceptable`] when no clause can be met.
+pub fn negotiate_representation(parts: &Parts, subject: Subject) -> Result<Representation, ApiError> {
+    choose(&accepted(&parts.headers), |clause| {
+        let shape = subject.shape(clause)?;
+        let kind = subject.offers().iter().copied().find(|kind| clause.matches(*kind))?;
+        let media = match (shape, kind) {
+            (Shape::Whole, kind) => {
+                MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) }
+            }
+            (Shape::Table(_) | Shape::Metadata(_), MediaKind::Json) => MediaType::JSON,
+            (Shape::Table(_) | Shape::Metadata(_), MediaKind::Yaml) => return None,
+        };
+        Some(Representation { shape, media })
     })
 }
 

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use keelson_cache::{Entry, RangeCursor};
+use keelson_cache::Entry;
 use keelson_meta::options::{DeleteOptions, ListOptions};
 use keelson_meta::{ApiError, Revision};
 
-use crate::list::ListItems;
 use crate::registry::Registry;
 use crate::target::Target;
 
@@ -27,11 +26,7 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<(Revision, Vec<Arc<Entry>>), ApiError> {
         let page = self.list(target, selected).await?;
-        let entries = match page.items {
-            ListItems::Chosen(entries) => entries,
-            ListItems::Range { cursor, .. } => collect(cursor),
-        };
-        let deleted = stream::iter(entries)
+        let deleted = stream::iter(page.items.into_entries())
             .map(|entry| self.delete_listed(target, entry, options))
             .buffered(IN_FLIGHT)
             .try_filter_map(async |entry| Ok(entry))
@@ -54,12 +49,4 @@ impl Registry {
             Err(error) => Err(error),
         }
     }
-}
-
-fn collect(mut cursor: RangeCursor) -> Vec<Arc<Entry>> {
-    let mut entries = Vec::new();
-    while let Some(leaf) = cursor.next_leaf() {
-        entries.extend(leaf.entries().iter().cloned());
-    }
-    entries
 }

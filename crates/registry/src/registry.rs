@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use keelson_cache::{Cache, Collection, Entry};
 use keelson_codec::stored::DecodeError;
@@ -52,6 +53,11 @@ impl Registry {
     /// The store that writes go to.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// The time.
+    pub fn now(&self) -> SystemTime {
+        self.clock.now()
     }
 
     /// Counters for metrics.

@@ -5,9 +5,10 @@ use keelson_meta::ApiError;
 use keelson_meta::options::{CreateOptions, Query};
 use keelson_registry::{Registry, Target};
 
-use super::{decode, resolve, written};
+use super::render::Renderer;
+use super::{decode, resolve};
 use crate::body::ResponseBody;
-use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::negotiation::Subject;
 use crate::respond;
 use crate::service::ApiRequest;
 
@@ -16,16 +17,16 @@ pub(super) async fn handle(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     resolve::only_status(target)?;
     let options = CreateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
     let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
     let mut response = if target.stored().is_some() {
         let created = registry.create(target, decoded.object, &options).await?;
-        written::object(StatusCode::CREATED, target, &created.object, created.revision, media)?
+        renderer.answer(StatusCode::CREATED, &created.object, created.revision)?
     } else {
         let review = registry.review(target, decoded.object, &request.user)?;
-        respond::value(StatusCode::CREATED, &serde_json::Value::Object(review.0), media)
+        respond::value(StatusCode::CREATED, &serde_json::Value::Object(review.0), renderer.media())
     };
     for warning in &decoded.warnings {
         respond::add_warning(response.headers_mut(), warning);

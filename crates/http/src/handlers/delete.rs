@@ -8,9 +8,10 @@ use keelson_meta::{ApiError, Status};
 use keelson_registry::{Deleted, Registry, Target};
 
 use super::list_body::{ListBody, Source};
-use super::{decode, resolve, written};
+use super::render::Renderer;
+use super::{decode, resolve};
 use crate::body::{ResponseBody, stream};
-use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::negotiation::Subject;
 use crate::respond;
 use crate::service::ApiRequest;
 
@@ -19,15 +20,15 @@ pub(super) async fn one(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let body = decode::optional(&request.parts.headers, request.body).await?;
     let options = DeleteOptions::parse(&query, body.as_ref())?;
     let name = resolve::name(target)?;
     match registry.delete(target, name, &options).await? {
-        Deleted::Pending(marked) => written::object(StatusCode::OK, target, &marked.object, marked.revision, media),
+        Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision),
         Deleted::Gone(last) if registry.returns_deleted(target) => {
-            written::object(StatusCode::OK, target, &last.object, last.revision, media)
+            renderer.answer(StatusCode::OK, &last.object, last.revision)
         }
         Deleted::Gone(last) => {
             let uid = last.object.summary(&[]).map(|summary| summary.uid).unwrap_or_default();
@@ -38,7 +39,7 @@ pub(super) async fn one(
                 uid,
                 ..StatusDetails::default()
             };
-            Ok(respond::status(&Status::success(details), media))
+            Ok(respond::status(&Status::success(details), renderer.media()))
         }
     }
 }
@@ -48,7 +49,7 @@ pub(super) async fn collection(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::List)?;
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let selected = ListOptions::parse(&query, false)?;
     let body = decode::optional(&request.parts.headers, request.body).await?;
@@ -62,6 +63,7 @@ pub(super) async fn collection(
         continue_token: None,
         remaining: None,
     };
-    let body = ListBody::new(&head, Source::Chosen(entries.into_iter()), media);
-    Ok(respond::stream(StatusCode::OK, media.kind.content_type(), stream(body)))
+    let content_type = renderer.media().kind.content_type();
+    let body = ListBody::new(renderer, &head, Source::Chosen(entries.into_iter()));
+    Ok(respond::stream(StatusCode::OK, content_type, stream(body)))
 }

@@ -5,9 +5,10 @@ use keelson_meta::ApiError;
 use keelson_meta::options::{GetOptions, Query};
 use keelson_registry::{Registry, Target};
 
-use super::{resolve, written};
+use super::render::Renderer;
+use super::resolve;
 use crate::body::ResponseBody;
-use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::negotiation::Subject;
 use crate::service::ApiRequest;
 
 pub(super) async fn handle(
@@ -15,10 +16,10 @@ pub(super) async fn handle(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     resolve::only_status(target)?;
     let options = GetOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()));
     let name = resolve::name(target)?;
     let entry = registry.get(target, name, &options).await?;
-    written::object(StatusCode::OK, target, &entry.object, Some(entry.revision), media)
+    renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision))
 }

@@ -7,8 +7,9 @@ use keelson_meta::options::{ListOptions, Query};
 use keelson_registry::{ListItems, Registry, Target};
 
 use super::list_body::{GzipListBody, ListBody, Source};
+use super::render::Renderer;
 use crate::body::{ResponseBody, stream};
-use crate::negotiation::{OBJECT_OFFERS, accepts_gzip, negotiate};
+use crate::negotiation::{Subject, accepts_gzip};
 use crate::respond::{self, GZIP_THRESHOLD_BYTES, mark_gzip};
 use crate::service::ApiRequest;
 
@@ -17,7 +18,7 @@ pub(super) async fn handle(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::List)?;
     let options = ListOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()), false)?;
     let page = registry.list(target, &options).await?;
     let kind = target.kind();
@@ -28,16 +29,29 @@ pub(super) async fn handle(
         continue_token: page.continue_token.as_deref(),
         remaining: page.remaining,
     };
-    let source = match page.items {
-        ListItems::Range { cursor, bytes } => Source::Range(cursor, bytes),
-        ListItems::Chosen(entries) => Source::Chosen(entries.into_iter()),
-    };
-    let content_type = media.kind.content_type();
+    let source = source(page.items, &renderer);
+    let content_type = renderer.media().kind.content_type();
     if accepts_gzip(&request.parts.headers) && source.size_hint() > GZIP_THRESHOLD_BYTES as u64 {
-        let body = stream(GzipListBody::new(&head, source, media));
+        let body = stream(GzipListBody::new(renderer, &head, source));
         let mut response = respond::stream(StatusCode::OK, content_type, body);
         mark_gzip(response.headers_mut());
         return Ok(response);
     }
-    Ok(respond::stream(StatusCode::OK, content_type, stream(ListBody::new(&head, source, media))))
+    Ok(respond::stream(StatusCode::OK, content_type, stream(ListBody::new(renderer, &head, source))))
+}
+
+fn source(items: ListItems, renderer: &Renderer) -> Source {
+    match (items, renderer.row_order()) {
+        (ListItems::Range { cursor, bytes }, None) => Source::Range(cursor, bytes),
+        (ListItems::Chosen(entries), None) => Source::Chosen(entries.into_iter()),
+        (items, Some(order)) => {
+            let mut decoded: Vec<_> = items
+                .into_entries()
+                .into_iter()
+                .map(|entry| (renderer.decode(&entry.object, entry.revision), entry))
+                .collect();
+            decoded.sort_by(|(left, _), (right, _)| order(left, right));
+            Source::Chosen(decoded.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>().into_iter())
+        }
+    }
 }

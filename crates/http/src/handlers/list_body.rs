@@ -10,10 +10,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use keelson_cache::{Entry, LeafSlice, RangeCursor};
-use keelson_codec::{DeflateBlock, ListHead, MemberWriter, list, pretty, yaml};
+use keelson_codec::{DeflateBlock, ListHead, MemberWriter};
 
+use super::render::{ListWriter, Renderer};
 use crate::body::BodyError;
-use crate::negotiation::{MediaKind, MediaType};
 
 /// A frame is sent once it holds this many bytes.
 const FRAME_BYTES: usize = 64 * 1024;
@@ -62,94 +62,40 @@ impl Batch {
     }
 }
 
-/// What stands around and between the items, in one media type.
-enum Layout {
-    Json { first: bool },
-    Pretty(pretty::ListWriter, Vec<u8>),
-    Yaml(yaml::ListWriter),
-}
-
-impl Layout {
-    /// The layout, and what stands before the items.
-    fn begin(head: &ListHead<'_>, media: MediaType) -> (Self, Vec<u8>) {
-        let mut out = Vec::with_capacity(FRAME_BYTES + FRAME_SLACK_BYTES);
-        let layout = match media {
-            MediaType { kind: MediaKind::Json, pretty: false } => {
-                head.write(&mut out);
-                Self::Json { first: true }
-            }
-            MediaType { kind: MediaKind::Json, pretty: true } => {
-                Self::Pretty(pretty::ListWriter::start(head, &mut out), Vec::new())
-            }
-            MediaType { kind: MediaKind::Yaml, .. } => Self::Yaml(yaml::ListWriter::start(head, &mut out)),
-        };
-        (layout, out)
-    }
-
-    fn write(&mut self, entry: &Entry, out: &mut Vec<u8>) {
-        match self {
-            Self::Json { first } => {
-                if !std::mem::take(first) {
-                    out.push(b',');
-                }
-                entry.object.write_item(entry.revision, out);
-            }
-            Self::Pretty(writer, scratch) => {
-                scratch.clear();
-                entry.object.write_item(entry.revision, scratch);
-                writer.item(scratch, out);
-            }
-            Self::Yaml(writer) => {
-                let mut item = entry.object.decode(entry.revision);
-                item.0.shift_remove("kind");
-                item.0.shift_remove("apiVersion");
-                writer.item(&item.into_value(), out);
-            }
-        }
-    }
-
-    fn end(self, out: &mut Vec<u8>) {
-        match self {
-            Self::Json { .. } => out.extend_from_slice(list::TAIL),
-            Self::Pretty(writer, _) => writer.finish(out),
-            Self::Yaml(writer) => writer.finish(out),
-        }
-    }
-}
-
 /// A list as it is.
 pub(super) struct ListBody {
     /// What is left to send; `None` once the last frame is made.
-    rest: Option<(Layout, Source)>,
+    rest: Option<(ListWriter, Source)>,
     /// Items that were begun, and how many of them are written.
     batch: Option<(Batch, usize)>,
     frame: Vec<u8>,
 }
 
 impl ListBody {
-    pub(super) fn new(head: &ListHead<'_>, source: Source, media: MediaType) -> Self {
-        let (layout, frame) = Layout::begin(head, media);
-        Self { rest: Some((layout, source)), batch: None, frame }
+    pub(super) fn new(renderer: Renderer, head: &ListHead<'_>, source: Source) -> Self {
+        let mut frame = Vec::with_capacity(FRAME_BYTES + FRAME_SLACK_BYTES);
+        let writer = ListWriter::start(renderer, head, &mut frame);
+        Self { rest: Some((writer, source)), batch: None, frame }
     }
 
     /// Fills the frame; whether there is more to come.
     fn fill(&mut self) -> bool {
-        while let Some((layout, source)) = &mut self.rest {
+        while let Some((writer, source)) = &mut self.rest {
             if let Some((batch, written)) = &mut self.batch {
                 let entries = batch.entries();
                 while *written < entries.len() {
                     if self.frame.len() >= FRAME_BYTES {
                         return true;
                     }
-                    layout.write(&entries[*written], &mut self.frame);
+                    writer.item(&entries[*written], &mut self.frame);
                     *written += 1;
                 }
             }
             self.batch = source.next().map(|batch| (batch, 0));
             if self.batch.is_none()
-                && let Some((layout, _)) = self.rest.take()
+                && let Some((writer, _)) = self.rest.take()
             {
-                layout.end(&mut self.frame);
+                writer.finish(&mut self.frame);
             }
         }
         false
@@ -178,7 +124,7 @@ impl Body for ListBody {
 /// A list as one gzip member.
 pub(super) struct GzipListBody {
     /// What is left to send; `None` once the last frame is made.
-    rest: Option<(Layout, Source)>,
+    rest: Option<(ListWriter, Source)>,
     member: MemberWriter,
     frame: Vec<u8>,
     /// What is to be compressed next.
@@ -186,10 +132,11 @@ pub(super) struct GzipListBody {
 }
 
 impl GzipListBody {
-    pub(super) fn new(head: &ListHead<'_>, source: Source, media: MediaType) -> Self {
-        let (layout, plain) = Layout::begin(head, media);
+    pub(super) fn new(renderer: Renderer, head: &ListHead<'_>, source: Source) -> Self {
+        let mut plain = Vec::new();
+        let writer = ListWriter::start(renderer, head, &mut plain);
         let frame = MemberWriter::header().to_vec();
-        Self { rest: Some((layout, source)), member: MemberWriter::new(), frame, plain }
+        Self { rest: Some((writer, source)), member: MemberWriter::new(), frame, plain }
     }
 
     fn push(&mut self, block: &DeflateBlock) {
@@ -205,27 +152,27 @@ impl GzipListBody {
         }
     }
 
-    fn add(&mut self, layout: &mut Layout, batch: &Batch) {
-        if let (Layout::Json { first }, Batch::Leaf(leaf)) = (&mut *layout, batch)
-            && let Some(block) = leaf.block()
-        {
-            if !std::mem::take(first) {
-                self.plain.push(b',');
-            }
+    fn add(&mut self, writer: &mut ListWriter, batch: &Batch) {
+        let block = match batch {
+            Batch::Leaf(leaf) if writer.is_canonical() => leaf.block(),
+            Batch::Leaf(_) | Batch::One(_) => None,
+        };
+        if let Some(block) = block {
+            writer.before_block(&mut self.plain);
             self.compress_plain();
             self.push(block);
             return;
         }
         for entry in batch.entries() {
-            layout.write(entry, &mut self.plain);
+            writer.item(entry, &mut self.plain);
             if self.plain.len() >= FRAME_BYTES {
                 self.compress_plain();
             }
         }
     }
 
-    fn end(&mut self, layout: Layout) {
-        layout.end(&mut self.plain);
+    fn end(&mut self, writer: ListWriter) {
+        writer.finish(&mut self.plain);
         self.compress_plain();
         let end = std::mem::take(&mut self.member).finish();
         self.frame.extend_from_slice(&end);
@@ -239,15 +186,15 @@ impl Body for GzipListBody {
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         while this.frame.len() < FRAME_BYTES {
-            let Some((mut layout, mut source)) = this.rest.take() else {
+            let Some((mut writer, mut source)) = this.rest.take() else {
                 break;
             };
             match source.next() {
                 Some(batch) => {
-                    this.add(&mut layout, &batch);
-                    this.rest = Some((layout, source));
+                    this.add(&mut writer, &batch);
+                    this.rest = Some((writer, source));
                 }
-                None => this.end(layout),
+                None => this.end(writer),
             }
         }
         if this.frame.is_empty() {

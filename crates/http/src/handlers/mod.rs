@@ -7,10 +7,10 @@ mod get;
 mod list;
 mod list_body;
 mod patch;
+mod render;
 mod resolve;
 mod update;
 mod watch;
-mod written;
 
 use std::sync::Arc;
 

@@ -7,9 +7,10 @@ use keelson_meta::ApiError;
 use keelson_meta::options::{self, PatchOptions, Query};
 use keelson_registry::{Patch, PatchKind, Registry, Target};
 
-use super::{resolve, written};
+use super::render::Renderer;
+use super::resolve;
 use crate::body::{MAX_REQUEST_BYTES, ResponseBody};
-use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::negotiation::Subject;
 use crate::service::ApiRequest;
 
 pub(super) async fn handle(
@@ -18,7 +19,7 @@ pub(super) async fn handle(
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let kind = kind(&request.parts.headers)?;
-    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     resolve::only_status(target)?;
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let options = PatchOptions::parse(&query, options::PatchKind::Change)?;
@@ -27,7 +28,7 @@ pub(super) async fn handle(
         json::parse(&body).map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}")))?.value;
     let name = resolve::name(target)?;
     let patched = registry.patch(target, name, &Patch { kind, document }, &options).await?;
-    written::object(StatusCode::OK, target, &patched.object, patched.revision, media)
+    renderer.answer(StatusCode::OK, &patched.object, patched.revision)
 }
 
 fn kind(headers: &HeaderMap) -> Result<PatchKind, ApiError> {

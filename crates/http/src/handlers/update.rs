@@ -5,9 +5,10 @@ use keelson_meta::ApiError;
 use keelson_meta::options::{Query, UpdateOptions};
 use keelson_registry::{Registry, Target};
 
-use super::{decode, resolve, written};
+use super::render::Renderer;
+use super::{decode, resolve};
 use crate::body::ResponseBody;
-use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::negotiation::Subject;
 use crate::respond;
 use crate::service::ApiRequest;
 
@@ -16,13 +17,13 @@ pub(super) async fn handle(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     resolve::only_status(target)?;
     let options = UpdateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
     let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
     let name = resolve::name(target)?;
     let updated = registry.update(target, name, &decoded.object, &options).await?;
-    let mut response = written::object(StatusCode::OK, target, &updated.object, updated.revision, media)?;
+    let mut response = renderer.answer(StatusCode::OK, &updated.object, updated.revision)?;
     for warning in &decoded.warnings {
         respond::add_warning(response.headers_mut(), warning);
     }

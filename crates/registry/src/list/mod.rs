@@ -46,6 +46,22 @@ pub enum ListItems {
     Chosen(Vec<Arc<Entry>>),
 }
 
+impl ListItems {
+    /// The entries, collected: for pages that are known to be small, or that can't be used one by one.
+    pub fn into_entries(self) -> Vec<Arc<Entry>> {
+        match self {
+            Self::Chosen(entries) => entries,
+            Self::Range { mut cursor, .. } => {
+                let mut entries = Vec::with_capacity(cursor.remaining());
+                while let Some(leaf) = cursor.next_leaf() {
+                    entries.extend_from_slice(leaf.entries());
+                }
+                entries
+            }
+        }
+    }
+}
+
 impl Registry {
     /// Lists the objects of the target's URL.
     ///

@@ -1,0 +1,108 @@
+//! How stored objects are shown: in which version, in which shape, and in which encoding.
+//!
+//! Canonical bytes are copied where the client wants just them; everything else is made one object at a time. The
+//! handlers say what is shown, this module alone knows how.
+
+mod list;
+mod object;
+mod watch;
+
+use std::time::SystemTime;
+
+use http::request::Parts;
+use keelson_codec::StoredObject;
+use keelson_meta::options::Query;
+use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
+use keelson_registry::{Registry, Target, VersionedView};
+use keelson_tables::Printer;
+use keelson_tables::wire::{IncludeObject, Metadata, Row, RowObject, TableHead};
+
+pub(super) use list::ListWriter;
+pub(super) use watch::EventEncoder;
+
+use crate::negotiation::{MediaType, Representation, Shape, Subject, negotiate_representation};
+
+/// Shows the objects of one request.
+#[derive(Clone)]
+pub(super) struct Renderer {
+    kind: GroupVersionKind,
+    view: VersionedView,
+    representation: Representation,
+    printer: Printer,
+    include: IncludeObject,
+    now: SystemTime,
+}
+
+impl Renderer {
+    /// What the client of `parts` wants to be shown of `subject`.
+    ///
+    /// # Errors
+    /// 406 when it wants what can't be made, 400 for an `includeObject` that is none.
+    pub(super) fn negotiate(
+        registry: &Registry,
+        target: &Target,
+        parts: &Parts,
+        subject: Subject,
+    ) -> Result<Self, ApiError> {
+        let representation = negotiate_representation(parts, subject)?;
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let include = match representation.shape {
+            Shape::Table(_) => {
+                IncludeObject::parse(query.get("includeObject").unwrap_or_default()).map_err(ApiError::BadRequest)?
+            }
+            Shape::Whole | Shape::Metadata(_) => IncludeObject::default(),
+        };
+        Ok(Self {
+            kind: target.kind(),
+            view: target.view(),
+            representation,
+            printer: Printer::of(target.resource.group, target.resource.kind),
+            include,
+            now: registry.now(),
+        })
+    }
+
+    /// The encoding.
+    pub(super) fn media(&self) -> MediaType {
+        self.representation.media
+    }
+
+    /// How the rows of a page are sorted, for the few kinds whose tables have an order of their own.
+    pub(super) fn row_order(&self) -> Option<fn(&Object, &Object) -> std::cmp::Ordering> {
+        match self.representation.shape {
+            Shape::Table(_) => self.printer.order(),
+            Shape::Whole | Shape::Metadata(_) => None,
+        }
+    }
+
+    /// The object in the version that was asked for.
+    pub(super) fn decode(&self, object: &StoredObject, revision: Revision) -> Object {
+        let mut shown = object.decode(revision);
+        shown.set_type(&self.kind);
+        shown
+    }
+
+    /// Appends the JSON of the object in the version that was asked for.
+    fn write_json(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
+        match &self.view {
+            VersionedView::Identity => object.write_object(revision, out),
+            VersionedView::Renamed(kind) => object.write_object_as(kind, revision, out),
+        }
+    }
+
+    /// Appends the row of an object.
+    fn write_row(&self, head: &TableHead<'_>, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
+        let decoded = self.decode(object, revision);
+        let cells = self.printer.cells(&decoded, self.now);
+        let mut whole = Vec::new();
+        let shown = match self.include {
+            IncludeObject::None => RowObject::None,
+            IncludeObject::Metadata => RowObject::Metadata(Metadata::Of(&decoded)),
+            IncludeObject::Object => {
+                self.write_json(object, revision, &mut whole);
+                RowObject::Object(&whole)
+            }
+        };
+        Row { cells: &cells, conditions: self.printer.conditions(&decoded), object: shown }.write(head.version, out);
+    }
+}

@@ -1,0 +1,47 @@
+//! One object as an answer.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use keelson_codec::StoredObject;
+use keelson_meta::{ApiError, Revision};
+use keelson_tables::wire::{self, ListMeta, Metadata, TableHead, write_partial};
+
+use super::Renderer;
+use crate::body::ResponseBody;
+use crate::negotiation::Shape;
+use crate::respond;
+
+impl Renderer {
+    /// An object at a revision. What was only tried (a dry run of a create) has no revision.
+    ///
+    /// # Errors
+    /// [`ApiError::Internal`] when the object can't be encoded, which only damaged data can cause.
+    pub(in crate::handlers) fn answer(
+        &self,
+        code: StatusCode,
+        object: &StoredObject,
+        revision: Option<Revision>,
+    ) -> Result<Response<ResponseBody>, ApiError> {
+        let Some(revision) = revision else {
+            let mut unborn = self.decode(object, Revision::ZERO);
+            unborn.remove_meta("resourceVersion");
+            return Ok(respond::value(code, &unborn.into_value(), self.media()));
+        };
+        let mut out = Vec::with_capacity(object.object_len(revision) + 64);
+        match self.representation.shape {
+            Shape::Whole => self.write_json(object, revision, &mut out),
+            Shape::Metadata(version) => {
+                let decoded = self.decode(object, revision);
+                write_partial(Metadata::Of(&decoded), version, &mut out);
+            }
+            Shape::Table(version) => {
+                let head = TableHead { version, meta: ListMeta::at(revision), columns: Some(self.printer.columns()) };
+                head.write(&mut out);
+                self.write_row(&head, object, revision, &mut out);
+                out.extend_from_slice(wire::END);
+            }
+        }
+        out.push(b'\n');
+        respond::object(code, Bytes::from(out), self.media())
+    }
+}
