@@ -61,6 +61,13 @@ impl View {
     }
 }
 
+impl View {
+    /// Whether all versions that lead here have the same fields, so that only the name of the version differs.
+    pub fn is_rename(&self) -> bool {
+        self.sources.iter().all(|source| source.is_rename() || source.is_identity())
+    }
+}
+
 impl Views {
     /// The views of the built-in collections. They are made at the first call, in some microseconds.
     pub fn builtin() -> &'static Self {

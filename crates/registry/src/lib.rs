@@ -19,6 +19,7 @@ mod reviews;
 mod selection;
 mod target;
 mod update;
+mod view;
 mod watch;
 mod write;
 
@@ -31,6 +32,7 @@ pub use patch::{Patch, PatchKind};
 pub use prepare::{fit, object_of};
 pub use registry::Registry;
 pub use selection::Selection;
-pub use target::{Target, VersionedView};
+pub use target::Target;
+pub use view::VersionedView;
 pub use watch::{WatchOutput, WatchStream};
 pub use write::Written;

@@ -3,6 +3,8 @@
 use keelson_meta::{GroupKind, GroupResource, GroupVersionKind};
 use keelson_resources::{Catalogue, Collection, Resource, ServedVersion, Subresource};
 
+use crate::view::VersionedView;
+
 /// The resource, version, subresource, namespace and name of a URL.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -16,15 +18,6 @@ pub struct Target {
     pub namespace: Option<String>,
     /// The name of the URL; `None` for collections.
     pub name: Option<String>,
-}
-
-/// How the objects of a target are shown: as stored, or under another version's name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum VersionedView {
-    /// The stored bytes are what is asked for.
-    Identity,
-    /// The same fields under another `apiVersion`.
-    Renamed(GroupVersionKind),
 }
 
 impl Target {
@@ -55,8 +48,7 @@ impl Target {
 
     /// How stored objects are shown to this request.
     pub fn view(&self) -> VersionedView {
-        let asked = self.kind();
-        if self.storage_kind() == asked { VersionedView::Identity } else { VersionedView::Renamed(asked) }
+        VersionedView::of(self)
     }
 
     /// The kind that objects are stored as.

@@ -23,7 +23,7 @@ const ALLOWED: [(&str, &[&str]); 22] = [
     ("cache", &["meta", "codec", "storage"]),
     // rules
     ("access", &["meta"]),
-    ("registry", &["meta", "codec", "patch", "resources", "schema", "storage", "cache", "access"]),
+    ("registry", &["meta", "codec", "patch", "resources", "schema", "conversion", "storage", "cache", "access"]),
     // documents that are built once and served as they are
     ("discovery", &["meta", "resources"]),
     ("openapi", &["meta", "resources", "schema"]),

@@ -51,7 +51,7 @@ impl ListWriter {
 
     /// Whether items are shown as their canonical bytes, so that blocks of them can be taken as they are.
     pub(in crate::handlers) fn is_canonical(&self) -> bool {
-        matches!(self.layout, Layout::Json)
+        matches!(self.layout, Layout::Json) && self.renderer.view.shows_stored_items()
     }
 
     /// Appends what stands before a block of canonical items that is sent by other means.
@@ -64,15 +64,15 @@ impl ListWriter {
         match &mut self.layout {
             Layout::Json => {
                 self.comma(out);
-                entry.object.write_item(entry.revision, out);
+                self.renderer.view.write_item(&entry.object, entry.revision, out);
             }
             Layout::Pretty(writer) => {
                 self.scratch.clear();
-                entry.object.write_item(entry.revision, &mut self.scratch);
+                self.renderer.view.write_item(&entry.object, entry.revision, &mut self.scratch);
                 writer.item(&self.scratch, out);
             }
             Layout::Yaml(writer) => {
-                let mut item = entry.object.decode(entry.revision);
+                let mut item = self.renderer.decode(&entry.object, entry.revision);
                 item.0.shift_remove("kind");
                 item.0.shift_remove("apiVersion");
                 writer.item(&item.into_value(), out);

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use http::request::Parts;
 use keelson_codec::StoredObject;
 use keelson_meta::options::Query;
-use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
+use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Registry, Target, VersionedView};
 use keelson_tables::Printer;
 use keelson_tables::wire::{IncludeObject, Metadata, Row, RowObject, TableHead};
@@ -25,7 +25,6 @@ use crate::negotiation::{MediaType, Representation, Shape, Subject, negotiate_re
 /// Shows the objects of one request.
 #[derive(Clone)]
 pub(super) struct Renderer {
-    kind: GroupVersionKind,
     view: VersionedView,
     representation: Representation,
     printer: Printer,
@@ -53,7 +52,6 @@ impl Renderer {
             Shape::Whole | Shape::Metadata(_) => IncludeObject::default(),
         };
         Ok(Self {
-            kind: target.kind(),
             view: target.view(),
             representation,
             printer: Printer::of(target.resource.group, target.resource.kind),
@@ -77,17 +75,7 @@ impl Renderer {
 
     /// The object in the version that was asked for.
     pub(super) fn decode(&self, object: &StoredObject, revision: Revision) -> Object {
-        let mut shown = object.decode(revision);
-        shown.set_type(&self.kind);
-        shown
-    }
-
-    /// Appends the JSON of the object in the version that was asked for.
-    fn write_json(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        match &self.view {
-            VersionedView::Identity => object.write_object(revision, out),
-            VersionedView::Renamed(kind) => object.write_object_as(kind, revision, out),
-        }
+        self.view.decode(object, revision)
     }
 
     /// Appends the row of an object.
@@ -99,7 +87,7 @@ impl Renderer {
             IncludeObject::None => RowObject::None,
             IncludeObject::Metadata => RowObject::Metadata(Metadata::Of(&decoded)),
             IncludeObject::Object => {
-                self.write_json(object, revision, &mut whole);
+                self.view.write_object(object, revision, &mut whole);
                 RowObject::Object(&whole)
             }
         };

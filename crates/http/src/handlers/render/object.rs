@@ -29,7 +29,7 @@ impl Renderer {
         };
         let mut out = Vec::with_capacity(object.object_len(revision) + 64);
         match self.representation.shape {
-            Shape::Whole => self.write_json(object, revision, &mut out),
+            Shape::Whole => self.view.write_object(object, revision, &mut out),
             Shape::Metadata(version) => {
                 let decoded = self.decode(object, revision);
                 write_partial(Metadata::Of(&decoded), version, &mut out);

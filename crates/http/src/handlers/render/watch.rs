@@ -4,9 +4,9 @@ use bytes::{Bytes, BytesMut};
 use keelson_cache::{Entry, Event, FrameKind, ViewId};
 use keelson_codec::EventType;
 use keelson_codec::StoredObject;
-use keelson_codec::watch::{bookmark_frame, error_frame, event_frame, framed};
+use keelson_codec::watch::{bookmark_frame, error_frame, framed};
 use keelson_meta::{Object, Revision};
-use keelson_registry::{VersionedView, WatchOutput};
+use keelson_registry::WatchOutput;
 use keelson_tables::wire::{self, ListMeta, MetaVersion, Metadata, TableHead, write_partial};
 
 use super::Renderer;
@@ -46,12 +46,13 @@ impl EventEncoder {
     }
 
     fn event(&mut self, kind: FrameKind, event: &Event) -> Bytes {
-        let shared = match (&self.renderer.representation.shape, &self.renderer.view) {
-            (Shape::Whole, VersionedView::Identity) => return event.frame(kind),
-            (Shape::Metadata(MetaVersion::V1), _) => Some(METADATA_V1),
-            (Shape::Metadata(MetaVersion::V1Beta1), _) => Some(METADATA_V1_BETA1),
+        let stored = event.object(kind).is_some_and(|entry| self.renderer.view.is_same(&entry.object));
+        let shared = match self.renderer.representation.shape {
+            Shape::Whole if stored => return event.frame(kind),
+            Shape::Metadata(MetaVersion::V1) => Some(METADATA_V1),
+            Shape::Metadata(MetaVersion::V1Beta1) => Some(METADATA_V1_BETA1),
             // Rows show ages, and the first row of each watch brings the columns; other versions are rare.
-            (Shape::Whole, VersionedView::Renamed(_)) | (Shape::Table(_), _) => None,
+            Shape::Whole | Shape::Table(_) => None,
         };
         let mut encode = |entry: &Entry, revision| self.object(event_type(kind), &entry.object, revision);
         match shared {
@@ -61,17 +62,16 @@ impl EventEncoder {
     }
 
     fn object(&mut self, kind: EventType, object: &StoredObject, revision: Revision) -> Bytes {
-        match (self.renderer.representation.shape, &self.renderer.view) {
-            (Shape::Whole, VersionedView::Identity) => event_frame(kind, object, revision, None),
-            (Shape::Whole, VersionedView::Renamed(renamed)) => event_frame(kind, object, revision, Some(renamed)),
-            (Shape::Metadata(version), _) => framed(kind, |out| {
+        match self.renderer.representation.shape {
+            Shape::Whole => framed(kind, |out| self.renderer.view.write_object(object, revision, out)),
+            Shape::Metadata(version) => framed(kind, |out| {
                 let mut whole = Vec::with_capacity(object.object_len(revision));
                 object.write_object(revision, &mut whole);
                 if let Some(metadata) = Metadata::within(&whole) {
                     write_partial(metadata, version, out);
                 }
             }),
-            (Shape::Table(version), _) => {
+            Shape::Table(version) => {
                 let columns =
                     (!std::mem::replace(&mut self.columns_sent, true)).then(|| self.renderer.printer.columns());
                 let head = TableHead { version, meta: ListMeta::at(revision), columns };
@@ -86,10 +86,10 @@ impl EventEncoder {
 
     fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Bytes {
         match self.renderer.representation.shape {
-            Shape::Whole => bookmark_frame(&self.renderer.kind, revision, initial_events_end),
+            Shape::Whole => bookmark_frame(self.renderer.view.kind(), revision, initial_events_end),
             Shape::Metadata(_) | Shape::Table(_) => {
                 let mut mark = Object::default();
-                mark.set_type(&self.renderer.kind);
+                mark.set_type(self.renderer.view.kind());
                 mark.set_meta("resourceVersion", revision.to_string());
                 if initial_events_end {
                     mark.set_meta("annotations", serde_json::json!({ INITIAL_EVENTS_END: "true" }));
