@@ -1,0 +1,72 @@
+//! kill -9 at random moments under many writers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use keelson_meta::Random;
+use keelson_meta::random::SystemRandom;
+use serde_json::Value;
+
+use crate::writers::{Knowledge, Writers, Written, read};
+use crate::{CONFIG_MAPS, list, name, revision, start};
+
+const KILLS: u64 = 4;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledged_writes_survive_kill_9_with_their_resource_versions() {
+    let mut server = start().await;
+    let seed = SystemRandom.u64();
+    let mut known = Knowledge::default();
+    for round in 0..KILLS {
+        let writers = Writers::start(&server.raw(), &known, seed.wrapping_add(round * 1000));
+        writers.acknowledged(50 + (SystemRandom.u64() % 150) as usize).await;
+        tokio::time::sleep(Duration::from_micros(SystemRandom.u64() % 3000)).await;
+        server.kill().await;
+        let knowledge = writers.finish().await;
+        server.restart().await;
+        let found = list(&server.raw(), "").await;
+        assert!(revision(&found) >= knowledge.newest, "revisions never decrease");
+        known = knowledge.check(&found);
+    }
+    assert!(!known.acknowledged.is_empty());
+}
+
+/// What happened before the crash can still be told: a client that had listed resumes its watch and misses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_resumes_across_kill_9_from_where_it_was() {
+    let mut server = start().await;
+    let writers = Writers::start(&server.raw(), &Knowledge::default(), 5);
+    writers.acknowledged(60).await;
+    let before = list(&server.raw(), "").await;
+    writers.acknowledged(160).await;
+    server.kill().await;
+    writers.finish().await;
+    server.restart().await;
+
+    let raw = server.raw();
+    let after = list(&raw, "").await;
+    let query = format!("watch=1&resourceVersion={}&timeoutSeconds=1", revision(&before));
+    let mut watch = raw.get(format!("{CONFIG_MAPS}?{query}")).stream().await;
+    let mut copy = read(&before);
+    let mut last = revision(&before);
+    while let Some(event) = watch.next_json().await {
+        let object = &event["object"];
+        assert!(revision(object) > last, "events come in order");
+        last = revision(object);
+        apply(&mut copy, event["type"].as_str().unwrap(), object);
+    }
+    assert_eq!(copy, read(&after));
+    let exact = list(&raw, &format!("resourceVersion={}&resourceVersionMatch=Exact", revision(&before))).await;
+    assert_eq!(exact, before, "the past is as it was");
+}
+
+fn apply(copy: &mut BTreeMap<String, Written>, kind: &str, object: &Value) {
+    let number = object["data"]["number"].as_str().unwrap().parse().unwrap();
+    let written = Written { revision: Some(revision(object)), number };
+    let known = match kind {
+        "DELETED" => copy.remove(name(object)),
+        "ADDED" | "MODIFIED" => copy.insert(name(object).to_owned(), written),
+        other => panic!("{other}: {object}"),
+    };
+    assert_eq!(known.is_some(), kind != "ADDED", "{kind} {}", name(object));
+}
