@@ -147,16 +147,29 @@ impl Cluster {
 
     /// Compacts all but the newest `back` revisions; the caches may learn of it later or never.
     pub(crate) async fn compact(&self, back: u64, tell_caches: bool) {
-        let newest = Revision::new(self.revision().await);
-        for server in &self.servers {
-            // A server's history is far longer than its cache is behind.
-            server.cache().wait_for(newest, PATIENCE).await.unwrap();
-        }
+        // A server's history is far longer than its cache is behind.
+        self.caught_up().await;
+        let newest = self.store().current_revision().await.unwrap();
         let oldest = Revision::new(newest.get().saturating_sub(back));
         self.store().compact(oldest).await.unwrap();
         if tell_caches {
             self.servers.iter().for_each(|server| server.cache().compacted(oldest));
         }
+    }
+
+    /// Waits until every cache shows everything.
+    pub(crate) async fn caught_up(&self) {
+        let newest = self.store().current_revision().await.unwrap();
+        for server in &self.servers {
+            server.cache().wait_for(newest, PATIENCE).await.unwrap();
+        }
+    }
+
+    /// Compacts everything before the newest revision at once, also what the caches have not heard of yet: they have to
+    /// load everything anew.
+    pub(crate) async fn compact_unheard(&self) {
+        let newest = self.store().current_revision().await.unwrap();
+        self.store().compact(newest).await.unwrap();
     }
 
     /// Does one write on one server, compares what it says with the model, and records it there.

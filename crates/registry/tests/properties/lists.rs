@@ -21,6 +21,8 @@ enum Step {
     /// Many writes, so that caches with little room forget.
     Burst(u32),
     Compact(u64, bool),
+    /// Compacts what the caches have not heard of.
+    Overtake,
     Restart,
     Begin(Place, Selector, usize),
     /// The next chunk of one of the walks, with a limit or without.
@@ -38,6 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (any::<usize>(), any_write()).prop_map(|(server, write)| Step::Write(server, write)),
         1 => (10..80u32).prop_map(Step::Burst),
         1 => (0..60u64, any::<bool>()).prop_map(|(back, tell)| Step::Compact(back, tell)),
+        1 => Just(Step::Overtake),
         1 => Just(Step::Restart),
         2 => (any_place(), any_selector(), 1..6usize).prop_map(|(place, selector, limit)| {
             Step::Begin(place, selector, limit)
@@ -172,6 +175,10 @@ async fn walk_through(engine: Engine, settings: Settings, steps: Vec<Step>) {
             Step::Write(server, write) => cluster.write(&mut model, server, &write).await,
             Step::Burst(writes) => burst(&cluster, &mut model, writes).await,
             Step::Compact(back, tell) => cluster.compact(back, tell).await,
+            Step::Overtake => {
+                burst(&cluster, &mut model, 2).await;
+                cluster.compact_unheard().await;
+            }
             Step::Restart => cluster.restart().await,
             Step::Begin(place, selector, limit) => {
                 let mut walk = Walk::new(place, selector);
@@ -205,7 +212,7 @@ proptest! {
         settings in any_settings(),
         steps in prop::collection::vec(step(), 20..120),
     ) {
-        run(walk_through(Engine::Memory, settings, steps));
+        run_paused(walk_through(Engine::Memory, settings, steps));
     }
 }
 

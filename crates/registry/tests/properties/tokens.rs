@@ -92,7 +92,8 @@ async fn check(cluster: &Cluster, model: &Model, place: Place, selector: &Select
 fn no_forged_token_reads_outside_the_range_of_its_url() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let (cluster, model) = runtime.block_on(cluster());
-    proptest!(cases(1500), |(place in any_place(), selector in any_selector(), limit in 1..12usize, token in any_token())| {
+    let lists = (any_place(), any_selector(), 1..12usize, any_token());
+    proptest!(cases(1500), |((place, selector, limit, token) in lists)| {
         runtime.block_on(check(&cluster, &model, place, &selector, limit, &token));
     });
 }

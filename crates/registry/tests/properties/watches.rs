@@ -1,7 +1,7 @@
 //! Watches: invariants 11, 12 and 14, for watchers of any scope, across restarts and compactions.
 //!
-//! Each watcher is a client that knows what the model says it must be told next, and a copy of the list that it keeps by
-//! what it is told. Time is paused, so "nothing more comes" is a fact and not a guess.
+//! Each watcher is a client that knows what the model says it must be told next, and keeps a copy of the list by what it
+//! is told. Time is paused, so "nothing more comes" is a fact and not a guess.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,8 +20,15 @@ enum Step {
     Write(usize, Write),
     Burst(u32),
     Compact(u64, bool),
+    /// Compacts what the caches have not heard of.
+    Overtake,
     Restart,
-    Watch { place: Place, selector: Selector, server: usize, begin: Begin },
+    Watch {
+        place: Place,
+        selector: Selector,
+        server: usize,
+        begin: Begin,
+    },
     Drain(usize),
 }
 
@@ -40,6 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => (any::<usize>(), any_write()).prop_map(|(server, write)| Step::Write(server, write)),
         1 => (10..80u32).prop_map(Step::Burst),
         1 => (0..40u64, any::<bool>()).prop_map(|(back, tell)| Step::Compact(back, tell)),
+        1 => Just(Step::Overtake),
         1 => Just(Step::Restart),
         2 => watch.prop_map(|(place, selector, server, begin)| Step::Watch { place, selector, server, begin }),
         4 => any::<usize>().prop_map(Step::Drain),
@@ -97,6 +105,7 @@ impl Watcher {
 
     /// Takes what there is, and checks that it is what must come.
     async fn drain(&mut self, cluster: &Cluster, model: &Model, keeps_all: bool) {
+        cluster.caught_up().await;
         while let Some(stream) = &mut self.stream {
             let Ok(outputs) = tokio::time::timeout(Duration::from_millis(1), stream.next()).await else { break };
             let outputs = outputs.expect("a watch ends only at its deadline or after an error");
@@ -183,7 +192,7 @@ async fn burst(cluster: &Cluster, model: &mut Model, writes: u32) {
 }
 
 async fn follow(settings: Settings, steps: Vec<Step>) {
-    let keeps_all = settings.history_bytes > 0;
+    let mut keeps_all = settings.history_bytes > 0;
     let mut cluster = Cluster::start(Engine::Memory, settings).await;
     let mut model = Model::default();
     let mut watchers: Vec<Watcher> = Vec::new();
@@ -193,6 +202,11 @@ async fn follow(settings: Settings, steps: Vec<Step>) {
             Step::Write(server, write) => cluster.write(&mut model, server, &write).await,
             Step::Burst(writes) => burst(&cluster, &mut model, writes).await,
             Step::Compact(back, tell) => cluster.compact(back, tell).await,
+            Step::Overtake => {
+                burst(&cluster, &mut model, 2).await;
+                cluster.compact_unheard().await;
+                keeps_all = false;
+            }
             Step::Restart => {
                 watchers.iter_mut().for_each(|watcher| watcher.stream = None);
                 cluster.restart().await;
@@ -248,5 +262,30 @@ fn what_leaves_a_selection_is_deleted_with_its_old_content() {
         let stored = Stored { revision: cluster.revision().await, pod: on(1, 7) };
         let expected = Told { kind: "DELETED", key: "q/a".to_owned(), stored };
         assert_eq!(read_frame(*kind, &event.frame(*kind)), expected);
+    });
+}
+
+/// A watch may start at a revision that is yet to come; what happens up to it is not told.
+#[test]
+fn a_watch_from_the_future_begins_there() {
+    run_paused(async {
+        let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
+        let mut model = Model::default();
+        let begin = cluster.revision().await + 3;
+        let query = format!("&resourceVersion={begin}&allowWatchBookmarks=true");
+        let mut watch = cluster.server(0).watch(&pods(None), &watch_options(&query)).await.unwrap();
+        for number in 0..6 {
+            let pod = Pod { app: None, node: None, number };
+            let action = if number == 0 { Action::Create(pod) } else { Action::Merge(pod) };
+            cluster.write(&mut model, 0, &Write { key: "q/a".to_owned(), action }).await;
+        }
+        let mut told = Vec::new();
+        while told.len() < 3 {
+            for output in watch.next().await.unwrap() {
+                let WatchOutput::Event(kind, event) = output else { panic!("only changes are told") };
+                told.push(read_frame(kind, &event.frame(kind)));
+            }
+        }
+        assert_eq!(told, model.told(begin, Place::Everywhere, &Selector::default()));
     });
 }
