@@ -146,6 +146,8 @@ pub enum ApiError {
         /// The last name tried.
         name: String,
     },
+    /// 500 without a reason: a failure that upstream passes on without saying what kind it is.
+    Unclassified(String),
     /// 500: something broke inside.
     Internal(String),
 }
@@ -294,6 +296,7 @@ impl ApiError {
                 Status::failure(500, None, "resourceVersion should not be set on objects to be created".to_owned())
             }
             Self::GenerateNameExhausted { resource, name } => answer::generate_name_exhausted(resource, name),
+            Self::Unclassified(message) => Status::failure(500, None, message.clone()),
             Self::Internal(message) => answer::internal(message),
         }
     }
@@ -330,6 +333,7 @@ impl ApiError {
             | Self::Invalid { .. }
             | Self::JsonPatchTestFailed
             | Self::RevisionOnCreate
+            | Self::Unclassified(_)
             | Self::Internal(_) => false,
         }
     }

@@ -4,6 +4,8 @@ use keelson_meta::ApiError;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::strategic::StrategicError;
+
 /// Why a patch was not applied. None of these goes away by sending the patch again, unless the object changes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PatchError {
@@ -59,6 +61,9 @@ pub enum PatchError {
         /// The limit.
         limit: usize,
     },
+    /// A strategic merge patch that does not apply.
+    #[error(transparent)]
+    Strategic(#[from] StrategicError),
 }
 
 impl PatchError {
@@ -88,6 +93,7 @@ impl From<PatchError> for ApiError {
             | PatchError::TestFailed { .. }
             | PatchError::CopyTooLarge { .. }
             | PatchError::TooDeep { .. } => Self::JsonPatchTestFailed,
+            PatchError::Strategic(error) => error.into(),
         }
     }
 }

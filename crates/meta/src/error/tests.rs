@@ -300,6 +300,7 @@ fn server_errors() {
     check(&ApiError::TooManyRequests { retry_after_seconds: 3 }, 429, "TooManyRequests", busy, Some(retry));
     let create = "resourceVersion should not be set on objects to be created";
     check(&ApiError::RevisionOnCreate, 500, "", create, None);
+    check(&ApiError::Unclassified("as it is".into()), 500, "", "as it is", None);
     let details = json!({"causes": [{"message": "boom"}]});
     check(&ApiError::Internal("boom".into()), 500, "InternalError", "Internal error occurred: boom", Some(details));
     let unavailable =

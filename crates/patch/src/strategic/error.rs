@@ -1,0 +1,170 @@
+//! What can be wrong with a strategic merge patch, in upstream's words.
+
+use keelson_meta::ApiError;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::{DIRECTIVE, Shape};
+use crate::go_text;
+
+/// Why a strategic merge patch was not applied. None of these goes away by sending the patch again, unless the object
+/// changes.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum StrategicError {
+    /// The patch is no JSON object.
+    #[error("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")]
+    NotAnObject {
+        /// The JSON type that was found.
+        found: &'static str,
+    },
+    /// A name that begins with `$deleteFromPrimitiveList` does not go on with `/` and the name of a list.
+    #[error("invalid patch format of primitive list")]
+    BadDeletion,
+    /// The same for `$setElementOrder`.
+    #[error("invalid patch format of setElementOrder list")]
+    BadElementOrder,
+    /// `$retainKeys` is no list, or does not name a member that the patch sets.
+    #[error("invalid patch format of retainKeys")]
+    BadRetainKeys,
+    /// A list to be merged has lists in it.
+    #[error("lists of lists are not supported")]
+    ListOfLists,
+    /// A `$patch` that does not exist, or not there.
+    #[error("unknown patch type: {directive} in map: {object}")]
+    UnknownDirective {
+        /// The value of `$patch`.
+        directive: String,
+        /// The object it stands in, as Go prints it.
+        object: String,
+    },
+    /// `$patch: merge` in an item of a list.
+    #[error("merging lists cannot yet be specified in the patch")]
+    MergeDirective,
+    /// An item lacks the key by which the list is merged.
+    #[error("map: {object} does not contain declared merge key: {key}")]
+    NoMergeKey {
+        /// The item as Go prints it.
+        object: String,
+        /// The key.
+        key: String,
+    },
+    /// The schema gives no key for a list of objects.
+    #[error("cannot merge lists without merge key for {kind}")]
+    NotMergeable {
+        /// The Go kind of the items.
+        kind: &'static str,
+    },
+    /// A value is not of the type that is needed there.
+    #[error("expected a {expected}, but received a {found}")]
+    WrongType {
+        /// The Go type that is needed.
+        expected: &'static str,
+        /// The Go type that was found.
+        found: &'static str,
+    },
+    /// The items of a list and of its patch are not all of one type.
+    #[error("list element types are not identical: [{target} {patch}]")]
+    MixedTypes {
+        /// The target's list, as Go prints it.
+        target: String,
+        /// The patch's list.
+        patch: String,
+    },
+    /// The order of the items in the patch is not the one that the patch demands.
+    #[error("the order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}")]
+    OrderMismatch {
+        /// The patch's list, as Go prints it.
+        patch: String,
+        /// The order demanded.
+        order: String,
+    },
+    /// The target has a value in a field that its schema does not know.
+    #[error("unable to find api field in struct {owner} for the json field {field:?}")]
+    UnknownField {
+        /// The Go name of the struct.
+        owner: String,
+        /// The field.
+        field: String,
+    },
+    /// Objects or lists below something that has no fields in the schema.
+    #[error("merging an object in json but data type is not struct, instead is: {kind}")]
+    NoStruct {
+        /// The Go kind.
+        kind: &'static str,
+    },
+    /// A list where the schema has none.
+    #[error("expected slice or array type, but got: {kind}")]
+    NoList {
+        /// The Go kind of what holds the list.
+        kind: &'static str,
+    },
+}
+
+impl StrategicError {
+    pub(super) fn not_an_object(found: &Value) -> Self {
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        Self::NotAnObject { found }
+    }
+
+    pub(super) fn unknown_directive(object: &Map<String, Value>) -> Self {
+        let directive = match object.get(DIRECTIVE) {
+            Some(Value::String(text)) => text.clone(),
+            None | Some(Value::Null) => "%!s(<nil>)".to_owned(),
+            Some(other) => format!("%!s({}={})", go_text::type_name(other), go_text::value(other)),
+        };
+        Self::UnknownDirective { directive, object: go_text::object(object) }
+    }
+
+    pub(super) fn no_merge_key(object: &Map<String, Value>, key: &str) -> Self {
+        Self::NoMergeKey { object: go_text::object(object), key: key.to_owned() }
+    }
+
+    pub(super) fn not_a_list(found: &Value) -> Self {
+        Self::WrongType { expected: "[]interface {}", found: go_text::type_name(found) }
+    }
+
+    pub(super) fn not_a_map(found: &Value) -> Self {
+        Self::WrongType { expected: "map[string]interface {}", found: go_text::type_name(found) }
+    }
+
+    pub(super) fn mixed_types(target: &[Value], patch: &[Value]) -> Self {
+        Self::MixedTypes { target: go_text::list(target), patch: go_text::list(patch) }
+    }
+
+    pub(super) fn no_field(shape: Shape, owner: &str, field: &str) -> Self {
+        match shape {
+            Shape::Struct => Self::UnknownField { owner: owner.to_owned(), field: field.to_owned() },
+            Shape::Map | Shape::List | Shape::Scalar => Self::NoStruct { kind: shape.kind() },
+        }
+    }
+}
+
+/// Upstream knows only some of these as faults of the client.
+impl From<StrategicError> for ApiError {
+    fn from(error: StrategicError) -> Self {
+        match error {
+            StrategicError::NotAnObject { .. }
+            | StrategicError::BadDeletion
+            | StrategicError::BadElementOrder
+            | StrategicError::BadRetainKeys => Self::BadRequest(error.to_string()),
+            StrategicError::ListOfLists => Self::JsonPatchTestFailed,
+            StrategicError::UnknownDirective { .. }
+            | StrategicError::MergeDirective
+            | StrategicError::NoMergeKey { .. }
+            | StrategicError::NotMergeable { .. }
+            | StrategicError::WrongType { .. }
+            | StrategicError::MixedTypes { .. }
+            | StrategicError::OrderMismatch { .. }
+            | StrategicError::UnknownField { .. }
+            | StrategicError::NoStruct { .. }
+            | StrategicError::NoList { .. } => Self::Unclassified(error.to_string()),
+        }
+    }
+}

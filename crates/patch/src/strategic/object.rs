@@ -1,0 +1,152 @@
+//! Merging an object of the patch into one of the target, member by member.
+
+use std::collections::HashSet;
+use std::mem;
+
+use serde_json::{Map, Value};
+
+use super::element_order::{self, Ordered};
+use super::error::StrategicError;
+use super::list::{self, Mode};
+use super::{DELETE_FROM, DIRECTIVE, ELEMENT_ORDER, MergeSchema, RETAIN_KEYS, Shape, Strategy};
+use crate::go_text;
+
+/// Merges `patch` into `target`, which is left half-merged by an error.
+pub(super) fn merge<'a>(
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    schema: impl MergeSchema<'a>,
+) -> Result<(), StrategicError> {
+    if let Some(directive) = patch.get(DIRECTIVE) {
+        return follow_directive(target, patch, directive);
+    }
+    retain_keys(target, patch)?;
+    let ordered = element_order::merge_ordered(target, patch, schema)?;
+    for (name, value) in patch {
+        if !is_done(name, &ordered) {
+            merge_member(target, name, value, schema)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_done(name: &str, ordered: &Ordered<'_>) -> bool {
+    name == RETAIN_KEYS || name.starts_with(ELEMENT_ORDER) || ordered.contains(name)
+}
+
+fn follow_directive(
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    directive: &Value,
+) -> Result<(), StrategicError> {
+    match directive.as_str() {
+        Some("replace") => {
+            target.clone_from(patch);
+            target.shift_remove(DIRECTIVE);
+            Ok(())
+        }
+        Some("delete") => {
+            target.clear();
+            Ok(())
+        }
+        _ => Err(StrategicError::unknown_directive(patch)),
+    }
+}
+
+/// Clears what `$retainKeys` does not name.
+fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), StrategicError> {
+    let Some(retained) = patch.get(RETAIN_KEYS) else {
+        return Ok(());
+    };
+    let retained = retained.as_array().ok_or(StrategicError::BadRetainKeys)?;
+    let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    for (name, value) in patch {
+        let is_directive = name == RETAIN_KEYS || name.starts_with(DELETE_FROM) || name.starts_with(ELEMENT_ORDER);
+        if !value.is_null() && !is_directive && !retained.contains(name.as_str()) {
+            return Err(StrategicError::BadRetainKeys);
+        }
+    }
+    target.retain(|name, _| retained.contains(name.as_str()));
+    Ok(())
+}
+
+fn merge_member<'a>(
+    target: &mut Map<String, Value>,
+    name: &str,
+    value: &Value,
+    schema: impl MergeSchema<'a>,
+) -> Result<(), StrategicError> {
+    let (name, mode) = match name.strip_prefix(DELETE_FROM) {
+        None => (name, Mode::Merge),
+        Some(rest) => (rest.strip_prefix('/').ok_or(StrategicError::BadDeletion)?, Mode::Delete),
+    };
+    if value.is_null() {
+        target.shift_remove(name);
+        return Ok(());
+    }
+    let applies = mode == Mode::Merge || target.get(name).is_some_and(|current| same_type(current, value));
+    match (target.get_mut(name), value) {
+        (Some(Value::Object(target)), Value::Object(patch)) => {
+            let field = field(schema, name)?;
+            if field.strategy() == Strategy::Replace {
+                target.clone_from(patch);
+                return Ok(());
+            }
+            merge(target, patch, field)
+        }
+        (Some(Value::Array(target)), Value::Array(patch)) => {
+            let field = list_field(schema, name)?;
+            *target = list::merge(mem::take(target), patch, field, mode)?;
+            Ok(())
+        }
+        _ if applies => {
+            adopt_member(target, name, value);
+            Ok(())
+        }
+        // There is nothing of the kind to delete from.
+        _ => Ok(()),
+    }
+}
+
+fn same_type(left: &Value, right: &Value) -> bool {
+    go_text::type_name(left) == go_text::type_name(right)
+}
+
+/// Takes over a value that there is nothing to merge into.
+fn adopt_member(target: &mut Map<String, Value>, name: &str, value: &Value) {
+    match adopted(value) {
+        Some(value) => {
+            target.insert(name.to_owned(), value);
+        }
+        None => {
+            target.shift_remove(name);
+        }
+    }
+}
+
+/// The value without members that are null and without objects that hold a directive; `None` if it holds one itself.
+pub(super) fn adopted(value: &Value) -> Option<Value> {
+    match value {
+        Value::Object(members) if members.contains_key(DIRECTIVE) => None,
+        Value::Object(members) => {
+            let set = members.iter().filter(|(_, value)| !value.is_null());
+            Some(set.filter_map(|(name, value)| Some((name.clone(), adopted(value)?))).collect::<Map<_, _>>().into())
+        }
+        Value::Array(items) => Some(items.iter().filter_map(adopted).collect()),
+        scalar => Some(scalar.clone()),
+    }
+}
+
+fn field<'a, S: MergeSchema<'a>>(schema: S, name: &str) -> Result<S, StrategicError> {
+    schema.field(name).ok_or_else(|| StrategicError::no_field(schema.shape(), schema.type_name(), name))
+}
+
+/// The schema of a field that has to be a list.
+pub(super) fn list_field<'a, S: MergeSchema<'a>>(schema: S, name: &str) -> Result<S, StrategicError> {
+    let field = field(schema, name)?;
+    match field.shape() {
+        // Any JSON is a struct to Go, behind a pointer; a list in it is replaced.
+        Shape::List | Shape::Struct => Ok(field),
+        Shape::Map | Shape::Scalar => Err(StrategicError::NoList { kind: schema.shape().kind() }),
+    }
+}

@@ -1,0 +1,98 @@
+//! Where the items of a merged list end up.
+//!
+//! The order that the patch gives comes first, then the order of the target's list: items that the patch names are sorted
+//! as the patch has them, the others stay as they are, and both are interleaved as far as the target's order tells how.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::error::StrategicError;
+
+/// By what the items of a list are told apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Identity<'a> {
+    /// The whole item, in lists of scalars.
+    Whole,
+    /// The value of this key.
+    Key(&'a str),
+}
+
+impl Identity<'_> {
+    pub(super) fn of(self, item: &Value) -> Result<&Value, StrategicError> {
+        match (self, item) {
+            (Self::Whole, item) => Ok(item),
+            (Self::Key(key), Value::Object(object)) => {
+                object.get(key).ok_or_else(|| StrategicError::no_merge_key(object, key))
+            }
+            (Self::Key(_), other) => Err(StrategicError::not_a_map(other)),
+        }
+    }
+}
+
+/// The place of each item of a list; the first one counts if an item is there twice.
+#[derive(Clone, Default)]
+pub(super) struct Order(HashMap<Value, usize>);
+
+impl Order {
+    pub(super) fn of(items: &[Value], identity: Identity<'_>) -> Result<Self, StrategicError> {
+        let mut places = HashMap::with_capacity(items.len());
+        for (place, item) in items.iter().enumerate() {
+            places.entry(identity.of(item)?.clone()).or_insert(place);
+        }
+        Ok(Self(places))
+    }
+
+    pub(super) fn place(&self, identity: &Value) -> Option<usize> {
+        self.0.get(identity).copied()
+    }
+
+    /// Adds an item at the end of the list.
+    pub(super) fn add(&mut self, identity: Value, place: usize) {
+        self.0.entry(identity).or_insert(place);
+    }
+}
+
+/// An item and where it is in the target's list.
+struct Item {
+    target: Option<usize>,
+    value: Value,
+}
+
+/// Sorts merged items: `patch` is the order that the patch wants, `target` that of the target's list.
+pub(super) fn arrange(
+    merged: Vec<Value>,
+    patch: &Order,
+    target: &Order,
+    identity: Identity<'_>,
+) -> Result<Vec<Value>, StrategicError> {
+    let count = merged.len();
+    let (mut named, mut others) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for value in merged {
+        let own = identity.of(&value)?;
+        let place = patch.place(own);
+        let item = Item { target: target.place(own), value };
+        match place {
+            Some(place) => named.push((place, item)),
+            None => others.push(item),
+        }
+    }
+    named.sort_by_key(|(place, _)| *place);
+    others.sort_by_key(|item| item.target.unwrap_or(usize::MAX));
+    Ok(interleave(others, named.into_iter().map(|(_, item)| item)))
+}
+
+/// An item goes before one of the patch only if the target's order says so.
+fn interleave(others: Vec<Item>, named: impl Iterator<Item = Item>) -> Vec<Value> {
+    let mut arranged = Vec::with_capacity(others.len());
+    let mut others = others.into_iter().peekable();
+    for item in named {
+        let before = |other: &Item| matches!((other.target, item.target), (Some(other), Some(item)) if other < item);
+        while let Some(other) = others.next_if(before) {
+            arranged.push(other.value);
+        }
+        arranged.push(item.value);
+    }
+    arranged.extend(others.map(|item| item.value));
+    arranged
+}

@@ -1,0 +1,52 @@
+//! Compiled schemas, as a strategic merge patch looks at them.
+
+use keelson_schema::{SchemaRef, Type};
+
+use super::{MergeSchema, Shape, Strategy};
+
+impl<'a> MergeSchema<'a> for SchemaRef<'a> {
+    fn shape(self) -> Shape {
+        match self.of() {
+            // What may be anything is a struct of its own to Go.
+            Type::Object | Type::Any | Type::Either => Shape::Struct,
+            Type::Map => Shape::Map,
+            Type::Array => Shape::List,
+            Type::String
+            | Type::Int32
+            | Type::Int64
+            | Type::Number
+            | Type::Boolean
+            | Type::IntOrString
+            | Type::Quantity
+            | Type::Time
+            | Type::MicroTime
+            | Type::Bytes => Shape::Scalar,
+        }
+    }
+
+    fn type_name(self) -> &'a str {
+        let name = self.go_type();
+        name.rsplit_once('.').map_or(name, |(_, name)| name)
+    }
+
+    fn field(self, name: &str) -> Option<Self> {
+        SchemaRef::field(self, name)
+    }
+
+    fn items(self) -> Option<Self> {
+        match self.of() {
+            Type::Array => SchemaRef::items(self),
+            _ => None,
+        }
+    }
+
+    fn strategy(self) -> Strategy<'a> {
+        let strategy = self.patch_strategy();
+        match self.merge_key() {
+            _ if strategy.replace => Strategy::Replace,
+            Some(key) if strategy.merge => Strategy::MergeByKey(key),
+            None if strategy.merge => Strategy::Merge,
+            _ => Strategy::Unset,
+        }
+    }
+}
