@@ -19,6 +19,7 @@ use crate::json;
 use crate::json::JsonError;
 use crate::syntax;
 
+mod sparse;
 mod summary;
 
 pub use summary::{FieldPath, Summary};
@@ -130,6 +131,17 @@ impl StoredObject {
             unreachable!("the bytes were written or checked by this module, and stay valid with a number in them");
         };
         Object(map)
+    }
+
+    /// As [`decode`](Self::decode), without the metadata's `managedFields` and the members of `spec`, at any depth, that
+    /// `passed_over` names. For those who look at a few fields of many objects.
+    pub fn decode_sparsely(&self, revision: Revision, passed_over: &[&str]) -> Object {
+        let mut text = Vec::with_capacity(self.object_len(revision));
+        self.write_object(revision, &mut text);
+        match sparse::read(&text, passed_over) {
+            Some(Value::Object(map)) => Object(map),
+            _ => unreachable!("the bytes were written or checked by this module, and stay valid with a number in them"),
+        }
     }
 
     /// Appends the object as an item of a typed list: without kind and apiVersion.
