@@ -1,11 +1,12 @@
 //! What every request passes before a handler sees it, in one readable order.
 //!
-//! request id → counting → panics → authentication → authorization → time limit → router. The stamps of the way back
+//! request id → counting → flow control → panics → authentication → authorization → time limit → router. The stamps of the way back
 //! (`Audit-Id`, `Cache-Control`) and the guards (counting, stalled bodies) are put on the answer in reverse. Each filter
 //! is a plain function; [`Pipeline::answer`] is the only place that knows their order.
 
 mod authentication;
 mod authorization;
+mod flow_control;
 mod panics;
 mod request_id;
 mod time_limit;
@@ -20,6 +21,7 @@ use keelson_access::ClientIdentity;
 use keelson_meta::{ApiError, Clock, Random};
 use tokio_util::sync::CancellationToken;
 
+use self::flow_control::FlowControl;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::metrics::{Metrics, Observation};
 use crate::negotiation::error_form;
@@ -31,6 +33,7 @@ use crate::service::ApiRequest;
 /// Answers requests, whatever connection they came over.
 pub struct Pipeline {
     router: Router,
+    flow_control: FlowControl,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -46,7 +49,7 @@ impl Pipeline {
         random: Arc<dyn Random>,
         stopping: CancellationToken,
     ) -> Self {
-        Self { router, metrics, clock, random, stopping }
+        Self { router, flow_control: FlowControl::new(), metrics, clock, random, stopping }
     }
 
     /// Cancelled when the server begins to stop.
@@ -66,12 +69,16 @@ impl Pipeline {
         let (form, is_head) = (error_form(&parts), parts.method == Method::HEAD);
         let mut observation = Observation::begin(self.metrics.clone(), &info, self.router.served(&info));
 
-        let outcome = panics::caught(self.admit(identity, info, parts, body)).await;
+        let (outcome, place) = match self.flow_control.admit(&info) {
+            Ok(place) => (panics::caught(self.admit(identity, info, parts, body)).await, place),
+            Err(refused) => (Err(refused), None),
+        };
 
         let response = outcome.unwrap_or_else(|error| respond::error(&error, form));
         observation.answered(response.status());
-        let response = response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, observation)) });
-        request_id::stamped(without_caching(response), &request_id)
+        let response =
+            response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, (observation, place))) });
+        flow_control::marked(request_id::stamped(without_caching(response), &request_id))
     }
 
     /// The filters that may refuse.
