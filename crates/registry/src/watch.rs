@@ -4,6 +4,7 @@
 //! a list at R followed by a watch from R loses and repeats nothing, nothing follows an error, exactly one bookmark ends
 //! the initial events, and what leaves the selection is deleted with its old content.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +19,13 @@ use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
 
-/// How many events one step returns at the most, so that one watcher can't hold a worker for long.
-const STEP_EVENTS: usize = 512;
+/// How many events are taken from the history at once, so that one watcher can't hold a worker for long.
+const STEP_EVENTS: usize = 128;
+/// How many bytes of objects are handed out at once, unless one object alone has more: what a watcher that does not read
+/// holds beside its position.
+const STEP_BYTES: usize = 64 * 1024;
+/// The longest a watch lasts, whatever its client asks for.
+const LONGEST_WATCH: Duration = Duration::from_hours(24 * 365);
 /// How long before its deadline a watch sends a last bookmark, so that the client can resume from there.
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -41,9 +47,23 @@ pub enum WatchOutput {
     Error(ApiError),
 }
 
+impl WatchOutput {
+    /// About how many bytes it takes to tell.
+    fn size(&self) -> usize {
+        const SMALL: usize = 256;
+        match self {
+            Self::Initial(entry) => entry.object.bytes().len(),
+            Self::Event(kind, event) => event.object(*kind).map_or(SMALL, |entry| entry.object.bytes().len()),
+            Self::Bookmark { .. } | Self::Error(_) => SMALL,
+        }
+    }
+}
+
 /// A running watch.
 pub struct WatchStream {
     state: State,
+    /// What is decided but not yet handed out: pointers to objects that all watchers share.
+    pending: VecDeque<WatchOutput>,
     cursor: Option<WatchCursor>,
     selection: Selection,
     /// Events up to this revision are not sent: a watch may start in the future.
@@ -82,10 +102,12 @@ impl Registry {
             Err(error) => (State::Failed(error), None, Revision::ZERO),
         };
         let now = Instant::now();
-        let deadline = now + options.timeout.unwrap_or_else(|| self.random_watch_timeout());
+        let timeout = options.timeout.unwrap_or_else(|| self.random_watch_timeout());
+        let deadline = now + timeout.min(LONGEST_WATCH);
         let interval = self.config.bookmark_interval;
         Ok(WatchStream {
             state,
+            pending: VecDeque::new(),
             cursor,
             selection,
             floor,
@@ -152,12 +174,23 @@ impl WatchStream {
     ///
     /// Dropping the future between two calls loses nothing.
     pub async fn next(&mut self) -> Option<Vec<WatchOutput>> {
-        loop {
+        while self.pending.is_empty() {
             let outputs = self.step().await?;
-            if !outputs.is_empty() {
-                return Some(outputs);
-            }
+            self.pending.extend(outputs);
         }
+        Some(self.hand_out())
+    }
+
+    /// The first pending outputs, at least one, at most [`STEP_BYTES`] of them.
+    fn hand_out(&mut self) -> Vec<WatchOutput> {
+        let mut bytes = 0;
+        let fitting = self.pending.iter().take_while(|output| {
+            let fits = bytes < STEP_BYTES;
+            bytes += output.size();
+            fits
+        });
+        let count = fitting.count();
+        self.pending.drain(..count).collect()
     }
 
     async fn step(&mut self) -> Option<Vec<WatchOutput>> {
@@ -192,6 +225,11 @@ impl WatchStream {
                 self.state = State::Done;
                 None
             }
+            // Before the events, which may never cease: a bookmark that is due is sent as soon as nothing is left that it
+            // would have to wait for.
+            () = sleep_until(bookmark_at), if self.bookmarks && cursor.delivered_up_to().is_some() => {
+                Some(self.bookmark(bookmark_at))
+            }
             batch = cursor.next(STEP_EVENTS) => match batch {
                 Ok(batch) => Some(self.select(&batch.events)),
                 Err(gone) => {
@@ -199,7 +237,6 @@ impl WatchStream {
                     Some(Vec::new())
                 }
             },
-            () = sleep_until(bookmark_at), if self.bookmarks => Some(self.bookmark(bookmark_at)),
         }
     }
 
