@@ -22,6 +22,23 @@ pub(super) use watch::EventEncoder;
 
 use crate::negotiation::{MediaType, Representation, Shape, Subject, negotiate_representation};
 
+/// Members of a spec that no column shows, so that rows are not made from them.
+const PASSED_OVER: &[&str] = &[
+    "affinity",
+    "args",
+    "command",
+    "env",
+    "envFrom",
+    "lifecycle",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumeMounts",
+    "volumes",
+];
+
 /// Shows the objects of one request.
 #[derive(Clone)]
 pub(super) struct Renderer {
@@ -80,17 +97,21 @@ impl Renderer {
 
     /// Appends the row of an object.
     fn write_row(&self, head: &TableHead<'_>, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        let decoded = self.decode(object, revision);
+        let shown = self.view.show(object);
+        let decoded = shown.decode_sparsely(revision, PASSED_OVER);
         let cells = self.printer.cells(&decoded, self.now);
-        let mut whole = Vec::new();
-        let shown = match self.include {
+        let mut whole = Vec::with_capacity(object.object_len(revision));
+        let object = match self.include {
             IncludeObject::None => RowObject::None,
-            IncludeObject::Metadata => RowObject::Metadata(Metadata::Of(&decoded)),
+            IncludeObject::Metadata => {
+                shown.write_object(revision, &mut whole);
+                Metadata::within(&whole).map_or(RowObject::None, RowObject::Metadata)
+            }
             IncludeObject::Object => {
                 self.view.write_object(object, revision, &mut whole);
                 RowObject::Object(&whole)
             }
         };
-        Row { cells: &cells, conditions: self.printer.conditions(&decoded), object: shown }.write(head.version, out);
+        Row { cells: &cells, conditions: self.printer.conditions(&decoded), object }.write(head.version, out);
     }
 }
