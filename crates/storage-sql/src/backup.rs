@@ -5,7 +5,7 @@
 //! reads below: watches and continue tokens from before the loss are told that they are too old.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use keelson_meta::Revision;
 use rusqlite::backup::Backup;
@@ -13,22 +13,29 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::error::OpenError;
 use crate::open::{DATABASE_FILE, check_format, open_other, sync_directory};
+use crate::private::{self, beside};
 use crate::schema::{self, Fact};
 
-/// Copies the store in `data_dir`, whether or not a server runs on it, to `file`, which is replaced when the copy is
-/// whole and durable.
+/// What the name of a file ends in while the file is not whole.
+const PARTIAL: &str = ".partial";
+
+/// Copies the store in `data_dir`, whether or not a server runs on it, to `file`, which appears when the copy is whole
+/// and durable, readable by its owner alone.
 ///
 /// The copy is of one moment: everything that was acknowledged before the call is in it.
 ///
 /// # Errors
-/// When there is no store, or the file can't be written.
+/// When there is no store, or the file exists or can't be written.
 pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
     let source = open_other(data_dir)?;
     check_format(&source, &data_dir.join(DATABASE_FILE))?;
-    let partial = beside(file);
+    refuse_existing(file)?;
+    let partial = beside(file, PARTIAL);
     remove_if_there(&partial)?;
-    copy(&source, &partial).map_err(OpenError::sqlite(&partial))?;
-    put_in_place(&partial, file)
+    whole_or_absent(&partial, || {
+        copy(&source, &partial)?;
+        put_in_place(&partial, file)
+    })
 }
 
 /// Makes a data directory of a backup. `bump` is added to the revision of the copy; it must be more than the number of
@@ -41,16 +48,18 @@ pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> Result<Revision, Open
     let source =
         Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(OpenError::sqlite(file))?;
     check_whole(&source, file)?;
-    fs::create_dir_all(data_dir).map_err(OpenError::io(data_dir))?;
+    private::make_directory(data_dir).map_err(OpenError::io(data_dir))?;
     if fs::read_dir(data_dir).map_err(OpenError::io(data_dir))?.next().is_some() {
         return Err(OpenError::NotEmpty { directory: data_dir.into() });
     }
     let target = data_dir.join(DATABASE_FILE);
-    let partial = beside(&target);
-    copy(&source, &partial).map_err(OpenError::sqlite(&partial))?;
-    let revision = raise_revision(&partial, bump).map_err(OpenError::sqlite(&partial))?;
-    put_in_place(&partial, &target)?;
-    Ok(revision)
+    let partial = beside(&target, PARTIAL);
+    whole_or_absent(&partial, || {
+        copy(&source, &partial)?;
+        let revision = raise_revision(&partial, bump).map_err(OpenError::sqlite(&partial))?;
+        put_in_place(&partial, &target)?;
+        Ok(revision)
+    })
 }
 
 fn check_whole(source: &Connection, file: &Path) -> Result<(), OpenError> {
@@ -65,8 +74,21 @@ fn check_whole(source: &Connection, file: &Path) -> Result<(), OpenError> {
     if finding == "ok" { Ok(()) } else { Err(OpenError::Damaged { file: file.into(), finding }) }
 }
 
+/// Does what makes a file of `partial`, which is gone again if that fails.
+fn whole_or_absent<T>(partial: &Path, make: impl FnOnce() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    make().inspect_err(|_| {
+        // The first error is the one to be told; what is left behind is only in the way.
+        let _ = remove_if_there(partial);
+    })
+}
+
 /// Copies a database into a new file that needs no log beside it.
-fn copy(source: &Connection, file: &Path) -> rusqlite::Result<()> {
+fn copy(source: &Connection, file: &Path) -> Result<(), OpenError> {
+    private::make_file(file).map_err(OpenError::io(file))?;
+    copy_pages(source, file).map_err(OpenError::sqlite(file))
+}
+
+fn copy_pages(source: &Connection, file: &Path) -> rusqlite::Result<()> {
     let mut target = Connection::open(file)?;
     // All pages in one step: a copy in several starts anew whenever the server has written between two of them.
     Backup::new(source, &mut target)?.step(-1)?;
@@ -85,11 +107,13 @@ fn raise_revision(file: &Path, bump: u64) -> rusqlite::Result<Revision> {
     Ok(revision)
 }
 
-/// The name of a file that is not whole yet.
-fn beside(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".partial");
-    name.into()
+/// An older backup is never lost to a mistyped name.
+fn refuse_existing(file: &Path) -> Result<(), OpenError> {
+    match fs::symlink_metadata(file) {
+        Ok(_) => Err(OpenError::Exists { file: file.into() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(OpenError::io(file)(error)),
+    }
 }
 
 fn remove_if_there(file: &Path) -> Result<(), OpenError> {

@@ -42,6 +42,12 @@ pub enum OpenError {
         /// The data directory.
         directory: PathBuf,
     },
+    /// A backup would write over what is there.
+    #[error("{} exists already: a backup is written to a new file", file.display())]
+    Exists {
+        /// The file that was to be written.
+        file: PathBuf,
+    },
     /// The file is damaged.
     #[error("{} is damaged: {finding}", file.display())]
     Damaged {
@@ -87,7 +93,7 @@ impl OpenError {
 impl From<OpenError> for StoreError {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::InUse { .. } | OpenError::Io { .. } | OpenError::NotEmpty { .. } => {
+            OpenError::InUse { .. } | OpenError::Io { .. } | OpenError::NotEmpty { .. } | OpenError::Exists { .. } => {
                 Self::Unavailable(error.to_string())
             }
             OpenError::NewerFormat { .. } | OpenError::NotAStore { .. } | OpenError::Damaged { .. } => {

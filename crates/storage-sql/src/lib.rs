@@ -13,6 +13,7 @@ mod commit;
 mod error;
 mod expiry;
 mod open;
+mod private;
 mod read;
 mod readers;
 mod recent;

@@ -1,12 +1,13 @@
 //! Opening a data directory: exclusive ownership, the format's version, and connections set up for durability.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::OpenError;
+use crate::private;
 use crate::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
 
 /// The database's file in the data directory.
@@ -33,7 +34,7 @@ const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
 /// Where the store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SqlitePath {
-    /// In this directory, which is made if it is absent.
+    /// In this directory, which is made for the owner alone if it is absent.
     Directory(PathBuf),
     /// Nowhere: the contents end with the store.
     InMemory,
@@ -79,15 +80,9 @@ pub(crate) struct DirectoryLock {
 impl DirectoryLock {
     /// Makes the directory if it is absent and takes it.
     pub(crate) fn take(directory: &Path) -> Result<Self, OpenError> {
-        fs::create_dir_all(directory).map_err(OpenError::io(directory))?;
+        private::make_directory(directory).map_err(OpenError::io(directory))?;
         let path = directory.join(LOCK_FILE);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(OpenError::io(&path))?;
+        let mut file = private::open_file(&path).map_err(OpenError::io(&path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -112,7 +107,8 @@ fn note_process(file: &mut File) -> std::io::Result<()> {
 /// Opens the writer's connection to the database in a directory; makes the database if it is absent.
 pub(crate) fn open_writer(directory: &Path) -> Result<Connection, OpenError> {
     let file = directory.join(DATABASE_FILE);
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    private::prepare_database(&file).map_err(OpenError::io(&file))?;
     let mut connection = Connection::open_with_flags(&file, flags).map_err(OpenError::sqlite(&file))?;
     prepare_database(&mut connection, &file)?;
     set_up(&connection, WRITER_CACHE_KIB).map_err(OpenError::sqlite(&file))?;

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use futures::StreamExt as _;
@@ -127,13 +128,69 @@ async fn restore_refuses_directories_in_use_and_files_that_are_no_backup() {
     drop(open(directory.path()).unwrap());
     let file = elsewhere.path().join("copy.db");
     backup(directory.path(), &file).unwrap();
-    backup(directory.path(), &file).unwrap();
     assert!(matches!(restore(&file, directory.path(), 1), Err(OpenError::NotEmpty { .. })));
     fs::write(&file, "y".repeat(9000)).unwrap();
     let target = elsewhere.path().join("data");
     assert!(matches!(restore(&file, &target, 1), Err(OpenError::NotAStore { .. })));
     assert!(!target.exists());
-    assert!(backup(&target, &file).is_err());
+    assert!(backup(&target, &elsewhere.path().join("other.db")).is_err());
+}
+
+#[tokio::test]
+async fn a_backup_never_replaces_a_file() {
+    let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    drop(open(directory.path()).unwrap());
+    let file = elsewhere.path().join("copy.db");
+    fs::write(&file, "precious").unwrap();
+    let text = backup(directory.path(), &file).unwrap_err().to_string();
+    assert!(text.ends_with("copy.db exists already: a backup is written to a new file"), "{text}");
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn check_private(directory: &Path, at_least: usize) {
+    let files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= at_least, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+/// A store holds Secrets: nobody but the owner may read it, its log, or a copy of it.
+#[tokio::test]
+async fn stores_and_backups_are_for_their_owner_alone() {
+    let elsewhere = TempDir::new().unwrap();
+    let (data, copy, restored) =
+        (elsewhere.path().join("above/data"), elsewhere.path().join("copy.db"), elsewhere.path().join("new/data"));
+    let store = open(&data).unwrap();
+    write(&store, "/a", "secret").await;
+    check_private(&data, 4);
+    assert_eq!((mode(&data), mode(data.parent().unwrap())), (0o700, 0o700));
+    backup(&data, &copy).unwrap();
+    check_private(&data, 4);
+    assert_eq!(mode(&copy), 0o600);
+    restore(&copy, &restored, 1).unwrap();
+    check_private(&restored, 1);
+    assert_eq!(mode(&restored), 0o700);
+    let _open = open(&restored).unwrap();
+    check_private(&restored, 4);
+}
+
+#[tokio::test]
+async fn a_store_that_others_can_read_is_closed_to_them() {
+    let directory = TempDir::new().unwrap();
+    drop(open(directory.path()).unwrap());
+    for name in ["keelson.db", "keelson.lock", "keelson.db-wal"] {
+        let file = directory.path().join(name);
+        OpenOptions::new().create(true).append(true).open(&file).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let _store = open(directory.path()).unwrap();
+    check_private(directory.path(), 4);
 }
 
 /// Every write that was acknowledged before the backup began is in it, though writers go on.
@@ -150,8 +207,8 @@ async fn a_backup_beside_writers_is_of_one_moment() {
             }
         }
     });
-    let file = elsewhere.path().join("copy.db");
     for number in 0..5 {
+        let file = elsewhere.path().join(format!("copy-{number}.db"));
         let acknowledged = write(&store, "/marker", &number.to_string()).await;
         backup(directory.path(), &file).unwrap();
         let target = elsewhere.path().join(number.to_string());
