@@ -175,8 +175,8 @@ impl Compiler<'_> {
             map_type: Default::default(),
         };
         let fields = vec![
-            field("kind", string, OMIT_ZERO, "The kind of this list."),
-            field("apiVersion", string, OMIT_ZERO, "The group and version in which this list is written."),
+            field("kind", string, OMIT_ZERO, &self.description_of(definition, "kind")),
+            field("apiVersion", string, OMIT_ZERO, &self.description_of(definition, "apiVersion")),
             field("metadata", metadata, 0, "The revision of the list, and where to continue if it is a part."),
             // Written as an empty list, never as null.
             field("items", items, REQUIRED | POINTER, "The objects."),
@@ -186,6 +186,10 @@ impl Compiler<'_> {
         self.builder
             .define(id, NodeSpec { of: Type::Object, name, go_type, description, fields, ..NodeSpec::default() });
         id
+    }
+
+    fn description_of(&self, definition: &str, field: &str) -> String {
+        text(&self.definitions[definition]["properties"][field], "description")
     }
 }
 

@@ -38,6 +38,8 @@ use k8s_openapi::api::storage::v1beta1 as storage_v1beta1;
 use k8s_openapi::api::storagemigration::v1beta1 as storagemigration_v1beta1;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions_v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta_v1;
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use k8s_openapi::apimachinery::pkg::version::Info;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration_v1;
 use k8s_openapi::{Metadata, Resource};
 use schemars::generate::SchemaSettings;
@@ -91,9 +93,12 @@ pub fn collect() -> Collected {
     network(&mut all);
     hardware(&mut all);
     machinery(&mut all);
-    // Bodies of requests and parts of watches that belong to no kind's schema.
+    // Bodies of requests, parts of watches and answers that belong to no kind's schema.
     all.generator.subschema_for::<meta_v1::DeleteOptions>();
     all.generator.subschema_for::<meta_v1::ListMeta>();
+    all.generator.subschema_for::<meta_v1::Patch>();
+    all.generator.subschema_for::<meta_v1::WatchEvent<RawExtension>>();
+    all.generator.subschema_for::<Info>();
     let definitions = all.generator.definitions().iter().map(|(name, schema)| (name.clone(), schema.clone())).collect();
     Collected { kinds: all.kinds, definitions }
 }

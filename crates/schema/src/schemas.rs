@@ -321,13 +321,19 @@ impl<'a> SchemaRef<'a> {
     }
 
     /// Whether items of the list or values of the map may be null.
-    pub(crate) fn pointer_items(self) -> bool {
+    pub fn pointer_items(self) -> bool {
         self.tag(24) & POINTER_ITEMS != 0
     }
 }
 
 /// What the schema says of the field through which it was reached.
 impl<'a> SchemaRef<'a> {
+    /// The same schema as if it had not been reached through a field.
+    #[must_use]
+    pub fn without_field(self) -> Self {
+        Self { field: NONE, flags: 0, ..self }
+    }
+
     #[inline]
     fn field_word(self, word: usize) -> Option<u32> {
         (self.field != NONE).then(|| self.schemas.get(Section::Fields, self.field as usize, word))
