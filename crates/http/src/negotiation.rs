@@ -9,6 +9,7 @@ use http::request::Parts;
 use keelson_discovery::AggregatedForm;
 use keelson_meta::ApiError;
 use keelson_meta::error::NotAcceptableForm;
+use keelson_openapi::Form;
 use keelson_tables::wire::MetaVersion;
 
 /// An encoding of objects.
@@ -172,6 +173,22 @@ pub fn negotiate_discovery(headers: &HeaderMap) -> Result<DiscoveryForm, ApiErro
         let parameter = |name| clause.parameter(name).unwrap_or_default();
         let form = AggregatedForm::from_parameters(parameter("g"), parameter("v"), parameter("as"))?;
         Some(DiscoveryForm::Aggregated(form, kind))
+    })
+}
+
+/// Picks the form of `/openapi/v2`.
+///
+/// # Errors
+/// [`ApiError::NotAcceptable`] when no clause can be met.
+pub fn negotiate_openapi_v2(headers: &HeaderMap) -> Result<Form, ApiError> {
+    // The second is what clients sent before it was noticed that no media type may have an `@`.
+    const PROTOBUF: [&str; 2] =
+        ["com.github.proto-openapi.spec.v2.v1.0+protobuf", "com.github.proto-openapi.spec.v2@v1.0+protobuf"];
+    choose(&accepted(headers), |clause| {
+        if clause.matches(MediaKind::Json) {
+            return Some(Form::Json);
+        }
+        PROTOBUF.iter().any(|subtype| clause.names("application", subtype)).then_some(Form::Protobuf)
     })
 }
 

@@ -279,7 +279,25 @@ mod tests {
         let moved = get("/openapi/v3/apis/apps/v1?hash=old", &[]);
         assert_eq!((moved.status().as_u16(), moved.headers()["location"].to_str().unwrap()), (301, url));
         assert_eq!(get("/openapi/v3/apis/nope/v1", &[]).status(), 404);
-        assert_eq!(get("/openapi/v2", &[]).status(), 200);
+    }
+
+    #[tokio::test]
+    async fn openapi_of_version_2_comes_in_two_forms() {
+        let json = get("/openapi/v2", &[]);
+        assert_eq!(json.headers()["content-type"], "application/json");
+        assert!(text(json).await.starts_with("{\"swagger\":\"2.0\""));
+        for separator in [".", "@"] {
+            let accept = format!("application/com.github.proto-openapi.spec.v2{separator}v1.0+protobuf");
+            let protobuf = get("/openapi/v2", &[("accept", &accept)]);
+            assert_eq!(
+                protobuf.headers()["content-type"],
+                "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+            );
+            let tag = protobuf.headers()["etag"].to_str().unwrap().to_owned();
+            assert_eq!(get("/openapi/v2", &[("accept", &accept), ("if-none-match", &tag)]).status(), 304);
+            assert_eq!(get("/openapi/v2", &[("if-none-match", &tag)]).status(), 200);
+        }
+        assert_eq!(get("/openapi/v2", &[("accept", "text/html")]).status(), 406);
     }
 
     #[tokio::test]

@@ -4,112 +4,62 @@
 
 use keelson_meta::GroupVersionKind;
 use keelson_resources::{Group, Resource, ServedVersion, Subresource, Verb};
+use keelson_schema::{SchemaRef, Schemas};
 
+use crate::action::{Action, Body};
+use crate::definitions::META;
 use crate::parameters::{self, Parameter};
 
 /// A path with its operations.
 #[derive(Debug)]
-pub(crate) struct PathItem {
+pub(crate) struct PathItem<'a> {
     pub(crate) path: String,
     pub(crate) parameters: Vec<&'static Parameter>,
-    pub(crate) operations: Vec<Operation>,
+    pub(crate) operations: Vec<Operation<'a>>,
 }
 
 /// One operation on a path.
 #[derive(Debug)]
-pub(crate) struct Operation {
+pub(crate) struct Operation<'a> {
     pub(crate) action: Action,
     pub(crate) id: String,
     pub(crate) description: String,
     pub(crate) tag: String,
-    pub(crate) kind: GroupVersionKind,
+    /// `None` where no resource is involved.
+    pub(crate) kind: Option<GroupVersionKind>,
     /// Lists of parameters, all of which the operation takes.
     pub(crate) parameters: Vec<&'static [Parameter]>,
+    /// The definition of the request's body; `None` if it has no body, or one of any form.
+    pub(crate) body: Option<SchemaRef<'a>>,
+    /// The definition of the answer's body.
+    pub(crate) answer: Option<SchemaRef<'a>>,
 }
 
-/// What an operation does; each goes with one method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    Get,
-    List,
-    Post,
-    Put,
-    Patch,
-    Delete,
-    DeleteCollection,
+/// All paths of a group version, ordered by path.
+pub(crate) fn paths<'a>(group: &Group, version: &str, schemas: &'a Schemas) -> Vec<PathItem<'a>> {
+    let naming = Naming::new(group, version, schemas);
+    let mut items: Vec<PathItem<'a>> =
+        group.served_in(version).flat_map(|(resource, served)| naming.paths_of(resource, served)).collect();
+    items.retain(|item| !item.operations.is_empty());
+    items.sort_by(|a, b| a.path.cmp(&b.path));
+    items
 }
 
-/// What stands in a request's body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Body {
-    None,
-    Object,
-    Patch,
-    Options,
+/// The group as it stands in the ids of operations, such as `RbacAuthorization`.
+pub(crate) fn title(group: &Group) -> String {
+    let stem = if group.name.is_empty() { "core" } else { group.name.strip_suffix(".k8s.io").unwrap_or(group.name) };
+    stem.split('.').map(capitalized).collect()
 }
 
-/// The media types of patches that this server applies.
-pub(crate) const PATCH_TYPES: &[&str] = &["application/json-patch+json", "application/merge-patch+json"];
-/// The media types of objects.
-pub(crate) const OBJECT_TYPES: &[&str] = &["application/json", "application/yaml"];
+/// The group version as it stands in the ids of operations, such as `AppsV1`.
+pub(crate) fn infix(group: &Group, version: &str) -> String {
+    format!("{}{}", title(group), capitalized(version))
+}
 
-impl Action {
-    /// The key of the operation on its path.
-    pub(crate) const fn method(self) -> &'static str {
-        match self {
-            Self::Get | Self::List => "get",
-            Self::Post => "post",
-            Self::Put => "put",
-            Self::Patch => "patch",
-            Self::Delete | Self::DeleteCollection => "delete",
-        }
-    }
-
-    /// The value of `x-kubernetes-action`.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Post => "post",
-            Self::Put => "put",
-            Self::Patch => "patch",
-            Self::Delete => "delete",
-            Self::DeleteCollection => "deletecollection",
-        }
-    }
-
-    pub(crate) const fn body(self) -> Body {
-        match self {
-            Self::Get | Self::List => Body::None,
-            Self::Post | Self::Put => Body::Object,
-            Self::Patch => Body::Patch,
-            Self::Delete | Self::DeleteCollection => Body::Options,
-        }
-    }
-
-    /// The verb in the operation's id and in its description.
-    const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Get => ("read", "read the specified"),
-            Self::List => ("list", "list or watch objects of kind"),
-            Self::Post => ("create", "create"),
-            Self::Put => ("replace", "replace the specified"),
-            Self::Patch => ("patch", "change parts of the specified"),
-            Self::Delete => ("delete", "delete"),
-            Self::DeleteCollection => ("delete", "delete a collection of"),
-        }
-    }
-
-    fn parameters(self) -> Vec<&'static [Parameter]> {
-        match self {
-            Self::Get => vec![],
-            Self::List => vec![parameters::LIST],
-            Self::Post | Self::Put => vec![parameters::WRITE],
-            Self::Patch => vec![parameters::PATCH],
-            Self::Delete => vec![parameters::DELETE],
-            Self::DeleteCollection => vec![parameters::LIST, parameters::DELETE],
-        }
-    }
+/// The tag of the operations of a group, such as `rbacAuthorization`.
+pub(crate) fn tag(group: &Group) -> String {
+    let title = title(group);
+    format!("{}{}", title[..1].to_lowercase(), &title[1..])
 }
 
 /// The actions on one object for some verbs, in the order in which they are shown.
@@ -130,91 +80,153 @@ fn collection_actions(verbs: &[Verb]) -> Vec<Action> {
     all.into_iter().filter(|(verb, _)| verbs.contains(verb)).map(|(_, action)| action).collect()
 }
 
-/// All paths of a group version, ordered by path.
-pub(crate) fn paths(group: &Group, version: &str) -> Vec<PathItem> {
-    let naming = Naming::new(group, version);
-    let mut items: Vec<PathItem> =
-        group.served_in(version).flat_map(|(resource, served)| naming.paths_of(resource, served)).collect();
-    items.retain(|item| !item.operations.is_empty());
-    items.sort_by(|a, b| a.path.cmp(&b.path));
-    items
-}
-
-/// How the paths and operations of one group version are named.
-struct Naming<'a> {
+/// How the paths and operations of one group version are named, and where their schemas are.
+struct Naming<'a, 'n> {
     base: String,
-    /// The group version within an operation's id, such as `AppsV1`.
     infix: String,
     tag: String,
-    version: &'a str,
+    version: &'n str,
+    schemas: &'a Schemas,
 }
 
-impl<'a> Naming<'a> {
-    fn new(group: &Group, version: &'a str) -> Self {
-        let stem =
-            if group.name.is_empty() { "core" } else { group.name.strip_suffix(".k8s.io").unwrap_or(group.name) };
-        let title: String = stem.split('.').map(capitalized).collect();
-        let tag = format!("{}{}_{version}", title[..1].to_lowercase(), &title[1..]);
-        Self { base: group.version_path(version), infix: format!("{title}{}", capitalized(version)), tag, version }
+/// A resource in one version, with what all its operations share.
+struct Subject<'n> {
+    resource: &'n Resource,
+    served: &'n ServedVersion,
+    kind: GroupVersionKind,
+    /// What stands before the plural in a path.
+    prefix: &'static str,
+    /// What stands before the kind in an id.
+    scope: &'static str,
+}
+
+impl Subject<'_> {
+    fn path_parameters(&self, named: bool) -> impl Iterator<Item = &'static Parameter> {
+        let name = named.then_some(&parameters::NAME);
+        let namespace = self.resource.is_namespaced().then_some(&parameters::NAMESPACE);
+        name.into_iter().chain(namespace).chain([&parameters::PRETTY])
     }
 
-    fn paths_of(&self, resource: &Resource, served: &ServedVersion) -> Vec<PathItem> {
-        let (prefix, scope, namespace) = if resource.is_namespaced() {
-            ("/namespaces/{namespace}", "Namespaced", Some(&parameters::NAMESPACE))
-        } else {
-            ("", "", None)
-        };
-        let collection = format!("{}{prefix}/{}", self.base, resource.plural);
-        let object = format!("{collection}/{{name}}");
-        let subject = format!("{scope}{}", resource.kind);
-        let kind = resource.gvk(self.version);
-        let item = |path: String, name: Option<&'static Parameter>, operations: Vec<Operation>| PathItem {
-            path,
-            parameters: name.into_iter().chain(namespace).chain([&parameters::PRETTY]).collect(),
-            operations,
-        };
-        let operations =
-            |actions: Vec<Action>| actions.into_iter().map(|a| self.operation(a, &subject, &kind)).collect();
+    fn scoped_kind(&self) -> String {
+        format!("{}{}", self.scope, self.kind.kind)
+    }
+}
 
-        let mut items = vec![
-            item(collection, None, operations(collection_actions(served.verbs))),
-            item(object.clone(), Some(&parameters::NAME), operations(object_actions(served.verbs))),
-        ];
-        for part in served.subresources.iter().filter(|part| !part.proxied) {
-            let path = format!("{object}/{}", part.name);
-            items.push(item(path, Some(&parameters::NAME), self.part_operations(resource, part, &subject)));
+impl<'a, 'n> Naming<'a, 'n> {
+    fn new(group: &Group, version: &'n str, schemas: &'a Schemas) -> Self {
+        let tag = format!("{}_{version}", tag(group));
+        Self { base: group.version_path(version), infix: infix(group, version), tag, version, schemas }
+    }
+
+    fn paths_of(&self, resource: &Resource, served: &ServedVersion) -> Vec<PathItem<'a>> {
+        let (prefix, scope) =
+            if resource.is_namespaced() { ("/namespaces/{namespace}", "Namespaced") } else { ("", "") };
+        let subject = Subject { resource, served, kind: resource.gvk(self.version), prefix, scope };
+        let mut items = self.object_paths(&subject);
+        if served.allows(Verb::Watch) {
+            items.extend(self.watch_paths(&subject));
         }
         if resource.is_namespaced() && served.allows(Verb::List) {
             items.push(PathItem {
                 path: format!("{}/{}", self.base, resource.plural),
                 parameters: vec![&parameters::PRETTY],
-                operations: vec![self.operation(Action::List, &format!("{}ForAllNamespaces", resource.kind), &kind)],
+                operations: vec![self.operation(
+                    Action::List,
+                    &format!("{}ForAllNamespaces", resource.kind),
+                    &subject.kind,
+                )],
             });
         }
         items
     }
 
-    fn part_operations(&self, resource: &Resource, part: &Subresource, subject: &str) -> Vec<Operation> {
-        let kind = part.gvk(resource, self.version);
-        let subject = format!("{subject}{}", capitalized(part.name));
+    /// The collection, its objects and their parts.
+    fn object_paths(&self, subject: &Subject<'_>) -> Vec<PathItem<'a>> {
+        let collection = format!("{}{}/{}", self.base, subject.prefix, subject.resource.plural);
+        let object = format!("{collection}/{{name}}");
+        let scoped = subject.scoped_kind();
+        let item = |path: String, named: bool, operations| PathItem {
+            path,
+            parameters: subject.path_parameters(named).collect(),
+            operations,
+        };
+        let operations =
+            |actions: Vec<Action>| actions.into_iter().map(|a| self.operation(a, &scoped, &subject.kind)).collect();
+        let verbs = subject.served.verbs;
+        let mut items = vec![
+            item(collection, false, operations(collection_actions(verbs))),
+            item(object.clone(), true, operations(object_actions(verbs))),
+        ];
+        for part in subject.served.subresources.iter().filter(|part| !part.proxied) {
+            let path = format!("{object}/{}", part.name);
+            items.push(item(path, true, self.part_operations(subject, part)));
+        }
+        items
+    }
+
+    /// The deprecated paths, on which a GET is a watch.
+    fn watch_paths(&self, subject: &Subject<'_>) -> Vec<PathItem<'a>> {
+        let (kind, plural) = (&subject.kind.kind, subject.resource.plural);
+        let scoped = subject.scoped_kind();
+        let item = |path: String, path_parameters: Vec<&'static Parameter>, action, words: &str| PathItem {
+            path,
+            parameters: path_parameters.into_iter().chain(parameters::LIST).collect(),
+            operations: vec![self.operation(action, words, &subject.kind)],
+        };
+        let collection = format!("{}/watch{}/{plural}", self.base, subject.prefix);
+        let mut items = vec![item(
+            collection.clone(),
+            subject.path_parameters(false).collect(),
+            Action::WatchList,
+            &format!("{scoped}List"),
+        )];
+        if subject.served.allows(Verb::Get) {
+            let path = format!("{collection}/{{name}}");
+            items.push(item(path, subject.path_parameters(true).collect(), Action::Watch, &scoped));
+        }
+        if subject.resource.is_namespaced() {
+            let words = format!("{kind}ListForAllNamespaces");
+            let path = format!("{}/watch/{plural}", self.base);
+            items.push(item(path, vec![&parameters::PRETTY], Action::WatchList, &words));
+        }
+        items
+    }
+
+    fn part_operations(&self, subject: &Subject<'_>, part: &Subresource) -> Vec<Operation<'a>> {
+        let kind = part.gvk(subject.resource, self.version);
+        let words = format!("{}{}", subject.scoped_kind(), capitalized(part.name));
         let created = part.allows(Verb::Create).then_some(Action::Post);
         object_actions(part.verbs)
             .into_iter()
             .chain(created)
-            .map(|action| self.operation(action, &subject, &kind))
+            .map(|action| self.operation(action, &words, &kind))
             .collect()
     }
 
-    fn operation(&self, action: Action, subject: &str, kind: &GroupVersionKind) -> Operation {
+    fn operation(&self, action: Action, subject: &str, kind: &GroupVersionKind) -> Operation<'a> {
         let (verb, sentence) = action.words();
         let collection = if action == Action::DeleteCollection { "Collection" } else { "" };
+        let schema = |name: &str| self.schemas.kind(&kind.group, &kind.version, name);
+        let meta = |name: &str| self.schemas.definition(&format!("{META}{name}"));
         Operation {
             action,
             id: format!("{verb}{}{collection}{subject}", self.infix),
             description: format!("{sentence} {}", kind.kind),
             tag: self.tag.clone(),
-            kind: kind.clone(),
+            kind: Some(kind.clone()),
             parameters: action.parameters(),
+            body: match action.body() {
+                Body::None => None,
+                Body::Object => schema(&kind.kind),
+                Body::Patch => meta("Patch"),
+                Body::Options => meta("DeleteOptions"),
+            },
+            answer: match action {
+                Action::Discover | Action::Get | Action::Post | Action::Put | Action::Patch => schema(&kind.kind),
+                Action::List => schema(&format!("{}List", kind.kind)),
+                Action::Delete | Action::DeleteCollection => meta("Status"),
+                Action::Watch | Action::WatchList => meta("WatchEvent"),
+            },
         }
     }
 }
@@ -232,16 +244,14 @@ mod tests {
 
     use super::*;
 
-    fn ids(group: &str, version: &str, path: &str) -> Vec<(String, &'static str)> {
-        let group = Catalogue::builtin().group(group).expect("a built-in group");
-        let items = paths(group, version);
-        let item = items.into_iter().find(|item| item.path == path).expect("a path of the group");
-        item.operations.into_iter().map(|operation| (operation.id, operation.action.name())).collect()
-    }
-
     fn check(group: &str, version: &str, path: &str, expected: &[(&str, &str)]) {
+        let group = Catalogue::builtin().group(group).expect("a built-in group");
+        let items = paths(group, version, Schemas::builtin());
+        let item = items.into_iter().find(|item| item.path == path).expect("a path of the group");
+        let actual: Vec<(String, &str)> =
+            item.operations.into_iter().map(|o| (o.id, o.action.name().unwrap_or_default())).collect();
         let expected: Vec<(String, &str)> = expected.iter().map(|(id, action)| ((*id).to_owned(), *action)).collect();
-        assert_eq!(ids(group, version, path), expected);
+        assert_eq!(actual, expected);
     }
 
     #[test]
@@ -277,12 +287,34 @@ mod tests {
     }
 
     #[test]
+    fn the_deprecated_paths_of_watches_are_there() {
+        check("", "v1", "/api/v1/watch/pods", &[("watchCoreV1PodListForAllNamespaces", "watchlist")]);
+        check("", "v1", "/api/v1/watch/namespaces/{namespace}/pods/{name}", &[("watchCoreV1NamespacedPod", "watch")]);
+        check("", "v1", "/api/v1/watch/nodes", &[("watchCoreV1NodeList", "watchlist")]);
+    }
+
+    #[test]
     fn an_id_names_one_operation() {
         let mut seen = HashSet::new();
         for group in Catalogue::builtin().groups() {
             for version in group.versions {
-                for operation in paths(group, version.name).into_iter().flat_map(|item| item.operations) {
+                let items = paths(group, version.name, Schemas::builtin());
+                for operation in items.into_iter().flat_map(|item| item.operations) {
                     assert!(seen.insert(operation.id.clone()), "{}", operation.id);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_body_and_every_answer_has_a_definition() {
+        for group in Catalogue::builtin().groups() {
+            for version in group.versions {
+                let items = paths(group, version.name, Schemas::builtin());
+                for operation in items.into_iter().flat_map(|item| item.operations) {
+                    let takes = operation.action.body() != Body::None;
+                    assert_eq!(operation.body.is_some(), takes, "body of {}", operation.id);
+                    assert!(operation.answer.is_some(), "answer of {}", operation.id);
                 }
             }
         }
@@ -291,7 +323,7 @@ mod tests {
     #[test]
     fn proxied_subresources_are_not_promised() {
         let group = Catalogue::builtin().group("").expect("the core group");
-        for item in paths(group, "v1") {
+        for item in paths(group, "v1", Schemas::builtin()) {
             for word in ["proxy", "exec", "attach", "portforward", "log"] {
                 assert!(!item.path.ends_with(&format!("/{word}")), "{}", item.path);
             }

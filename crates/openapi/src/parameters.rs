@@ -50,15 +50,27 @@ pub(crate) const PRETTY: Parameter = text("pretty", "If 'true', the answer is in
 /// What a list and a watch take.
 pub(crate) const LIST: &[Parameter] = &[
     boolean("allowWatchBookmarks", "Whether a watch may send bookmarks, which carry nothing but a resourceVersion."),
-    text("continue", "The token of the chunk before, to get the next one."),
-    text("fieldSelector", "Restricts the answer to objects with these field values."),
-    text("labelSelector", "Restricts the answer to objects with these labels."),
-    integer("limit", "The greatest number of objects in one chunk."),
-    text("resourceVersion", "The version of the collection to read or to watch from."),
-    text("resourceVersionMatch", "How resourceVersion is meant: 'Exact' or 'NotOlderThan'."),
-    boolean("sendInitialEvents", "Whether a watch begins with what is there already."),
-    integer("timeoutSeconds", "After how many seconds a list or watch ends."),
+    CONTINUE,
+    FIELD_SELECTOR,
+    LABEL_SELECTOR,
+    LIMIT,
+    RESOURCE_VERSION,
+    RESOURCE_VERSION_MATCH,
+    SEND_INITIAL_EVENTS,
+    TIMEOUT_SECONDS,
     boolean("watch", "Whether to send changes as they happen instead of a list."),
+];
+
+/// What a delete of a collection takes to say which objects are meant.
+pub(crate) const SELECTION: &[Parameter] = &[
+    CONTINUE,
+    FIELD_SELECTOR,
+    LABEL_SELECTOR,
+    LIMIT,
+    RESOURCE_VERSION,
+    RESOURCE_VERSION_MATCH,
+    SEND_INITIAL_EVENTS,
+    TIMEOUT_SECONDS,
 ];
 
 /// What a create and an update take.
@@ -76,10 +88,24 @@ pub(crate) const PATCH: &[Parameter] = &[
 pub(crate) const DELETE: &[Parameter] = &[
     DRY_RUN,
     integer("gracePeriodSeconds", "How many seconds the object may take to end. Zero deletes at once."),
+    boolean(
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+        "Whether an object that cannot be read is deleted without regard to what depends on it.",
+    ),
     boolean("orphanDependents", "Deprecated: use propagationPolicy. Whether dependents are left as they are."),
     text("propagationPolicy", "What happens to dependents: 'Orphan', 'Background' or 'Foreground'."),
 ];
 
+const CONTINUE: Parameter = text("continue", "The token of the chunk before, to get the next one.");
+const FIELD_SELECTOR: Parameter = text("fieldSelector", "Restricts the answer to objects with these field values.");
+const LABEL_SELECTOR: Parameter = text("labelSelector", "Restricts the answer to objects with these labels.");
+const LIMIT: Parameter = integer("limit", "The greatest number of objects in one chunk.");
+const RESOURCE_VERSION: Parameter = text("resourceVersion", "The version of the collection to read or to watch from.");
+const RESOURCE_VERSION_MATCH: Parameter =
+    text("resourceVersionMatch", "How resourceVersion is meant: 'Exact' or 'NotOlderThan'.");
+const SEND_INITIAL_EVENTS: Parameter =
+    boolean("sendInitialEvents", "Whether a watch begins with what is there already.");
+const TIMEOUT_SECONDS: Parameter = integer("timeoutSeconds", "After how many seconds a list or watch ends.");
 const DRY_RUN: Parameter = text("dryRun", "'All' goes through every step but does not store the result.");
 const FIELD_MANAGER: Parameter = text("fieldManager", "The name under which the changed fields are owned.");
 const FIELD_VALIDATION: Parameter =

@@ -1,59 +1,103 @@
-//! OpenAPI 2 (Swagger): one document with the operations of all groups.
+//! OpenAPI 2 (Swagger): one document with all parts of the API, as JSON and as protobuf.
+//!
+//! The pieces of the document are made as JSON, one at a time, and either written or turned into protobuf.
 
 use keelson_resources::Catalogue;
+use keelson_schema::Schemas;
 use serde_json::{Map, Value, json};
 
-use crate::Document;
-use crate::operations::{self, Body, OBJECT_TYPES, Operation, PATCH_TYPES, PathItem};
+use crate::action::Body;
+use crate::definitions::{Kinds, needed};
+use crate::json::write_object;
+use crate::operations::{Operation, PathItem};
 use crate::parameters::{Parameter, Place};
-use crate::v3::kind;
+use crate::part::Part;
+use crate::protobuf;
+use crate::schema::{Dialect, kind};
 
-/// `/openapi/v2`: the document of all groups. It is large and made anew by each call; keep it.
-pub fn v2_document(catalogue: &Catalogue, server_version: &str) -> Document {
-    let versions = catalogue.groups().iter().flat_map(|group| group.versions.iter().map(move |v| (group, v.name)));
-    let items = versions.flat_map(|(group, version)| operations::paths(group, version));
-    let paths: Map<String, Value> = items.map(|item| (item.path.clone(), path_item(&item))).collect();
-    let document = json!({
-        "swagger": "2.0",
-        "info": { "title": "Kubernetes", "version": server_version },
-        "paths": paths,
-        "definitions": {},
-    });
-    Document::new(serde_json::to_vec(&document).expect("a JSON value can be written"))
+/// The document as JSON.
+pub(crate) fn json(catalogue: &Catalogue, schemas: &Schemas, kinds: &Kinds, server_version: &str) -> Vec<u8> {
+    let items = items(catalogue, schemas);
+    let mut out = format!(r#"{{"swagger":"2.0","info":{},"paths":"#, info(server_version)).into_bytes();
+    write_object(&mut out, items.iter().map(|item| (&item.path, path_item(item))));
+    out.extend_from_slice(br#","definitions":"#);
+    let definitions = needed(&items).into_iter();
+    write_object(&mut out, definitions.map(|(name, schema)| (name, Dialect::V2.definition(schema, kinds))));
+    out.push(b'}');
+    out
 }
 
-fn path_item(item: &PathItem) -> Value {
+/// The document in the protobuf form that client-go asks for.
+pub(crate) fn protobuf(catalogue: &Catalogue, schemas: &Schemas, kinds: &Kinds, server_version: &str) -> Vec<u8> {
+    let items = items(catalogue, schemas);
+    let mut document = protobuf::DocumentWriter::new("2.0", &info(server_version));
+    for item in &items {
+        document.path(&item.path, &path_item(item));
+    }
+    for (name, schema) in needed(&items) {
+        document.definition(name, &Dialect::V2.definition(schema, kinds));
+    }
+    document.finish()
+}
+
+fn items<'a>(catalogue: &Catalogue, schemas: &'a Schemas) -> Vec<PathItem<'a>> {
+    let parts = Part::all(catalogue).into_iter();
+    let mut items: Vec<PathItem<'a>> = parts.flat_map(|part| part.items(schemas)).collect();
+    items.sort_by(|a, b| a.path.cmp(&b.path));
+    items
+}
+
+fn info(server_version: &str) -> Value {
+    json!({ "title": "Kubernetes", "version": server_version })
+}
+
+fn path_item(item: &PathItem<'_>) -> Value {
     let mut fields: Map<String, Value> =
         item.operations.iter().map(|each| (each.action.method().to_owned(), operation(each))).collect();
-    fields.insert("parameters".to_owned(), item.parameters.iter().copied().map(parameter).collect());
+    if !item.parameters.is_empty() {
+        fields.insert("parameters".to_owned(), item.parameters.iter().copied().map(parameter).collect());
+    }
     Value::Object(fields)
 }
 
-fn operation(operation: &Operation) -> Value {
-    let (consumes, body) = match operation.action.body() {
-        Body::None => (OBJECT_TYPES, None),
-        Body::Object => (OBJECT_TYPES, Some(body(true))),
-        Body::Patch => (PATCH_TYPES, Some(body(true))),
-        Body::Options => (OBJECT_TYPES, Some(body(false))),
-    };
+fn operation(operation: &Operation<'_>) -> Value {
+    let mut fields = Map::new();
+    let mut set = |key: &str, value: Value| fields.insert(key.to_owned(), value);
+    let body = operation.action.body();
+    set("description", json!(operation.description));
+    if body != Body::None {
+        set("consumes", json!(body.types()));
+    }
+    set("produces", json!(operation.action.produces()));
+    set("schemes", json!(["https"]));
+    set("tags", json!([operation.tag]));
+    set("operationId", json!(operation.id));
+    let in_body = (body != Body::None).then(|| {
+        let schema = Dialect::V2.body(operation.body);
+        json!({ "name": "body", "in": "body", "required": body.required(), "schema": schema })
+    });
     let parameters: Vec<Value> =
-        body.into_iter().chain(operation.parameters.iter().copied().flatten().map(parameter)).collect();
-    json!({
-        "description": operation.description,
-        "consumes": consumes,
-        "produces": OBJECT_TYPES,
-        "schemes": ["https"],
-        "tags": [operation.tag],
-        "operationId": operation.id,
-        "parameters": parameters,
-        "responses": { "200": { "description": "OK" }, "401": { "description": "Unauthorized" } },
-        "x-kubernetes-action": operation.action.name(),
-        "x-kubernetes-group-version-kind": kind(&operation.kind),
-    })
+        in_body.into_iter().chain(operation.parameters.iter().copied().flatten().map(parameter)).collect();
+    if !parameters.is_empty() {
+        set("parameters", Value::Array(parameters));
+    }
+    set("responses", responses(operation).into());
+    if let Some(action) = operation.action.name() {
+        set("x-kubernetes-action", json!(action));
+    }
+    if let Some(of) = &operation.kind {
+        set("x-kubernetes-group-version-kind", kind(of));
+    }
+    Value::Object(fields)
 }
 
-fn body(required: bool) -> Value {
-    json!({ "name": "body", "in": "body", "required": required, "schema": { "type": "object" } })
+fn responses(operation: &Operation<'_>) -> Map<String, Value> {
+    let answer = |(code, description): &(&str, &str)| {
+        let schema = Dialect::V2.body(operation.answer);
+        ((*code).to_owned(), json!({ "description": description, "schema": schema }))
+    };
+    let refused = ("401".to_owned(), json!({ "description": "Unauthorized" }));
+    operation.action.codes().iter().map(answer).chain([refused]).collect()
 }
 
 fn parameter(parameter: &Parameter) -> Value {
@@ -67,20 +111,4 @@ fn parameter(parameter: &Parameter) -> Value {
         fields.insert("required".to_owned(), json!(true));
     }
     Value::Object(fields)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_document_has_the_operations_of_all_groups() {
-        let document = v2_document(Catalogue::builtin(), "v1.36.2");
-        let document: Value = serde_json::from_slice(&document.json).expect("the document is JSON");
-        assert_eq!(document["swagger"], "2.0");
-        let paths = &document["paths"];
-        assert_eq!(paths["/api/v1/nodes/{name}"]["patch"]["operationId"], "patchCoreV1Node");
-        assert_eq!(paths["/apis/apps/v1/deployments"]["get"]["x-kubernetes-action"], "list");
-        assert_eq!(paths["/apis/apps/v1/deployments"]["get"]["x-kubernetes-group-version-kind"]["kind"], "Deployment");
-    }
 }

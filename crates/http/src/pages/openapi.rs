@@ -1,27 +1,26 @@
 //! `/openapi/v2` and `/openapi/v3`: documents that clients keep by their hash.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
 
 use http::header::{CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use keelson_discovery::etag_matches;
 use keelson_meta::ApiError;
-use keelson_openapi::{Document, OpenApi, v2_document};
+use keelson_openapi::{Document, Form, OpenApi};
 use keelson_resources::Catalogue;
 
 use crate::body::{ResponseBody, empty};
-use crate::negotiation::{MediaKind, accepts_gzip, negotiate};
+use crate::negotiation::{MediaKind, accepts_gzip, negotiate, negotiate_openapi_v2};
 use crate::respond;
 use crate::version::GIT_VERSION;
 
+/// The content type of the protobuf form of version 2. Older clients ask for it with an `@`, which no media type may have,
+/// so it is never sent.
+const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
 /// The documents; each is rendered when it is first asked for.
-pub(super) struct Descriptions {
-    catalogue: &'static Catalogue,
-    v2: OnceLock<Document>,
-    v3: Arc<OpenApi>,
-}
+pub(super) struct Descriptions(OpenApi);
 
 /// One of the documents.
 pub(super) enum Description<'a> {
@@ -35,7 +34,7 @@ pub(super) enum Description<'a> {
 
 impl Descriptions {
     pub(super) fn new(catalogue: &'static Catalogue) -> Self {
-        Self { catalogue, v2: OnceLock::new(), v3: Arc::new(OpenApi::new(catalogue, GIT_VERSION)) }
+        Self(OpenApi::new(catalogue, GIT_VERSION))
     }
 
     /// Answers a request for a document.
@@ -44,16 +43,23 @@ impl Descriptions {
         description: &Description<'_>,
         parts: &Parts,
     ) -> Result<Response<ResponseBody>, ApiError> {
+        let form = match description {
+            Description::V2 => negotiate_openapi_v2(&parts.headers)?,
+            Description::V3Index | Description::V3(_) => negotiate(parts, &[MediaKind::Json]).map(|_| Form::Json)?,
+        };
         let found = match description {
-            Description::V2 => Some(self.v2.get_or_init(|| v2_document(self.catalogue, GIT_VERSION))),
-            Description::V3Index => Some(self.v3.index()),
-            Description::V3(path) => self.v3.document(path),
+            Description::V2 => Some(self.0.v2(form)),
+            Description::V3Index => Some(self.0.index()),
+            Description::V3(path) => self.0.document(path),
+        };
+        let content_type = match form {
+            Form::Json => MediaKind::Json.content_type(),
+            Form::Protobuf => V2_PROTOBUF,
         };
         let Some(document) = found else { return Ok(respond::no_such_page()) };
-        negotiate(parts, &[MediaKind::Json])?;
         match asked_hash(parts) {
             Some(hash) if hash != document.hash => see_current(parts, document),
-            asked => send(document, asked.is_some(), &parts.headers),
+            asked => send(document, content_type, asked.is_some(), &parts.headers),
         }
     }
 }
@@ -73,15 +79,19 @@ fn see_current(parts: &Parts, document: &Document) -> Result<Response<ResponseBo
     Ok(response)
 }
 
-fn send(document: &Document, by_hash: bool, headers: &HeaderMap) -> Result<Response<ResponseBody>, ApiError> {
+fn send(
+    document: &Document,
+    content_type: &'static str,
+    by_hash: bool,
+    headers: &HeaderMap,
+) -> Result<Response<ResponseBody>, ApiError> {
     let known = |value: &HeaderValue| value.to_str().is_ok_and(|tags| etag_matches(tags, &document.hash));
     let mut response = if headers.get_all(IF_NONE_MATCH).iter().any(known) {
         let mut response = Response::new(empty());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        let json = MediaKind::Json.content_type();
-        respond::compressed(StatusCode::OK, json, document.json.clone(), accepts_gzip(headers))
+        respond::compressed(StatusCode::OK, content_type, document.bytes.clone(), accepts_gzip(headers))
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, super::header(&format!("\"{}\"", document.hash))?);

@@ -1,0 +1,149 @@
+//! What an operation does, and all that follows from it: method, words, parameters, body and answers.
+
+use crate::parameters::{self, Parameter};
+
+/// What an operation does; each goes with one method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Says what is served; no resource is involved.
+    Discover,
+    Get,
+    List,
+    Post,
+    Put,
+    Patch,
+    Delete,
+    DeleteCollection,
+    /// Watches one object, by the deprecated path.
+    Watch,
+    /// Watches a collection, by the deprecated path.
+    WatchList,
+}
+
+/// What stands in a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    None,
+    Object,
+    Patch,
+    Options,
+}
+
+/// The media types of patches that this server applies.
+const PATCH_TYPES: &[&str] = &["application/json-patch+json", "application/merge-patch+json"];
+/// The media types of objects in requests.
+const BODY_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+/// The media types of answers.
+const ANSWER_TYPES: &[&str] = &["application/json", "application/yaml"];
+/// The media types of lists, which can also be watched.
+const LIST_TYPES: &[&str] = &["application/json", "application/yaml", "application/json;stream=watch"];
+/// The media types of watches.
+const WATCH_TYPES: &[&str] = &["application/json", "application/json;stream=watch"];
+
+impl Action {
+    /// The key of the operation on its path.
+    pub(crate) const fn method(self) -> &'static str {
+        match self {
+            Self::Discover | Self::Get | Self::List | Self::Watch | Self::WatchList => "get",
+            Self::Post => "post",
+            Self::Put => "put",
+            Self::Patch => "patch",
+            Self::Delete | Self::DeleteCollection => "delete",
+        }
+    }
+
+    /// The value of `x-kubernetes-action`.
+    pub(crate) const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Discover => None,
+            Self::Get => Some("get"),
+            Self::List => Some("list"),
+            Self::Post => Some("post"),
+            Self::Put => Some("put"),
+            Self::Patch => Some("patch"),
+            Self::Delete => Some("delete"),
+            Self::DeleteCollection => Some("deletecollection"),
+            Self::Watch => Some("watch"),
+            Self::WatchList => Some("watchlist"),
+        }
+    }
+
+    pub(crate) const fn body(self) -> Body {
+        match self {
+            Self::Discover | Self::Get | Self::List | Self::Watch | Self::WatchList => Body::None,
+            Self::Post | Self::Put => Body::Object,
+            Self::Patch => Body::Patch,
+            Self::Delete | Self::DeleteCollection => Body::Options,
+        }
+    }
+
+    /// The codes of its answers, beside those of refusals.
+    pub(crate) const fn codes(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Discover | Self::Get | Self::List | Self::DeleteCollection | Self::Watch | Self::WatchList => {
+                &[("200", "OK")]
+            }
+            Self::Post => &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
+            Self::Put | Self::Patch => &[("200", "OK"), ("201", "Created")],
+            Self::Delete => &[("200", "OK"), ("202", "Accepted")],
+        }
+    }
+
+    /// The media types of its answers.
+    pub(crate) const fn produces(self) -> &'static [&'static str] {
+        match self {
+            Self::List => LIST_TYPES,
+            Self::Watch | Self::WatchList => WATCH_TYPES,
+            Self::Discover
+            | Self::Get
+            | Self::Post
+            | Self::Put
+            | Self::Patch
+            | Self::Delete
+            | Self::DeleteCollection => ANSWER_TYPES,
+        }
+    }
+
+    /// The verb in the operation's id and the words before the kind in its description.
+    pub(crate) const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Discover => ("get", "say what is served of"),
+            Self::Get => ("read", "read the specified"),
+            Self::List => ("list", "list or watch objects of kind"),
+            Self::Post => ("create", "create"),
+            Self::Put => ("replace", "replace the specified"),
+            Self::Patch => ("patch", "change parts of the specified"),
+            Self::Delete => ("delete", "delete"),
+            Self::DeleteCollection => ("delete", "delete a collection of"),
+            Self::Watch | Self::WatchList => ("watch", "deprecated: watch by the parameter of a list; watch"),
+        }
+    }
+
+    pub(crate) fn parameters(self) -> Vec<&'static [Parameter]> {
+        match self {
+            // The parameters of watches stand on their path, which has no other operation.
+            Self::Discover | Self::Get | Self::Watch | Self::WatchList => vec![],
+            Self::List => vec![parameters::LIST],
+            Self::Post | Self::Put => vec![parameters::WRITE],
+            Self::Patch => vec![parameters::PATCH],
+            Self::Delete => vec![parameters::DELETE],
+            Self::DeleteCollection => vec![parameters::SELECTION, parameters::DELETE],
+        }
+    }
+}
+
+impl Body {
+    /// The media types in which a body is read.
+    pub(crate) const fn types(self) -> &'static [&'static str] {
+        match self {
+            Self::None => &[],
+            Self::Patch => PATCH_TYPES,
+            Self::Object | Self::Options => BODY_TYPES,
+        }
+    }
+
+    /// Whether a request must have it.
+    pub(crate) const fn required(self) -> bool {
+        matches!(self, Self::Object | Self::Patch)
+    }
+}

@@ -1,0 +1,116 @@
+//! Which definitions some operations need, and which kinds a definition is the schema of.
+
+use std::collections::{BTreeMap, HashMap};
+
+use keelson_meta::GroupVersionKind;
+use keelson_resources::Catalogue;
+use keelson_schema::{SchemaRef, Schemas};
+
+use crate::operations::PathItem;
+
+/// Where the definitions of the types that all groups share are.
+pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+
+/// Definitions that every group version knows by these kinds.
+const SHARED_KINDS: [&str; 2] = ["DeleteOptions", "WatchEvent"];
+
+/// The kinds that each definition is the schema of, by the definition's name.
+#[derive(Debug)]
+pub(crate) struct Kinds(HashMap<String, Vec<GroupVersionKind>>);
+
+impl Kinds {
+    pub(crate) fn new(catalogue: &Catalogue, schemas: &Schemas) -> Self {
+        let mut kinds: HashMap<String, Vec<GroupVersionKind>> = HashMap::new();
+        for (group, version, kind, schema) in schemas.kinds() {
+            if let Some(name) = schema.definition_name() {
+                kinds.entry(name.to_owned()).or_default().push(gvk(group, version, kind));
+            }
+        }
+        for kind in SHARED_KINDS {
+            kinds.insert(format!("{META}{kind}"), in_all_versions(catalogue, kind));
+        }
+        Self(kinds)
+    }
+
+    /// The kinds of a definition; most have none.
+    pub(crate) fn of(&self, definition: &str) -> &[GroupVersionKind] {
+        self.0.get(definition).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn in_all_versions(catalogue: &Catalogue, kind: &str) -> Vec<GroupVersionKind> {
+    let groups = catalogue.groups().iter();
+    let mut all: Vec<_> =
+        groups.flat_map(|group| group.versions.iter().map(|v| gvk(group.name, v.name, kind))).collect();
+    all.sort_by(|a, b| (&a.group, &a.version).cmp(&(&b.group, &b.version)));
+    all
+}
+
+fn gvk(group: &str, version: &str, kind: &str) -> GroupVersionKind {
+    GroupVersionKind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
+}
+
+/// The definitions that these operations refer to, and those that they refer to in turn, by name.
+pub(crate) fn needed<'a>(items: &[PathItem<'a>]) -> BTreeMap<&'a str, SchemaRef<'a>> {
+    let operations = items.iter().flat_map(|item| &item.operations);
+    let mut waiting: Vec<SchemaRef<'a>> = operations.flat_map(|o| [o.body, o.answer]).flatten().collect();
+    let mut found = BTreeMap::new();
+    while let Some(schema) = waiting.pop() {
+        if let Some(name) = schema.definition_name()
+            && found.insert(name, schema.without_field()).is_some()
+        {
+            continue;
+        }
+        waiting.extend(schema.items());
+        waiting.extend(schema.fields());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::Part;
+
+    fn check(path: &str, expected: &[&str], unexpected: &[&str]) {
+        let part = Part::all(Catalogue::builtin()).into_iter().find(|part| part.path() == path).expect("a part");
+        let found = needed(&part.items(Schemas::builtin()));
+        for name in expected {
+            assert!(found.contains_key(name), "{path} lacks {name}");
+        }
+        for name in unexpected {
+            assert!(!found.contains_key(name), "{path} has {name}");
+        }
+    }
+
+    #[test]
+    fn definitions_are_followed_through_fields_lists_and_maps() {
+        check(
+            "apis/apps/v1",
+            &[
+                "io.k8s.api.apps.v1.DeploymentList",
+                "io.k8s.api.autoscaling.v1.Scale",
+                "io.k8s.api.core.v1.Container",
+                "io.k8s.apimachinery.pkg.api.resource.Quantity",
+                "io.k8s.apimachinery.pkg.apis.meta.v1.APIResourceList",
+                "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+                "io.k8s.apimachinery.pkg.apis.meta.v1.Patch",
+                "io.k8s.apimachinery.pkg.apis.meta.v1.Status",
+                "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
+            ],
+            &["io.k8s.api.core.v1.Node", "io.k8s.api.batch.v1.Job"],
+        );
+        check("version", &["io.k8s.apimachinery.pkg.version.Info"], &["io.k8s.apimachinery.pkg.apis.meta.v1.Status"]);
+    }
+
+    #[test]
+    fn a_definition_knows_its_kinds() {
+        let kinds = Kinds::new(Catalogue::builtin(), Schemas::builtin());
+        assert_eq!(kinds.of("io.k8s.api.apps.v1.Deployment"), [gvk("apps", "v1", "Deployment")]);
+        assert_eq!(kinds.of("io.k8s.api.core.v1.PodList"), [gvk("", "v1", "PodList")]);
+        assert!(kinds.of("io.k8s.api.core.v1.PodSpec").is_empty());
+        let options = kinds.of("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+        assert!(options.contains(&gvk("", "v1", "DeleteOptions")));
+        assert!(options.contains(&gvk("autoscaling", "v2", "DeleteOptions")));
+    }
+}

@@ -1,0 +1,305 @@
+//! OpenAPI 2 as protobuf: the messages of gnostic's `openapi.v2` package, whose numbers the tables below give.
+//!
+//! Works on the JSON of a piece and knows nothing of where it comes from. What gnostic holds as "any" value is written as
+//! YAML text there; JSON is YAML, so it is written as JSON.
+
+use serde_json::Value;
+
+/// Collects the pieces of a document.
+#[derive(Debug)]
+pub(crate) struct DocumentWriter {
+    head: Vec<u8>,
+    paths: Vec<u8>,
+    definitions: Vec<u8>,
+}
+
+impl DocumentWriter {
+    /// A document without paths and definitions.
+    pub(crate) fn new(swagger: &str, info: &Value) -> Self {
+        let mut head = Vec::new();
+        bytes(&mut head, 1, swagger.as_bytes());
+        Shape::Message(&INFO).write(&mut head, 2, info);
+        Self { head, paths: Vec::new(), definitions: Vec::new() }
+    }
+
+    /// Adds a path.
+    pub(crate) fn path(&mut self, path: &str, item: &Value) {
+        named(&mut self.paths, PATHS_PATH, path, &Shape::Message(&PATH_ITEM), item);
+    }
+
+    /// Adds a definition.
+    pub(crate) fn definition(&mut self, name: &str, schema: &Value) {
+        named(&mut self.definitions, FIRST, name, &Shape::Message(&SCHEMA), schema);
+    }
+
+    /// The bytes of the document.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        let mut out = self.head;
+        bytes(&mut out, 8, &self.paths);
+        bytes(&mut out, 9, &self.definitions);
+        out
+    }
+}
+
+/// The number of the only field of a message that wraps another value.
+const FIRST: u32 = 1;
+/// `Paths.path`.
+const PATHS_PATH: u32 = 2;
+/// `Any.yaml`.
+const ANY_YAML: u32 = 2;
+
+/// A message: its fields, and the number of the list that holds what begins with `x-`.
+struct Message {
+    fields: &'static [(&'static str, u32, Shape)],
+    extensions: u32,
+}
+
+/// How the JSON of a field is written.
+enum Shape {
+    Text,
+    Flag,
+    /// Any value, as text.
+    Any,
+    /// Each element of an array on its own.
+    Each(&'static Shape),
+    Message(&'static Message),
+    /// In field 1 of a message that has nothing else.
+    Wrapped(&'static Shape),
+    /// The members of an object as a list of names and values in field 1 of a message.
+    Members(&'static Shape),
+    /// A parameter: the message depends on where the parameter stands.
+    Parameter,
+}
+
+static INFO: Message = Message { fields: &[("title", 1, Shape::Text), ("version", 2, Shape::Text)], extensions: 7 };
+
+static PATH_ITEM: Message = Message {
+    fields: &[
+        ("get", 2, Shape::Message(&OPERATION)),
+        ("put", 3, Shape::Message(&OPERATION)),
+        ("post", 4, Shape::Message(&OPERATION)),
+        ("delete", 5, Shape::Message(&OPERATION)),
+        ("patch", 8, Shape::Message(&OPERATION)),
+        ("parameters", 9, Shape::Each(&Shape::Parameter)),
+    ],
+    extensions: 10,
+};
+
+static OPERATION: Message = Message {
+    fields: &[
+        ("tags", 1, Shape::Each(&Shape::Text)),
+        ("description", 3, Shape::Text),
+        ("operationId", 5, Shape::Text),
+        ("produces", 6, Shape::Each(&Shape::Text)),
+        ("consumes", 7, Shape::Each(&Shape::Text)),
+        ("parameters", 8, Shape::Each(&Shape::Parameter)),
+        ("responses", 9, Shape::Members(&Shape::Wrapped(&Shape::Message(&RESPONSE)))),
+        ("schemes", 10, Shape::Each(&Shape::Text)),
+    ],
+    extensions: 13,
+};
+
+static RESPONSE: Message = Message {
+    fields: &[("description", 1, Shape::Text), ("schema", 2, Shape::Wrapped(&Shape::Message(&SCHEMA)))],
+    extensions: 5,
+};
+
+static BODY_PARAMETER: Message = Message {
+    fields: &[
+        ("name", 2, Shape::Text),
+        ("in", 3, Shape::Text),
+        ("required", 4, Shape::Flag),
+        ("schema", 5, Shape::Message(&SCHEMA)),
+    ],
+    extensions: 6,
+};
+
+static QUERY_PARAMETER: Message = Message {
+    fields: &[
+        ("in", 2, Shape::Text),
+        ("description", 3, Shape::Text),
+        ("name", 4, Shape::Text),
+        ("type", 6, Shape::Text),
+        ("uniqueItems", 20, Shape::Flag),
+    ],
+    extensions: 23,
+};
+
+static PATH_PARAMETER: Message = Message {
+    fields: &[
+        ("required", 1, Shape::Flag),
+        ("in", 2, Shape::Text),
+        ("description", 3, Shape::Text),
+        ("name", 4, Shape::Text),
+        ("type", 5, Shape::Text),
+        ("uniqueItems", 19, Shape::Flag),
+    ],
+    extensions: 22,
+};
+
+static SCHEMA: Message = Message {
+    fields: &[
+        ("$ref", 1, Shape::Text),
+        ("format", 2, Shape::Text),
+        ("description", 4, Shape::Text),
+        ("required", 19, Shape::Each(&Shape::Text)),
+        ("enum", 20, Shape::Each(&Shape::Any)),
+        ("additionalProperties", 21, Shape::Wrapped(&Shape::Message(&SCHEMA))),
+        ("type", 22, Shape::Wrapped(&Shape::Text)),
+        ("items", 23, Shape::Wrapped(&Shape::Message(&SCHEMA))),
+        ("properties", 25, Shape::Members(&Shape::Message(&SCHEMA))),
+    ],
+    extensions: 31,
+};
+
+impl Message {
+    fn content(&self, value: &Value) -> Vec<u8> {
+        let mut out = Vec::new();
+        let members = value.as_object().into_iter().flatten();
+        for (name, value) in members {
+            if let Some((_, number, shape)) = self.fields.iter().find(|(known, ..)| known == name) {
+                shape.write(&mut out, *number, value);
+            } else {
+                debug_assert!(name.starts_with("x-"), "no number for {name}");
+                named(&mut out, self.extensions, name, &Shape::Any, value);
+            }
+        }
+        out
+    }
+}
+
+impl Shape {
+    /// Writes the value as the field of this number.
+    fn write(&self, out: &mut Vec<u8>, number: u32, value: &Value) {
+        match self {
+            Self::Text => bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
+            Self::Flag => {
+                if value.as_bool() == Some(true) {
+                    tag(out, number, VARINT);
+                    varint(out, 1);
+                }
+            }
+            Self::Any => {
+                let mut any = Vec::new();
+                bytes(&mut any, ANY_YAML, value.to_string().as_bytes());
+                bytes(out, number, &any);
+            }
+            Self::Each(shape) => value.as_array().into_iter().flatten().for_each(|each| shape.write(out, number, each)),
+            Self::Message(message) => bytes(out, number, &message.content(value)),
+            Self::Wrapped(shape) => {
+                let mut inner = Vec::new();
+                shape.write(&mut inner, FIRST, value);
+                bytes(out, number, &inner);
+            }
+            Self::Members(shape) => {
+                let mut inner = Vec::new();
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    named(&mut inner, FIRST, name, shape, value);
+                }
+                bytes(out, number, &inner);
+            }
+            Self::Parameter => parameter(out, number, value),
+        }
+    }
+}
+
+/// `ParametersItem`: a parameter, which is either that of the body or another, of which each place has its own message.
+fn parameter(out: &mut Vec<u8>, number: u32, value: &Value) {
+    const BODY: u32 = 1;
+    const NON_BODY: u32 = 2;
+    const QUERY: u32 = 3;
+    const PATH: u32 = 4;
+    let mut parameter = Vec::new();
+    let mut non_body = Vec::new();
+    match value["in"].as_str() {
+        Some("body") => bytes(&mut parameter, BODY, &BODY_PARAMETER.content(value)),
+        Some("path") => bytes(&mut non_body, PATH, &PATH_PARAMETER.content(value)),
+        _ => bytes(&mut non_body, QUERY, &QUERY_PARAMETER.content(value)),
+    }
+    if !non_body.is_empty() {
+        bytes(&mut parameter, NON_BODY, &non_body);
+    }
+    let mut item = Vec::new();
+    bytes(&mut item, FIRST, &parameter);
+    bytes(out, number, &item);
+}
+
+/// A message with a name in field 1 and a value in field 2.
+fn named(out: &mut Vec<u8>, number: u32, name: &str, shape: &Shape, value: &Value) {
+    let mut inner = Vec::new();
+    bytes(&mut inner, 1, name.as_bytes());
+    shape.write(&mut inner, 2, value);
+    bytes(out, number, &inner);
+}
+
+const VARINT: u32 = 0;
+const LENGTH_DELIMITED: u32 = 2;
+
+fn bytes(out: &mut Vec<u8>, number: u32, content: &[u8]) {
+    tag(out, number, LENGTH_DELIMITED);
+    varint(out, content.len() as u64);
+    out.extend_from_slice(content);
+}
+
+fn tag(out: &mut Vec<u8>, number: u32, wire_type: u32) {
+    varint(out, u64::from(number << 3 | wire_type));
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        // The low seven bits, with the mark that more follow.
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(message: &Message, value: &Value, expected: &[u8]) {
+        assert_eq!(message.content(value), expected, "{value}");
+    }
+
+    #[test]
+    fn texts_and_flags() {
+        check(&INFO, &json!({ "title": "K", "version": "v1" }), b"\x0a\x01K\x12\x02v1");
+        let path = json!({ "name": "n", "in": "path", "required": true });
+        check(&PATH_PARAMETER, &path, b"\x22\x01n\x12\x04path\x08\x01");
+    }
+
+    #[test]
+    fn a_schema_wraps_its_type_its_items_and_its_properties() {
+        check(&SCHEMA, &json!({ "type": "string" }), b"\xb2\x01\x08\x0a\x06string");
+        check(&SCHEMA, &json!({ "items": { "$ref": "#/x" } }), b"\xba\x01\x07\x0a\x05\x0a\x03#/x");
+        check(&SCHEMA, &json!({ "properties": { "a": {} } }), b"\xca\x01\x07\x0a\x05\x0a\x01a\x12\x00");
+    }
+
+    #[test]
+    fn extensions_are_json_in_a_text() {
+        check(
+            &SCHEMA,
+            &json!({ "x-kubernetes-list-type": "set" }),
+            b"\xfa\x01\x21\x0a\x16x-kubernetes-list-type\x12\x07\x12\x05\"set\"",
+        );
+    }
+
+    #[test]
+    fn a_query_parameter_lies_three_messages_deep() {
+        let mut out = Vec::new();
+        parameter(&mut out, 8, &json!({ "in": "query", "name": "a" }));
+        assert_eq!(out, b"\x42\x10\x0a\x0e\x12\x0c\x1a\x0a\x12\x05query\x22\x01a");
+    }
+
+    #[test]
+    fn lengths_above_127_take_two_bytes() {
+        let mut out = Vec::new();
+        bytes(&mut out, 1, &[0; 300]);
+        assert_eq!(out[..3], [0x0a, 0xac, 0x02]);
+        assert_eq!(out.len(), 303);
+    }
+}

@@ -1,0 +1,414 @@
+//! Schemas as OpenAPI writes them, in both versions.
+//!
+//! Version 2 can't say everything: it gets no defaults and no alternatives, and a value that may be a number or a string
+//! is called a string. In version 3 nothing may stand beside a `$ref`, so one with a description is wrapped in `allOf`.
+
+use keelson_meta::GroupVersionKind;
+use keelson_schema::{ListType, MapType, SchemaRef, Type};
+use serde_json::{Map, Value, json};
+
+use crate::definitions::Kinds;
+
+/// The version of OpenAPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    V2,
+    V3,
+}
+
+impl Dialect {
+    /// A reference to a definition.
+    pub(crate) fn reference(self, schema: SchemaRef<'_>) -> Value {
+        let place = match self {
+            Self::V2 => "#/definitions/",
+            Self::V3 => "#/components/schemas/",
+        };
+        json!({ "$ref": format!("{place}{}", schema.definition_name().unwrap_or_default()) })
+    }
+
+    /// The schema of a body: a reference, or any object where there is no definition.
+    pub(crate) fn body(self, schema: Option<SchemaRef<'_>>) -> Value {
+        schema.map_or_else(|| json!({ "type": "object" }), |schema| self.reference(schema))
+    }
+
+    /// A definition in full.
+    pub(crate) fn definition(self, schema: SchemaRef<'_>, kinds: &Kinds) -> Value {
+        let mut out = Map::new();
+        set_text(&mut out, "description", schema.definition_description());
+        self.set_type(&mut out, schema);
+        set_map_type(&mut out, schema.map_type());
+        if schema.preserves_unknown_fields() {
+            set(&mut out, "x-kubernetes-preserve-unknown-fields", true);
+        }
+        set_union(&mut out, schema);
+        let kinds = kinds.of(schema.definition_name().unwrap_or_default());
+        if !kinds.is_empty() {
+            set(&mut out, "x-kubernetes-group-version-kind", kinds.iter().map(kind).collect::<Vec<_>>());
+        }
+        Value::Object(out)
+    }
+
+    /// The schema of a field, with what is said of the field alone.
+    fn field(self, field: SchemaRef<'_>) -> Value {
+        let mut beside = Map::new();
+        let named = field.definition_name().is_some();
+        // A field without a description of its own gives the definition's, which stands there already.
+        if !named || field.description() != field.definition_description() {
+            set_text(&mut beside, "description", field.description());
+        }
+        if self == Self::V3
+            && let Some(default) = default_of(field)
+        {
+            set(&mut beside, "default", default);
+        }
+        let strategy = field.patch_strategy();
+        let strategies =
+            [(strategy.merge, "merge"), (strategy.replace, "replace"), (strategy.retain_keys, "retainKeys")];
+        let strategies: Vec<&str> = strategies.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
+        set_text(&mut beside, "x-kubernetes-patch-strategy", &strategies.join(","));
+        set_text(&mut beside, "x-kubernetes-patch-merge-key", field.merge_key().unwrap_or_default());
+        if named {
+            let own = field.map_type();
+            set_map_type(&mut beside, if own == field.without_field().map_type() { MapType::Unset } else { own });
+            return self.referring(field, beside);
+        }
+        self.set_type(&mut beside, field);
+        set_map_type(&mut beside, field.map_type());
+        Value::Object(beside)
+    }
+
+    /// The schema of the items of a list or of the values of a map.
+    fn element(self, parent: SchemaRef<'_>, element: SchemaRef<'_>) -> Value {
+        let mut beside = Map::new();
+        if self == Self::V3
+            && !parent.pointer_items()
+            && let Some(zero) = zero_of(element)
+        {
+            set(&mut beside, "default", zero);
+        }
+        if element.definition_name().is_some() {
+            return self.referring(element, beside);
+        }
+        self.set_type(&mut beside, element);
+        Value::Object(beside)
+    }
+
+    /// A reference with something beside it.
+    fn referring(self, schema: SchemaRef<'_>, mut beside: Map<String, Value>) -> Value {
+        let reference = self.reference(schema);
+        if beside.is_empty() {
+            return reference;
+        }
+        match (self, reference) {
+            (Self::V2, Value::Object(mut reference)) => {
+                reference.append(&mut beside);
+                Value::Object(reference)
+            }
+            (_, reference) => {
+                beside.insert("allOf".to_owned(), Value::Array(vec![reference]));
+                Value::Object(beside)
+            }
+        }
+    }
+
+    /// What a value may be, without the words about it.
+    fn set_type(self, out: &mut Map<String, Value>, schema: SchemaRef<'_>) {
+        match schema.of() {
+            Type::Any => {
+                // The schemas of custom resources hold any value; other values without fields of their own are objects.
+                if !schema.definition_name().is_some_and(|name| name.ends_with("apiextensions.v1.JSON")) {
+                    set(out, "type", "object");
+                }
+            }
+            Type::Either => {}
+            Type::Object => self.set_object(out, schema),
+            Type::Map => {
+                set(out, "type", "object");
+                if let Some(values) = schema.items() {
+                    set(out, "additionalProperties", self.element(schema, values));
+                }
+            }
+            Type::Array => self.set_array(out, schema),
+            Type::String => set(out, "type", "string"),
+            Type::Int32 => set_format(out, "integer", "int32"),
+            Type::Int64 => set_format(out, "integer", "int64"),
+            Type::Number => set_format(out, "number", "double"),
+            Type::Boolean => set(out, "type", "boolean"),
+            Type::Bytes => set_format(out, "string", "byte"),
+            Type::Time | Type::MicroTime => set_format(out, "string", "date-time"),
+            Type::IntOrString => {
+                set(out, "format", "int-or-string");
+                self.set_choice(out, ["integer", "string"]);
+            }
+            Type::Quantity => self.set_choice(out, ["string", "number"]),
+        }
+        if self == Self::V3 && schema.nullable() {
+            set(out, "nullable", true);
+        }
+        let allowed: Vec<&str> = schema.allowed_values().collect();
+        if !allowed.is_empty() {
+            set(out, "enum", allowed);
+        }
+    }
+
+    fn set_object(self, out: &mut Map<String, Value>, schema: SchemaRef<'_>) {
+        set(out, "type", "object");
+        let required: Vec<&str> = schema.fields().filter(|f| f.required()).map(SchemaRef::field_name).collect();
+        if !required.is_empty() {
+            set(out, "required", required);
+        }
+        let properties: Map<String, Value> =
+            schema.fields().map(|field| (field.field_name().to_owned(), self.field(field))).collect();
+        if !properties.is_empty() {
+            set(out, "properties", properties);
+        }
+    }
+
+    fn set_array(self, out: &mut Map<String, Value>, schema: SchemaRef<'_>) {
+        set(out, "type", "array");
+        if let Some(items) = schema.items() {
+            set(out, "items", self.element(schema, items));
+        }
+        let list_type = match schema.list_type() {
+            ListType::Unset => "",
+            ListType::Atomic => "atomic",
+            ListType::Set => "set",
+            ListType::Map => "map",
+        };
+        set_text(out, "x-kubernetes-list-type", list_type);
+        let keys: Vec<&str> = schema.list_keys().collect();
+        if !keys.is_empty() {
+            set(out, "x-kubernetes-list-map-keys", keys);
+        }
+    }
+
+    /// A scalar of either type; version 2 has but a string.
+    fn set_choice(self, out: &mut Map<String, Value>, types: [&str; 2]) {
+        match self {
+            Self::V2 => set(out, "type", "string"),
+            Self::V3 => set(out, "oneOf", json!([{ "type": types[0] }, { "type": types[1] }])),
+        }
+    }
+}
+
+/// A kind as extensions name it.
+pub(crate) fn kind(kind: &GroupVersionKind) -> Value {
+    json!({ "group": kind.group, "version": kind.version, "kind": kind.kind })
+}
+
+/// The default of a field: a declared one, or the zero value that Kubernetes writes when nothing is given.
+fn default_of(field: SchemaRef<'_>) -> Option<Value> {
+    if let Some(default) = field.default_json() {
+        return serde_json::from_str(default).ok();
+    }
+    // A scalar that may be left out is absent rather than zero; a struct without a pointer is there in any case.
+    if field.pointer() || (field.omitted_when_zero() && field.of() != Type::Object) {
+        return None;
+    }
+    zero_of(field)
+}
+
+fn zero_of(schema: SchemaRef<'_>) -> Option<Value> {
+    match schema.of() {
+        Type::Object => Some(json!({})),
+        Type::String => Some(json!("")),
+        Type::Int32 | Type::Int64 | Type::Number => Some(json!(0)),
+        Type::Boolean => Some(json!(false)),
+        Type::Any
+        | Type::Map
+        | Type::Array
+        | Type::IntOrString
+        | Type::Quantity
+        | Type::Time
+        | Type::MicroTime
+        | Type::Bytes
+        | Type::Either => None,
+    }
+}
+
+fn set_union(out: &mut Map<String, Value>, schema: SchemaRef<'_>) {
+    let mut union = schema.union();
+    let Some(discriminator) = union.next() else { return };
+    let mut fields = Map::new();
+    while let (Some(field), Some(value)) = (union.next(), union.next()) {
+        set(&mut fields, field, value);
+    }
+    let mut described = Map::new();
+    set_text(&mut described, "discriminator", discriminator);
+    set(&mut described, "fields-to-discriminateBy", fields);
+    set(out, "x-kubernetes-unions", Value::Array(vec![Value::Object(described)]));
+}
+
+fn set_map_type(out: &mut Map<String, Value>, map_type: MapType) {
+    match map_type {
+        MapType::Unset => {}
+        MapType::Atomic => set(out, "x-kubernetes-map-type", "atomic"),
+        MapType::Granular => set(out, "x-kubernetes-map-type", "granular"),
+    }
+}
+
+fn set_format(out: &mut Map<String, Value>, of: &str, format: &str) {
+    set(out, "type", of);
+    set(out, "format", format);
+}
+
+/// Sets a text, unless it is empty.
+fn set_text(out: &mut Map<String, Value>, key: &str, text: &str) {
+    if !text.is_empty() {
+        set(out, key, text);
+    }
+}
+
+fn set(out: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    out.insert(key.to_owned(), value.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_resources::Catalogue;
+    use keelson_schema::Schemas;
+
+    use super::*;
+
+    fn definition(dialect: Dialect, name: &str) -> Value {
+        let kinds = Kinds::new(Catalogue::builtin(), Schemas::builtin());
+        dialect.definition(Schemas::builtin().definition(name).expect("a built-in definition"), &kinds)
+    }
+
+    /// A field's schema without its description.
+    #[track_caller]
+    fn check(dialect: Dialect, name: &str, field: &str, expected: &Value) {
+        let mut actual = definition(dialect, name)["properties"][field].clone();
+        let description = actual.as_object_mut().and_then(|fields| fields.remove("description"));
+        assert!(description.is_some_and(|text| text.is_string()), "{name}.{field} has no description");
+        assert_eq!(actual, *expected, "{name}.{field}");
+    }
+
+    #[test]
+    fn a_list_says_how_it_merges() {
+        check(
+            Dialect::V3,
+            "io.k8s.api.core.v1.PodSpec",
+            "volumes",
+            &json!({
+                "x-kubernetes-patch-strategy": "merge,retainKeys",
+                "x-kubernetes-patch-merge-key": "name",
+                "type": "array",
+                "items": {
+                    "default": {},
+                    "allOf": [{ "$ref": "#/components/schemas/io.k8s.api.core.v1.Volume" }]
+                },
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            }),
+        );
+        check(
+            Dialect::V2,
+            "io.k8s.api.core.v1.PodSpec",
+            "volumes",
+            &json!({
+                "x-kubernetes-patch-strategy": "merge,retainKeys",
+                "x-kubernetes-patch-merge-key": "name",
+                "type": "array",
+                "items": { "$ref": "#/definitions/io.k8s.api.core.v1.Volume" },
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            }),
+        );
+    }
+
+    #[test]
+    fn a_reference_with_a_description_is_wrapped_in_version_3() {
+        let of = |place: &str| json!({ "$ref": format!("#/{place}/io.k8s.api.core.v1.PodSpec") });
+        let wrapped = json!({ "default": {}, "allOf": [of("components/schemas")] });
+        check(Dialect::V3, "io.k8s.api.core.v1.Pod", "spec", &wrapped);
+        check(Dialect::V2, "io.k8s.api.core.v1.Pod", "spec", &of("definitions"));
+    }
+
+    #[test]
+    fn defaults_are_declared_ones_or_the_zero_values_that_are_always_written() {
+        let port = "io.k8s.api.core.v1.ContainerPort";
+        check(Dialect::V3, port, "protocol", &json!({ "default": "TCP", "type": "string" }));
+        check(Dialect::V3, port, "containerPort", &json!({ "default": 0, "type": "integer", "format": "int32" }));
+        check(Dialect::V3, port, "hostIP", &json!({ "type": "string" }));
+        check(Dialect::V2, port, "protocol", &json!({ "type": "string" }));
+    }
+
+    #[test]
+    fn maps_and_bytes() {
+        check(
+            Dialect::V3,
+            "io.k8s.api.core.v1.Secret",
+            "data",
+            &json!({ "type": "object", "additionalProperties": { "type": "string", "format": "byte" } }),
+        );
+        check(
+            Dialect::V3,
+            "io.k8s.api.core.v1.ServiceSpec",
+            "selector",
+            &json!({
+                "type": "object",
+                "additionalProperties": { "default": "", "type": "string" },
+                "x-kubernetes-map-type": "atomic",
+            }),
+        );
+    }
+
+    #[test]
+    fn scalars_of_two_types() {
+        let int_or_string = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+        let of = |dialect| {
+            let mut definition = definition(dialect, int_or_string);
+            definition.as_object_mut().expect("an object").remove("description");
+            definition
+        };
+        let choices = json!([{ "type": "integer" }, { "type": "string" }]);
+        assert_eq!(of(Dialect::V3), json!({ "format": "int-or-string", "oneOf": choices }));
+        assert_eq!(of(Dialect::V2), json!({ "format": "int-or-string", "type": "string" }));
+        let time = definition(Dialect::V3, "io.k8s.apimachinery.pkg.apis.meta.v1.Time");
+        assert_eq!((&time["type"], &time["format"]), (&json!("string"), &json!("date-time")));
+    }
+
+    #[test]
+    fn an_object_says_what_it_requires_and_which_kind_it_is() {
+        let deployment = definition(Dialect::V3, "io.k8s.api.apps.v1.Deployment");
+        assert_eq!(
+            deployment["x-kubernetes-group-version-kind"],
+            json!([{ "group": "apps", "version": "v1", "kind": "Deployment" }])
+        );
+        assert!(deployment.get("required").is_none());
+        let spec = definition(Dialect::V3, "io.k8s.api.apps.v1.DeploymentSpec");
+        assert_eq!(spec["required"], json!(["selector", "template"]));
+        assert!(spec["description"].as_str().is_some_and(|text| text.starts_with("DeploymentSpec is")));
+        let profile = definition(Dialect::V2, "io.k8s.api.core.v1.SeccompProfile");
+        assert_eq!(
+            profile["x-kubernetes-unions"],
+            json!([{ "discriminator": "type",
+                     "fields-to-discriminateBy": { "localhostProfile": "LocalhostProfile" } }])
+        );
+    }
+
+    #[test]
+    fn a_field_can_override_the_map_type_of_its_definition() {
+        let field = &definition(Dialect::V3, "io.k8s.api.core.v1.PersistentVolumeSpec")["properties"]["claimRef"];
+        assert_eq!(field["x-kubernetes-map-type"], "granular");
+        let reference = definition(Dialect::V3, "io.k8s.api.core.v1.ObjectReference");
+        assert_eq!(reference["x-kubernetes-map-type"], "atomic");
+        let other = &definition(Dialect::V3, "io.k8s.api.core.v1.Event")["properties"]["involvedObject"];
+        assert!(other.get("x-kubernetes-map-type").is_none());
+    }
+
+    #[test]
+    fn every_reference_leads_to_a_definition() {
+        let kinds = Kinds::new(Catalogue::builtin(), Schemas::builtin());
+        for dialect in [Dialect::V2, Dialect::V3] {
+            for schema in Schemas::builtin().definitions() {
+                let text = dialect.definition(schema, &kinds).to_string();
+                for reference in text.split("\"$ref\":\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+                    let name = reference.rsplit('/').next().unwrap_or_default();
+                    assert!(Schemas::builtin().definition(name).is_some(), "{reference} in {schema:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The documents as clients read them.
+
+use keelson_meta::GroupVersionKind;
+use keelson_openapi::{Document, Form, OpenApi};
+use keelson_resources::{Catalogue, Verb};
+use serde_json::{Value, json};
+
+fn openapi() -> OpenApi {
+    OpenApi::new(Catalogue::builtin(), "v1.36.2")
+}
+
+fn parsed(document: &Document) -> Value {
+    serde_json::from_slice(&document.bytes).expect("documents are JSON")
+}
+
+fn v3(path: &str) -> Value {
+    parsed(openapi().document(path).expect("a document"))
+}
+
+fn kind(kind: &GroupVersionKind) -> Value {
+    json!({ "group": kind.group, "version": kind.version, "kind": kind.kind })
+}
+
+/// Each group version with its document.
+fn every_version(mut check: impl FnMut(&'static keelson_resources::Group, &'static str, &Value)) {
+    let openapi = openapi();
+    for group in Catalogue::builtin().groups() {
+        for version in group.versions {
+            let path = &group.version_path(version.name)[1..];
+            check(group, version.name, &parsed(openapi.document(path).expect("a document for each version")));
+        }
+    }
+}
+
+/// What kubectl asks before it sends a request that is to be validated by the server: the first PATCH operation of the
+/// kind must take the parameter in its query.
+fn kubectl_finds(document: &Value, wanted: &Value, name: &str) -> bool {
+    let paths = document["paths"].as_object().expect("paths are an object");
+    let patch = paths.values().map(|item| &item["patch"]).find(|o| o["x-kubernetes-group-version-kind"] == *wanted);
+    let parameters = patch.and_then(|operation| operation["parameters"].as_array());
+    parameters.is_some_and(|list| list.iter().any(|each| each["name"] == name && each["in"] == "query"))
+}
+
+/// The definition of a kind, found as `kubectl explain` finds it.
+fn definition<'a>(definitions: &'a Value, wanted: &Value) -> Option<&'a Value> {
+    let is_wanted = |schema: &&Value| {
+        schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|kinds| kinds.contains(wanted))
+    };
+    definitions.as_object().expect("definitions are an object").values().find(is_wanted)
+}
+
+/// Every `$ref` in a document.
+fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            found.extend(members.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            members.values().for_each(|member| references(member, found));
+        }
+        Value::Array(elements) => elements.iter().for_each(|element| references(element, found)),
+        _ => {}
+    }
+}
+
+#[track_caller]
+fn all_references_lead_somewhere(document: &Value, name: &str) {
+    let mut found = Vec::new();
+    references(document, &mut found);
+    found.sort();
+    found.dedup();
+    for reference in found {
+        let pointer = reference.strip_prefix('#').expect("a reference within the document");
+        assert!(document.pointer(pointer).is_some(), "{reference} in {name}");
+    }
+}
+
+#[test]
+fn kubectl_finds_field_validation_and_dry_run_for_every_kind_it_can_patch() {
+    every_version(|group, version, document| {
+        for (resource, served) in group.served_in(version) {
+            let wanted = kind(&resource.gvk(version));
+            for name in ["fieldValidation", "dryRun"] {
+                assert_eq!(kubectl_finds(document, &wanted, name), served.allows(Verb::Patch), "{wanted} {name}");
+            }
+        }
+    });
+}
+
+#[test]
+fn every_kind_has_its_schema_and_no_reference_leads_nowhere() {
+    every_version(|group, version, document| {
+        let definitions = &document["components"]["schemas"];
+        for (resource, served) in group.served_in(version) {
+            let gvk = resource.gvk(version);
+            let schema = definition(definitions, &kind(&gvk)).unwrap_or_else(|| panic!("no schema of {gvk:?}"));
+            assert_eq!(schema["properties"]["apiVersion"]["type"], "string", "{gvk:?}");
+            if served.allows(Verb::List) {
+                let list = kind(&GroupVersionKind { kind: resource.list_kind(), ..gvk.clone() });
+                assert!(definition(definitions, &list).is_some(), "no schema of {list}");
+            }
+        }
+        all_references_lead_somewhere(document, &group.version_path(version));
+    });
+}
+
+#[test]
+fn version_2_has_every_kind_too() {
+    let document = parsed(openapi().v2(Form::Json));
+    assert_eq!(document["swagger"], "2.0");
+    for resource in Catalogue::builtin().resources() {
+        for version in resource.versions {
+            let wanted = kind(&resource.gvk(version.name));
+            assert!(definition(&document["definitions"], &wanted).is_some(), "no schema of {wanted}");
+        }
+    }
+    all_references_lead_somewhere(&document, "version 2");
+    let paths = &document["paths"];
+    assert_eq!(paths["/api/v1/nodes/{name}"]["patch"]["operationId"], "patchCoreV1Node");
+    assert_eq!(paths["/apis/apps/v1/deployments"]["get"]["x-kubernetes-action"], "list");
+    assert_eq!(
+        paths["/api/v1/namespaces/{namespace}/pods"]["post"]["parameters"][0]["schema"],
+        json!({ "$ref": "#/definitions/io.k8s.api.core.v1.Pod" })
+    );
+}
+
+#[test]
+fn the_index_names_each_document_with_its_hash() {
+    let openapi = openapi();
+    let index = parsed(openapi.index());
+    let paths = index["paths"].as_object().expect("paths are an object");
+    for path in ["api", "api/v1", "apis", "apis/apps", "apis/resource.k8s.io/v1alpha3", "version"] {
+        assert!(paths.contains_key(path), "{path}");
+    }
+    for (path, entry) in paths {
+        let hash = &openapi.document(path).expect("a document at each path").hash;
+        assert_eq!(entry["serverRelativeURL"], format!("/openapi/v3/{path}?hash={hash}"));
+    }
+}
+
+#[test]
+fn equal_servers_have_equal_documents_and_another_version_changes_the_hash() {
+    let (first, second) = (openapi(), openapi());
+    assert_eq!(first.index(), second.index());
+    for form in [Form::Json, Form::Protobuf] {
+        assert_eq!(first.v2(form), second.v2(form));
+    }
+    assert_ne!(first.index(), OpenApi::new(Catalogue::builtin(), "v1.36.3").index());
+}
+
+#[test]
+fn unknown_paths_have_no_document() {
+    for path in ["", "api/v2", "apis/nope", "apis/apps/v9", "/api/v1"] {
+        assert!(openapi().document(path).is_none(), "{path}");
+    }
+}
+
+#[test]
+fn an_operation_says_what_it_takes_and_what_it_gives() {
+    let document = v3("apis/apps/v1");
+    let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"];
+    let patch = &item["patch"];
+    assert_eq!(
+        patch["x-kubernetes-group-version-kind"],
+        json!({ "group": "autoscaling", "version": "v1", "kind": "Scale" })
+    );
+    let body = &patch["requestBody"]["content"]["application/merge-patch+json"]["schema"];
+    assert_eq!(body["$ref"], "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Patch");
+    let answer = &patch["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_eq!(answer["$ref"], "#/components/schemas/io.k8s.api.autoscaling.v1.Scale");
+    let names: Vec<&Value> =
+        item["parameters"].as_array().expect("parameters").iter().map(|each| &each["name"]).collect();
+    assert_eq!(names, ["name", "namespace", "pretty"]);
+    let delete = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["delete"];
+    assert_eq!(delete["requestBody"].get("required"), None);
+    assert_eq!(
+        delete["requestBody"]["content"]["application/json"]["schema"]["$ref"],
+        "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    );
+}
+
+/// Reads what protobuf holds by field numbers, without knowing the messages.
+mod wire {
+    /// The length-delimited fields of a message with this number.
+    pub(crate) fn fields(mut message: &[u8], wanted: u64) -> Vec<&[u8]> {
+        let mut found = Vec::new();
+        while !message.is_empty() {
+            let tag = varint(&mut message);
+            match tag & 7 {
+                0 => drop(varint(&mut message)),
+                2 => {
+                    let length = usize::try_from(varint(&mut message)).expect("a length in memory");
+                    let (content, rest) = message.split_at(length);
+                    message = rest;
+                    if tag >> 3 == wanted {
+                        found.push(content);
+                    }
+                }
+                other => panic!("wire type {other} is not used"),
+            }
+        }
+        found
+    }
+
+    /// The texts at a path of field numbers.
+    pub(crate) fn texts(message: &[u8], path: &[u64]) -> Vec<String> {
+        match path {
+            [] => vec![String::from_utf8(message.to_vec()).expect("texts are UTF-8")],
+            [first, rest @ ..] => fields(message, *first).into_iter().flat_map(|inner| texts(inner, rest)).collect(),
+        }
+    }
+
+    fn varint(message: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (byte, rest) = message.split_first().expect("the message goes on");
+            *message = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    }
+}
+
+#[test]
+fn protobuf_holds_what_the_json_of_version_2_holds() {
+    let openapi = openapi();
+    let json = parsed(openapi.v2(Form::Json));
+    let protobuf = &openapi.v2(Form::Protobuf).bytes;
+    assert_eq!(wire::texts(protobuf, &[1]), ["2.0"]);
+    let keys = |value: &Value| -> Vec<String> { value.as_object().expect("an object").keys().cloned().collect() };
+    assert_eq!(wire::texts(protobuf, &[8, 2, 1]), keys(&json["paths"]));
+    assert_eq!(wire::texts(protobuf, &[9, 1, 1]), keys(&json["definitions"]));
+
+    let definitions = wire::fields(protobuf, 9);
+    for named in wire::fields(definitions[0], 1) {
+        let name = &wire::texts(named, &[1])[0];
+        let expected = &json["definitions"][name];
+        let schema = wire::fields(named, 2)[0];
+        assert_eq!(wire::texts(schema, &[4]), expected["description"].as_str().into_iter().collect::<Vec<_>>());
+        assert_eq!(wire::texts(schema, &[22, 1]), expected["type"].as_str().into_iter().collect::<Vec<_>>(), "{name}");
+        let properties = expected.get("properties").map(keys).unwrap_or_default();
+        assert_eq!(wire::texts(schema, &[25, 1, 1]), properties, "{name}");
+    }
+}
