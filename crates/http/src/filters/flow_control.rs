@@ -1,8 +1,8 @@
 //! How many requests are answered at once, and the mark that tells clients so.
 //!
 //! A request beyond the bound is refused at once with 429 and told when to come back: work that was begun can then be
-//! finished. Watches are not counted: they cost no worker while they wait. Clients that see the mark of flow control on
-//! this side (`X-Kubernetes-PF-FlowSchema-UID`) do not throttle themselves: kubectl would else ask for five chunks a second.
+//! finished. Watches are not counted: they cost no worker while they wait. Clients that look for the mark of flow control
+//! on this side (`X-Kubernetes-PF-FlowSchema-UID`) then do not throttle themselves.
 
 use std::sync::Arc;
 
