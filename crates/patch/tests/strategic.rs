@@ -1,5 +1,7 @@
 //! Strategic merge patch: the built-in kinds' own rules, every directive, refusals, and patches made from generated values.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
 #[path = "strategic/properties.rs"]
 mod properties;
 

@@ -1,0 +1,32 @@
+//! The arithmetic of field ownership: which fields an object has, in which fields two objects differ, what is left when
+//! fields are taken away.
+//!
+//! Server-side apply (KEP-555) and `metadata.managedFields` are made of these operations. Everything is pure, and the schema
+//! is known only through [`FieldSchema`]. The meaning of each operation is that of upstream's `structured-merge-diff`, since
+//! the sets are stored in objects and compared by clients.
+//!
+//! [`validate`] comes first: the other walks take for granted that it found nothing, and overlook what is malformed.
+
+mod compare;
+mod element;
+mod extract;
+mod identity;
+mod merge;
+mod named;
+mod remove;
+mod schema;
+mod set;
+mod text;
+mod validate;
+mod view;
+
+pub use compare::{Comparison, compare};
+pub use element::{Path, PathElement};
+pub use extract::extract;
+pub use merge::merge;
+pub use named::with_named_fields;
+pub use remove::remove;
+pub use schema::{FieldSchema, Form, Member, Scalar};
+pub use set::FieldSet;
+pub use text::FieldsError;
+pub use validate::{Duplicates, Violation, Violations, validate};

@@ -1,0 +1,35 @@
+//! Objects of declared fields as members.
+
+use super::element::PathElement;
+use super::schema::{FieldSchema, Form, Member};
+use super::set::{FieldSet, Node};
+use super::view::View;
+
+/// The set, and with each field also the declared fields above it: `spec` with `spec.replicas`, but not the map `labels`'
+/// entries' owners. Removal goes by such sets, so that an object goes together with the last of its fields.
+pub fn with_named_fields<'a>(set: &FieldSet, schema: impl FieldSchema<'a>) -> FieldSet {
+    walk(set, View::Known(schema))
+}
+
+fn walk<'a, S: FieldSchema<'a>>(set: &FieldSet, view: View<S>) -> FieldSet {
+    FieldSet::from_nodes(set.nodes().iter().map(|node| {
+        let (below, declared) = step(view, &node.element);
+        let below = walk(&node.below, below);
+        Node { element: node.element.clone(), member: node.member || declared && !below.is_empty(), below }
+    }))
+}
+
+fn step<'a, S: FieldSchema<'a>>(view: View<S>, element: &PathElement) -> (View<S>, bool) {
+    match (view, element) {
+        (View::Known(schema), PathElement::Field(name)) => {
+            let has_members = matches!(schema.form(), Form::Map | Form::AtomicMap);
+            match schema.member(name) {
+                Member::Field(field) if has_members => (View::Known(field), true),
+                Member::Entry(entry) if has_members => (View::Known(entry), false),
+                _ => (View::Deduced, false),
+            }
+        }
+        (view, PathElement::Key(_)) => (view.items(), false),
+        _ => (View::Deduced, false),
+    }
+}

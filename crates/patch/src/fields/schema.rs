@@ -1,0 +1,111 @@
+//! What the arithmetic has to know of a schema, and compiled schemas as it looks at them.
+
+use keelson_schema::{ListType, MapType, SchemaRef, Type};
+use serde_json::Value;
+
+/// A schema; as cheap to copy as a reference.
+pub trait FieldSchema<'a>: Copy {
+    /// How values are owned.
+    fn form(self) -> Form;
+    /// What the schema says of the member with this name, of an object or a map.
+    fn member(self, name: &str) -> Member<Self>;
+    /// The schema of the items of a list.
+    fn items(self) -> Option<Self>;
+    /// The names of the key fields of a keyed list.
+    fn keys(self) -> impl Iterator<Item = &'a str>;
+    /// The value that a key field of the items of this list has when it is absent.
+    fn key_default(self, key: &str) -> Option<Value>;
+}
+
+/// How values are owned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As one: a value without parts.
+    Scalar(Scalar),
+    /// As one: any value, whatever is in it.
+    Any,
+    /// As one: a list.
+    AtomicList,
+    /// As one: an object or a map.
+    AtomicMap,
+    /// Member by member.
+    Map,
+    /// Item by item; items are told apart by their values.
+    Set,
+    /// Item by item and what is in them; items are told apart by key fields.
+    KeyedList,
+    /// By what the value is: objects member by member, all else as one.
+    Deduced,
+}
+
+/// What a scalar may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    /// Text.
+    String,
+    /// A number.
+    Numeric,
+    /// True or false.
+    Boolean,
+    /// Any of these.
+    Untyped,
+}
+
+/// What a schema says of a member of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Member<S> {
+    /// A declared field.
+    Field(S),
+    /// An entry of a map.
+    Entry(S),
+    /// No more than that it may be there.
+    Unknown,
+    /// That it may not be there.
+    Undeclared,
+}
+
+impl<'a> FieldSchema<'a> for SchemaRef<'a> {
+    fn form(self) -> Form {
+        match self.of() {
+            Type::Any if self.preserves_unknown_fields() => Form::Deduced,
+            Type::Any | Type::Either => Form::Any,
+            Type::Object | Type::Map => match self.map_type() {
+                MapType::Atomic => Form::AtomicMap,
+                MapType::Unset | MapType::Granular => Form::Map,
+            },
+            Type::Array => match self.list_type() {
+                ListType::Unset | ListType::Atomic => Form::AtomicList,
+                ListType::Set => Form::Set,
+                ListType::Map => Form::KeyedList,
+            },
+            Type::String | Type::Bytes => Form::Scalar(Scalar::String),
+            Type::Int32 | Type::Int64 | Type::Number => Form::Scalar(Scalar::Numeric),
+            Type::Boolean => Form::Scalar(Scalar::Boolean),
+            Type::IntOrString | Type::Quantity | Type::Time | Type::MicroTime => Form::Scalar(Scalar::Untyped),
+        }
+    }
+
+    fn member(self, name: &str) -> Member<Self> {
+        if let Some(field) = self.field(name) {
+            return Member::Field(field);
+        }
+        match (self.of(), SchemaRef::items(self)) {
+            (Type::Map, Some(values)) => Member::Entry(values),
+            _ if self.preserves_unknown_fields() => Member::Unknown,
+            _ => Member::Undeclared,
+        }
+    }
+
+    fn items(self) -> Option<Self> {
+        SchemaRef::items(self)
+    }
+
+    fn keys(self) -> impl Iterator<Item = &'a str> {
+        self.list_keys()
+    }
+
+    fn key_default(self, key: &str) -> Option<Value> {
+        let default = SchemaRef::items(self)?.field(key)?.default_json()?;
+        serde_json::from_str(default).ok()
+    }
+}

@@ -1,0 +1,204 @@
+//! A set of fields: a tree of path elements in which some nodes are members.
+//!
+//! Kept sorted, without nodes that are neither members nor on the way to one, so that equal sets are equal values.
+
+use super::element::{Path, PathElement};
+
+/// A set of fields. The root itself is never a member: nobody owns a whole object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet {
+    nodes: Vec<Node>,
+}
+
+/// A path element, whether the field is a member, and the members below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) element: PathElement,
+    pub(super) member: bool,
+    pub(super) below: FieldSet,
+}
+
+impl FieldSet {
+    /// The set without members.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether there are no members.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.nodes.iter().map(|node| usize::from(node.member) + node.below.len()).sum()
+    }
+
+    /// Adds a field; what is above it does not become a member.
+    pub fn insert(&mut self, path: &[PathElement]) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        let node = self.node_mut(first);
+        if rest.is_empty() {
+            node.member = true;
+        } else {
+            node.below.insert(rest);
+        }
+    }
+
+    /// Whether the field is a member.
+    pub fn contains(&self, path: &[PathElement]) -> bool {
+        match path {
+            [] => false,
+            [last] => self.node(last).is_some_and(|node| node.member),
+            [first, rest @ ..] => self.below(first).is_some_and(|below| below.contains(rest)),
+        }
+    }
+
+    /// The members below a path element, if there are any.
+    pub fn below(&self, element: &PathElement) -> Option<&Self> {
+        self.node(element).map(|node| &node.below).filter(|below| !below.is_empty())
+    }
+
+    /// The fields that are in either set.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        self.combine(other, &|left, right| left || right)
+    }
+
+    /// The fields that are in both sets.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.combine(other, &|left, right| left && right)
+    }
+
+    /// The fields of this set that are not in the other one. Taking away a field leaves what is below it.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        self.combine(other, &|left, right| left && !right)
+    }
+
+    /// The fields of this set that are neither in the other one nor below a field of it.
+    #[must_use]
+    pub fn recursive_difference(&self, other: &Self) -> Self {
+        let nodes = self.nodes.iter().filter_map(|node| match other.node(&node.element) {
+            None => Some(node.clone()),
+            Some(other) if other.member => None,
+            Some(other) => Node {
+                element: node.element.clone(),
+                member: node.member,
+                below: node.below.recursive_difference(&other.below),
+            }
+            .kept(),
+        });
+        Self { nodes: nodes.collect() }
+    }
+
+    /// The members that have no members below them.
+    #[must_use]
+    pub fn leaves(&self) -> Self {
+        let nodes = self.nodes.iter().map(|node| Node {
+            element: node.element.clone(),
+            member: node.member && node.below.is_empty(),
+            below: node.below.leaves(),
+        });
+        Self { nodes: nodes.collect() }
+    }
+
+    /// The paths of all members: first those on a level, then those below.
+    pub fn paths(&self) -> Vec<Path> {
+        let mut paths = Vec::with_capacity(self.len());
+        self.collect_paths(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn collect_paths(&self, prefix: &mut Vec<PathElement>, paths: &mut Vec<Path>) {
+        for node in self.nodes.iter().filter(|node| node.member) {
+            paths.push(prefix.iter().chain([&node.element]).cloned().collect());
+        }
+        for node in &self.nodes {
+            prefix.push(node.element.clone());
+            node.below.collect_paths(prefix, paths);
+            prefix.pop();
+        }
+    }
+
+    /// Walks both sorted lists of nodes at once; `member` decides from membership in each set.
+    fn combine(&self, other: &Self, member: &impl Fn(bool, bool) -> bool) -> Self {
+        let (takes_left, takes_right) = (member(true, false), member(false, true));
+        let mut nodes = Vec::with_capacity(if takes_right { self.nodes.len().max(other.nodes.len()) } else { 0 });
+        let (mut left, mut right) = (self.nodes.iter().peekable(), other.nodes.iter().peekable());
+        loop {
+            let order = match (left.peek(), right.peek()) {
+                (Some(left), Some(right)) => left.element.cmp(&right.element),
+                (Some(_), None) => std::cmp::Ordering::Less,
+                (None, Some(_)) => std::cmp::Ordering::Greater,
+                (None, None) => return Self { nodes },
+            };
+            // What only one set has is taken over whole or not at all.
+            match order {
+                std::cmp::Ordering::Less => nodes.extend(left.next().filter(|_| takes_left).cloned()),
+                std::cmp::Ordering::Greater => nodes.extend(right.next().filter(|_| takes_right).cloned()),
+                std::cmp::Ordering::Equal => {
+                    let (Some(left), Some(right)) = (left.next(), right.next()) else {
+                        return Self { nodes };
+                    };
+                    let node = Node {
+                        element: left.element.clone(),
+                        member: member(left.member, right.member),
+                        below: left.below.combine(&right.below, member),
+                    };
+                    nodes.extend(node.kept());
+                }
+            }
+        }
+    }
+
+    fn search(&self, element: &PathElement) -> Result<usize, usize> {
+        self.nodes.binary_search_by(|node| node.element.cmp(element))
+    }
+
+    fn node(&self, element: &PathElement) -> Option<&Node> {
+        self.search(element).ok().and_then(|place| self.nodes.get(place))
+    }
+
+    fn node_mut(&mut self, element: &PathElement) -> &mut Node {
+        let place = self.search(element).unwrap_or_else(|place| {
+            self.nodes.insert(place, Node { element: element.clone(), member: false, below: Self::new() });
+            place
+        });
+        &mut self.nodes[place]
+    }
+
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The set of these nodes, in whatever order they come; of nodes with the same element the first one counts.
+    pub(super) fn from_nodes(nodes: impl IntoIterator<Item = Node>) -> Self {
+        let mut nodes: Vec<_> = nodes.into_iter().filter_map(Node::kept).collect();
+        if !nodes.is_sorted_by(|left, right| left.element < right.element) {
+            nodes.sort_by(|left, right| left.element.cmp(&right.element));
+            nodes.dedup_by(|next, first| next.element == first.element);
+        }
+        Self { nodes }
+    }
+}
+
+impl Node {
+    /// The node, unless there is nothing in it.
+    fn kept(self) -> Option<Self> {
+        (self.member || !self.below.is_empty()).then_some(self)
+    }
+}
+
+impl<'p> FromIterator<&'p Path> for FieldSet {
+    fn from_iter<T: IntoIterator<Item = &'p Path>>(paths: T) -> Self {
+        let mut set = Self::new();
+        for path in paths {
+            set.insert(path.elements());
+        }
+        set
+    }
+}

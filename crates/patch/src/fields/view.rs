@@ -1,0 +1,60 @@
+//! A schema at one place of a walk, where there may be none, and how a value is to be walked there.
+
+use serde_json::Value;
+
+use super::schema::{FieldSchema, Form, Member};
+
+/// A schema, or the knowledge that there is none below here.
+#[derive(Clone, Copy)]
+pub(super) enum View<S> {
+    Known(S),
+    /// Nothing is declared: what a value is decides how it is owned.
+    Deduced,
+}
+
+/// How a value is walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walk {
+    /// Not at all: it is owned as one.
+    Leaf,
+    Members,
+    Items,
+}
+
+impl<'a, S: FieldSchema<'a>> View<S> {
+    pub(super) fn form(self) -> Form {
+        match self {
+            Self::Known(schema) => schema.form(),
+            Self::Deduced => Form::Deduced,
+        }
+    }
+
+    /// How the value is walked; null may stand for any object.
+    pub(super) fn walk(self, value: &Value) -> Walk {
+        match (self.form(), value) {
+            (Form::Scalar(_) | Form::Any | Form::AtomicList | Form::AtomicMap, _) => Walk::Leaf,
+            (Form::Map, _) | (Form::Deduced, Value::Object(_) | Value::Null) => Walk::Members,
+            (Form::Set | Form::KeyedList, _) => Walk::Items,
+            (Form::Deduced, Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => Walk::Leaf,
+        }
+    }
+
+    /// The view of a member, and whether it is a declared field.
+    pub(super) fn member(self, name: &str) -> (Self, bool) {
+        match self {
+            Self::Deduced => (Self::Deduced, false),
+            Self::Known(schema) => match schema.member(name) {
+                Member::Field(field) => (Self::Known(field), true),
+                Member::Entry(entry) => (Self::Known(entry), false),
+                Member::Unknown | Member::Undeclared => (Self::Deduced, false),
+            },
+        }
+    }
+
+    pub(super) fn items(self) -> Self {
+        match self {
+            Self::Deduced => Self::Deduced,
+            Self::Known(schema) => schema.items().map_or(Self::Deduced, Self::Known),
+        }
+    }
+}
