@@ -1,7 +1,9 @@
 //! What an operator can set about the generic verbs.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+
+use keelson_resources::{Catalogue, StorageKind};
 
 /// Settings of a [`crate::Registry`].
 #[derive(Clone, Debug)]
@@ -14,6 +16,9 @@ pub struct RegistryConfig {
     pub unchunked: HashSet<String>,
     /// Whether `limit` is honoured at `resourceVersion=0` also when no `resourceVersionMatch` is stated.
     pub limit_at_any_version: bool,
+    /// The versions in which resources (`horizontalpodautoscalers.autoscaling`) are stored, where that is not the usual
+    /// one. [`RegistryConfig::store_as`] fills it.
+    pub storage_versions: HashMap<String, String>,
     /// How much work one chunk may be.
     pub bounds: ListBounds,
     /// How long a read waits for a revision that has not been seen yet before it answers 504.
@@ -31,12 +36,40 @@ pub struct ListBounds {
     pub scan: usize,
 }
 
+impl RegistryConfig {
+    /// Has a resource stored in another version than usual: `horizontalpodautoscalers.autoscaling=v1`. Objects that are
+    /// stored in another version are read as before, and rewritten when they change.
+    ///
+    /// # Errors
+    /// Says what is wrong when there is no such resource, or it has no such version.
+    pub fn store_as(&mut self, setting: &str) -> Result<(), String> {
+        let form = || format!("{setting:?} is not of the form resource.group=version");
+        let (name, version) = setting.split_once('=').ok_or_else(form)?;
+        let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+        let resource = Catalogue::builtin().resource(group, plural).ok_or(format!("there is no resource {name:?}"))?;
+        match resource.storage {
+            // What is shared by two groups has to stay in the form by whose fields it is selected.
+            StorageKind::Persisted { group: stored, .. } if stored == group => {}
+            StorageKind::Persisted { .. } | StorageKind::Virtual => {
+                return Err(format!("the form in which {name} are stored can't be chosen"));
+            }
+        }
+        let Some(version) = resource.version(version) else {
+            let known: Vec<&str> = resource.versions.iter().map(|version| version.name).collect();
+            return Err(format!("{name} have no version {version:?}; there is: {}", known.join(", ")));
+        };
+        self.storage_versions.insert(name.to_owned(), version.name.to_owned());
+        Ok(())
+    }
+}
+
 impl Default for RegistryConfig {
     fn default() -> Self {
         Self {
             chunking: true,
             unchunked: HashSet::new(),
             limit_at_any_version: false,
+            storage_versions: HashMap::new(),
             bounds: ListBounds::default(),
             revision_wait: Duration::from_secs(3),
             bookmark_interval: Duration::from_mins(1),

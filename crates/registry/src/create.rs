@@ -1,5 +1,6 @@
 //! Creating an object.
 
+use keelson_access::User;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::names::generate_name;
 use keelson_meta::options::CreateOptions;
@@ -28,7 +29,7 @@ enum Attempt {
 }
 
 impl Registry {
-    /// Creates an object. Its name is generated when only `generateName` is given.
+    /// Creates an object that [`accept`](crate::accept) has taken in. Its name is generated when only `generateName` is given.
     ///
     /// # Errors
     /// 400 for an object that does not fit the URL, 404 for a missing namespace, 403 for one that is being deleted, 409
@@ -41,24 +42,41 @@ impl Registry {
     ) -> Result<Created, ApiError> {
         let generated = object.name().is_empty() && !object.generate_name().is_empty();
         let base = object.generate_name().to_owned();
-        let attempts = if generated { NAME_ATTEMPTS } else { 1 };
+        object = self.to_storage(target, object)?;
         stamp_new(self, target, &mut object);
-        for _ in 0..attempts {
-            if generated {
-                object.set_meta("name", generate_name(&base, &*self.random));
-            }
-            kinds::prepare_create(target, &mut object);
-            check_new(target, &object)?;
-            if let Some(created) = self.create_named(target, &object, options.dry_run).await? {
+        let name = object.name().to_owned();
+        let taken = |name: String| ApiError::AlreadyExists { resource: target.group_resource(), name };
+        if !generated {
+            return self.create_named(target, object, options.dry_run).await?.ok_or_else(|| taken(name));
+        }
+        let mut tried = String::new();
+        for _ in 0..NAME_ATTEMPTS {
+            tried = generate_name(&base, &*self.random);
+            // What a kind adds may hold the name, so each name starts from what was sent.
+            let mut named = object.clone();
+            named.set_meta("name", tried.as_str());
+            if let Some(created) = self.create_named(target, named, options.dry_run).await? {
                 return Ok(created);
             }
         }
-        Err(ApiError::AlreadyExists { resource: target.group_resource(), name: object.name().to_owned() })
+        Err(taken(tried))
+    }
+
+    /// Writes into a new object what it says of who makes it, for the kinds that do.
+    pub fn attribute(&self, target: &Target, object: &mut Object, user: &User) {
+        kinds::attribute(target, object, user);
     }
 
     /// `None` when the name is taken.
-    async fn create_named(&self, target: &Target, object: &Object, dry_run: bool) -> Result<Option<Created>, ApiError> {
-        let encoded = StoredObject::encode(object);
+    async fn create_named(
+        &self,
+        target: &Target,
+        mut object: Object,
+        dry_run: bool,
+    ) -> Result<Option<Created>, ApiError> {
+        kinds::prepare_create(target, &mut object, self.now());
+        check_new(target, &object)?;
+        let encoded = StoredObject::encode(&object);
         for _ in 0..NAMESPACE_ATTEMPTS {
             let guard = self.namespace_guard(target, object.name()).await?;
             match self.commit_new(target, object.name(), &encoded, guard, dry_run).await? {
@@ -86,7 +104,7 @@ impl Registry {
         if dry_run {
             return Ok(match self.newest(target, &relative).await? {
                 Some(_) => Attempt::NameTaken,
-                None => Attempt::Done(Written { object: encoded.clone(), revision: None }),
+                None => Attempt::Done(Written::new(encoded.clone(), None)),
             });
         }
         let key = StoreKey::new(format!("{}{relative}", self.collection(target)?.prefix()));
@@ -94,9 +112,7 @@ impl Registry {
         compares.extend(guard);
         let writes = vec![Write::Put { key, value: encoded.bytes().clone(), expires: None }];
         match self.store().commit(Transaction { compares, writes }).await {
-            Ok(committed) => {
-                Ok(Attempt::Done(Written { object: encoded.clone(), revision: committed.revisions.first().copied() }))
-            }
+            Ok(committed) => Ok(Attempt::Done(Written::new(encoded.clone(), committed.revisions.first().copied()))),
             Err(CommitError::Compare { index: 0, .. }) => Ok(Attempt::NameTaken),
             Err(CommitError::Compare { .. }) => Ok(Attempt::NamespaceChanged),
             Err(CommitError::Store(error)) => Err(store_error(error)),

@@ -9,6 +9,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_resources::Catalogue;
 use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction};
 
+use crate::intake::fit;
 use crate::kinds;
 use crate::list::KeyRange;
 use crate::prepare::stamp_new;
@@ -35,9 +36,11 @@ impl Registry {
             return Ok(());
         }
         let mut namespace = Object::default();
+        namespace.set_type(&target.kind());
         namespace.set_meta("name", name);
+        fit(&target, &mut namespace)?;
         stamp_new(self, &target, &mut namespace);
-        kinds::prepare_create(&target, &mut namespace);
+        kinds::prepare_create(&target, &mut namespace, self.now());
         let key = StoreKey::new(format!("{}{name}", collection.prefix()));
         let value = StoredObject::encode(&namespace).bytes().clone();
         let transaction = Transaction::default().when(key.clone(), Condition::Absent).put(key, value);

@@ -1,15 +1,17 @@
 //! Patching an object: the patch is applied to the newest state, and again when somebody was faster.
 
+use keelson_meta::field_error::FieldError;
 use keelson_meta::options::PatchOptions;
-use keelson_meta::{ApiError, Object};
+use keelson_meta::{ApiError, GroupKind, GroupVersionKind, Object};
 use keelson_patch::json_patch::{self, Limits};
-use keelson_patch::merge_patch;
+use keelson_patch::{merge_patch, strategic};
+use keelson_schema::Schemas;
 use serde_json::Value;
 
-use crate::prepare::{fit, object_of};
+use crate::intake::{check_type, duplicate, object_of, place, shape};
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::update::replace;
+use crate::versions::convert;
 use crate::write::Written;
 
 /// A patch document and how to read it.
@@ -19,6 +21,8 @@ pub struct Patch {
     pub kind: PatchKind,
     /// The document.
     pub document: Value,
+    /// The paths of the fields that the document states twice.
+    pub duplicates: Vec<String>,
 }
 
 /// The forms of patches.
@@ -28,14 +32,16 @@ pub enum PatchKind {
     Json,
     /// A partial object (RFC 7396).
     Merge,
+    /// A partial object whose lists are merged as the schema of the kind says.
+    Strategic,
 }
 
 impl Registry {
     /// Applies a patch to the object of the target's URL.
     ///
     /// # Errors
-    /// 404 when there is none; 400 and 422 for a patch that does not apply; 409 when it names a resourceVersion that the
-    /// object no longer has.
+    /// 404 when there is none; 400 and 422 for a patch that does not apply or leaves an object that is not of its types;
+    /// 409 when it names a resourceVersion that the object no longer has.
     pub async fn patch(
         &self,
         target: &Target,
@@ -43,24 +49,77 @@ impl Registry {
         patch: &Patch,
         options: &PatchOptions,
     ) -> Result<Written, ApiError> {
-        self.change(target, name, options.dry_run, |current| {
-            let mut shown = current.object.decode(current.revision);
-            shown.set_type(&target.kind());
-            let patched = apply(patch, shown)?;
-            let mut next = object_of(patched, target.resource.kind)?;
-            fit(target, &mut next)?;
-            replace(target, name, current, next)
-        })
-        .await
+        let kind = target.kind();
+        let faults = patch.faults();
+        let mut warnings = Vec::new();
+        let mut written = self
+            .change(target, name, options.dry_run, |current| {
+                let mut shown = current.object.decode(current.revision);
+                convert(target, &mut shown, &kind)?;
+                let patched = patch.apply(&kind, shown)?;
+                let mut next = object_of(patched, target.resource.kind)?;
+                check_type(target, &mut next)?;
+                warnings = shape(&kind, &mut next, &faults, options.field_validation).map_err(|fault| {
+                    let mut before = current.object.decode(current.revision);
+                    let whole = convert(target, &mut before, &kind).and_then(|()| patch.apply(&kind, before));
+                    unfit(&whole.unwrap_or_default(), fault)
+                })?;
+                place(target, &mut next)?;
+                self.replace(target, name, current, self.to_storage(target, next)?)
+            })
+            .await?;
+        written.warnings = warnings;
+        Ok(written)
     }
 }
 
-fn apply(patch: &Patch, mut object: Object) -> Result<Value, ApiError> {
-    match patch.kind {
-        PatchKind::Merge => {
-            merge_patch::apply_to_object(&mut object, &patch.document)?;
-            Ok(object.into_value())
+impl Patch {
+    /// The object of this kind as the patch leaves it.
+    ///
+    /// # Errors
+    /// 400, 413 and 422 for a patch that does not apply; 415 for a strategic one of a kind without a schema.
+    pub fn apply(&self, kind: &GroupVersionKind, mut object: Object) -> Result<Value, ApiError> {
+        match self.kind {
+            PatchKind::Merge => {
+                merge_patch::apply_to_object(&mut object, &self.document)?;
+                Ok(object.into_value())
+            }
+            PatchKind::Strategic => {
+                let schemas = Schemas::builtin();
+                let schema = schemas.kind(&kind.group, &kind.version, &kind.kind).ok_or(ApiError::UnsupportedPatchType)?;
+                Ok(strategic::apply_to_object(object, &self.document, schema)?.into_value())
+            }
+            PatchKind::Json => Ok(json_patch::apply(&object.into_value(), &self.document, Limits::default())?),
         }
-        PatchKind::Json => Ok(json_patch::apply(&object.into_value(), &patch.document, Limits::default())?),
     }
+
+    /// What strictness minds about the document itself.
+    fn faults(&self) -> Vec<String> {
+        let duplicates = self.duplicates.iter().map(|path| duplicate(path));
+        match self.kind {
+            PatchKind::Merge | PatchKind::Strategic => duplicates.collect(),
+            PatchKind::Json => {
+                let faults = unknown_operation_fields(&self.document).chain(duplicates);
+                faults.map(|fault| format!("json patch {fault}")).collect()
+            }
+        }
+    }
+}
+
+/// The fields of an operation (RFC 6902, section 4).
+const OPERATION: [&str; 4] = ["op", "from", "path", "value"];
+
+fn unknown_operation_fields(document: &Value) -> impl Iterator<Item = String> {
+    let operations = document.as_array().into_iter().flatten().enumerate();
+    operations.flat_map(|(index, operation)| {
+        let names = operation.as_object().into_iter().flatten().map(|(name, _)| name);
+        let unknown = names.filter(|name| !OPERATION.contains(&name.as_str()));
+        unknown.map(move |name| format!("unknown field \"[{index}].{name}\""))
+    })
+}
+
+/// 422: what the patch leaves is not an object of its kind. Upstream names neither the kind nor the object here.
+fn unfit(patched: &Value, fault: String) -> ApiError {
+    let errors = vec![FieldError::invalid("patch", patched.to_string(), fault)];
+    ApiError::Invalid { kind: GroupKind { group: String::new(), kind: String::new() }, name: String::new(), errors }
 }

@@ -12,10 +12,11 @@ use crate::kinds;
 use crate::prepare::{carry_over, take_status, validate_update};
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::versions::convert;
 use crate::write::{Change, Written, modified};
 
 impl Registry {
-    /// Replaces the object of the target's URL; below `/status` only its status, elsewhere everything but its status.
+    /// Replaces the object of the target's URL by one that [`accept`](crate::accept) has taken in; below `/status` only its status, elsewhere everything but its status.
     ///
     /// # Errors
     /// 404 when there is none, 409 when it has another resourceVersion or uid than the client thinks, 422 when its
@@ -27,35 +28,43 @@ impl Registry {
         object: &Object,
         options: &UpdateOptions,
     ) -> Result<Written, ApiError> {
-        self.change(target, name, options.dry_run, |current| replace(target, name, current, object.clone())).await
+        let next = self.to_storage(target, object.clone())?;
+        self.change(target, name, options.dry_run, |current| self.replace(target, name, current, next.clone())).await
     }
-}
 
-/// What becomes of `current` when a client wants it to be `next`.
-pub(crate) fn replace(target: &Target, name: &str, current: &Arc<Entry>, next: Object) -> Result<Change, ApiError> {
-    let stored = current.object.decode(current.revision);
-    check_preconditions(target, name, &stored, &next)?;
-    let mut next = match target.subresource_name() {
-        Some("status") => {
-            let mut only_status = stored.clone();
-            take_status(&mut only_status, &next);
-            only_status
-        }
-        _ => {
-            let mut all_else = next;
-            if target.resource.has_status() {
-                take_status(&mut all_else, &stored);
+    /// What becomes of `current` when a client wants it to be `next`, which is in the version that is stored.
+    pub(crate) fn replace(
+        &self,
+        target: &Target,
+        name: &str,
+        current: &Arc<Entry>,
+        next: Object,
+    ) -> Result<Change, ApiError> {
+        let mut stored = current.object.decode(current.revision);
+        convert(target, &mut stored, &self.storage_kind(target))?;
+        check_preconditions(target, name, &stored, &next)?;
+        let mut next = match target.subresource_name() {
+            Some("status") => {
+                let mut only_status = stored.clone();
+                take_status(&mut only_status, &next);
+                only_status
             }
-            all_else
+            _ => {
+                let mut all_else = next;
+                if target.resource.has_status() {
+                    take_status(&mut all_else, &stored);
+                }
+                all_else
+            }
+        };
+        carry_over(target, &stored, &mut next);
+        kinds::prepare_update(target, &stored, &mut next, self.now());
+        validate_update(target, &stored, &next)?;
+        if stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && kinds::may_go(target, &next) {
+            return Ok(Change::Remove(StoredObject::encode(&next)));
         }
-    };
-    carry_over(target, &stored, &mut next);
-    kinds::prepare_update(target, &stored, &mut next);
-    validate_update(target, &stored, &next)?;
-    if stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && kinds::may_go(target, &next) {
-        return Ok(Change::Remove(StoredObject::encode(&next)));
+        Ok(Change::Put(next))
     }
-    Ok(Change::Put(next))
 }
 
 fn check_preconditions(target: &Target, name: &str, stored: &Object, next: &Object) -> Result<(), ApiError> {

@@ -48,6 +48,14 @@ pub struct Written {
     pub object: StoredObject,
     /// Its revision; `None` for what was only created in a dry run.
     pub revision: Option<Revision>,
+    /// What the client should be warned of.
+    pub warnings: Vec<String>,
+}
+
+impl Written {
+    pub(crate) fn new(object: StoredObject, revision: Option<Revision>) -> Self {
+        Self { object, revision, warnings: Vec::new() }
+    }
 }
 
 /// What a change makes of an object.
@@ -85,14 +93,14 @@ impl Registry {
                 Change::Put(object) => {
                     let encoded = StoredObject::encode(&object);
                     if encoded.bytes() == current.object.bytes() {
-                        return Ok(Written { object: encoded, revision: Some(current.revision) });
+                        return Ok(Written::new(encoded, Some(current.revision)));
                     }
                     let value = encoded.bytes().clone();
                     (Write::Put { key: store_key.clone(), value, expires: None }, encoded)
                 }
             };
             if dry_run {
-                return Ok(Written { object, revision: Some(current.revision) });
+                return Ok(Written::new(object, Some(current.revision)));
             }
             let removed = matches!(write, Write::Delete { .. });
             let transaction = Transaction {
@@ -102,7 +110,7 @@ impl Registry {
             match self.store().commit(transaction).await {
                 Ok(committed) => {
                     let revision = if removed { Some(current.revision) } else { committed.revisions.first().copied() };
-                    return Ok(Written { object, revision });
+                    return Ok(Written::new(object, revision));
                 }
                 Err(CommitError::Store(error)) => return Err(store_error(error)),
                 Err(CommitError::Compare { current: newer, .. }) => {

@@ -20,8 +20,9 @@ pub(super) async fn handle(
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     resolve::only_status(target)?;
     let options = CreateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
-    let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
+    let mut decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
     let mut response = if target.stored().is_some() {
+        registry.attribute(target, &mut decoded.object, &request.user);
         let created = registry.create(target, decoded.object, &options).await?;
         renderer.answer(StatusCode::CREATED, &created.object, created.revision)?
     } else {

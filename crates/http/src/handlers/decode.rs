@@ -6,15 +6,9 @@ use keelson_codec::json::Parsed;
 use keelson_codec::{json, yaml};
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Target, fit, object_of};
+use keelson_registry::{Accepted, Target, accept, object_of};
 
 use crate::body::{MAX_REQUEST_BYTES, RequestBody};
-
-/// A decoded object, and what the client should be warned of.
-pub(super) struct Decoded {
-    pub(super) object: Object,
-    pub(super) warnings: Vec<String>,
-}
 
 /// Reads the object of a create or an update.
 ///
@@ -26,7 +20,7 @@ pub(super) async fn object(
     body: RequestBody,
     target: &Target,
     validation: FieldValidation,
-) -> Result<Decoded, ApiError> {
+) -> Result<Accepted, ApiError> {
     let encoding = Encoding::of(headers)?;
     let bytes = body.read(MAX_REQUEST_BYTES).await?;
     let kind = target.resource.kind;
@@ -34,23 +28,7 @@ pub(super) async fn object(
     let default = (stated.group_version().to_string(), stated.kind);
     let parsed =
         encoding.parse(&bytes, (&default.0, &default.1)).map_err(|error| unrecognized(kind, &error, &bytes))?;
-    let mut object = object_of(parsed.value, kind)?;
-    let mut warnings = Vec::new();
-    let duplicates = || parsed.duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
-    match validation {
-        FieldValidation::Ignore => {}
-        FieldValidation::Warn => warnings.extend(duplicates()),
-        FieldValidation::Strict if parsed.duplicates.is_empty() => {}
-        FieldValidation::Strict => {
-            return Err(ApiError::BadRequest(format!(
-                "{kind} in version \"{}\" cannot be handled as a {kind}: strict decoding error: {}",
-                target.version.name,
-                duplicates().collect::<Vec<_>>().join(", ")
-            )));
-        }
-    }
-    fit(target, &mut object)?;
-    Ok(Decoded { object, warnings })
+    accept(target, parsed.value, &parsed.duplicates, validation)
 }
 
 /// Reads the options that a DELETE may carry as its body; an empty body is none.
@@ -58,14 +36,24 @@ pub(super) async fn object(
 /// # Errors
 /// 413, 415 and 400 as for objects.
 pub(super) async fn optional(headers: &HeaderMap, body: RequestBody) -> Result<Option<Object>, ApiError> {
+    of_kind(headers, body, ("v1", "DeleteOptions")).await
+}
+
+/// Reads an object that is not of the resource's own kind, as subresources take it; an empty body is none.
+///
+/// # Errors
+/// 413, 415 and 400 as for objects.
+pub(super) async fn of_kind(
+    headers: &HeaderMap,
+    body: RequestBody,
+    kind: (&str, &str),
+) -> Result<Option<Object>, ApiError> {
     let bytes = body.read(MAX_REQUEST_BYTES).await?;
     if bytes.is_empty() {
         return Ok(None);
     }
-    let parsed = Encoding::of(headers)?
-        .parse(&bytes, ("v1", "DeleteOptions"))
-        .map_err(|error| unrecognized("DeleteOptions", &error, &bytes))?;
-    object_of(parsed.value, "DeleteOptions").map(Some)
+    let parsed = Encoding::of(headers)?.parse(&bytes, kind).map_err(|error| unrecognized(kind.1, &error, &bytes))?;
+    object_of(parsed.value, kind.1).map(Some)
 }
 
 /// The encodings that clients are told of.
@@ -104,15 +92,19 @@ impl Encoding {
     }
 }
 
-/// How much of a body that can't be read is shown to the client.
-const SHOWN_BYTES: usize = 1024;
+/// How much of a body that can't be read is shown to the client, as upstream has it.
+const SHOWN_BYTES: usize = 30;
 
 fn unrecognized(kind: &str, error: &str, body: &[u8]) -> ApiError {
+    let start = &body[..body.len().min(SHOWN_BYTES)];
     let shown = match body {
-        [] => "<empty>".into(),
-        _ => String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]),
+        [] => "<empty>".to_owned(),
+        [b'{', ..] => String::from_utf8_lossy(start).into_owned(),
+        // What does not look like JSON may be anything, so it is shown byte by byte.
+        _ => start.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
+    let more = if body.len() > SHOWN_BYTES { " ..." } else { "" };
     ApiError::BadRequest(format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {error} ({shown})"
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {error} ({shown}{more})"
     ))
 }

@@ -1,28 +1,82 @@
 //! The few rules that differ by kind. Everything here is called from one place in the generic verbs.
 
+mod certificate;
+mod device;
 mod namespace;
+mod node;
 mod secret;
+mod status;
+mod workload;
 
-use keelson_meta::Object;
+use std::time::SystemTime;
 
+use keelson_access::User;
+use keelson_meta::options::FieldValidation;
+use keelson_meta::{GroupVersion, GroupVersionKind, Object};
+
+use crate::intake::shape;
 use crate::target::Target;
 
-/// What a new object of this kind gets beyond what it was sent with.
-pub(crate) fn prepare_create(target: &Target, object: &mut Object) {
+pub(crate) use status::initial_status;
+
+/// What a new object of this kind gets beyond what it was sent with. It has its name and its uid by then.
+pub(crate) fn prepare_create(target: &Target, object: &mut Object, now: SystemTime) {
     match (target.resource.group, target.resource.plural) {
         ("", "namespaces") => namespace::prepare_create(object),
-        ("", "secrets") => secret::merge_string_data(object),
-        _ => {}
+        ("", "nodes") => node::taint_until_ready(object),
+        ("", "persistentvolumeclaims") => protect(object, "kubernetes.io/pvc-protection"),
+        ("", "persistentvolumes") => protect(object, "kubernetes.io/pv-protection"),
+        ("", "secrets") if object.0.contains_key("stringData") => secret::merge_string_data(object),
+        ("apps", "daemonsets") => workload::count_first_template(object),
+        ("batch", "jobs") => workload::select_pods_of_job(object),
+        ("resource.k8s.io", "devicetaintrules" | "resourceslices") => device::date_taints(object, now),
+        ("storage.k8s.io", "volumeattributesclasses") => protect(object, "kubernetes.io/vac-protection"),
+        _ => return,
     }
+    in_order(target, object);
 }
 
 /// What an object of this kind keeps or gets on an update.
-pub(crate) fn prepare_update(target: &Target, current: &Object, next: &mut Object) {
+pub(crate) fn prepare_update(target: &Target, current: &Object, next: &mut Object, now: SystemTime) {
     match (target.resource.group, target.resource.plural) {
         ("", "namespaces") => namespace::prepare_update(target, current, next),
-        ("", "secrets") => secret::merge_string_data(next),
-        _ => {}
+        ("", "secrets") if next.0.contains_key("stringData") => secret::merge_string_data(next),
+        ("apps", "daemonsets") => workload::count_templates(current, next),
+        ("resource.k8s.io", "devicetaintrules" | "resourceslices") => device::date_taints(next, now),
+        _ => return,
     }
+    in_order(target, next);
+}
+
+/// What an object says of who makes it.
+pub(crate) fn attribute(target: &Target, object: &mut Object, user: &User) {
+    if (target.resource.group, target.resource.plural) == ("certificates.k8s.io", "certificatesigningrequests") {
+        certificate::sign_with(object, user);
+        in_order(target, object);
+    }
+}
+
+/// Holds an object until nobody uses it any more.
+fn protect(object: &mut Object, finalizer: &str) {
+    let mut finalizers: Vec<String> = object.finalizers().into_iter().map(str::to_owned).collect();
+    if !finalizers.iter().any(|held| held == finalizer) {
+        finalizers.push(finalizer.to_owned());
+        object.set_meta("finalizers", finalizers);
+    }
+}
+
+/// Puts fields that were added where they belong, so that equal objects have equal bytes.
+fn in_order(target: &Target, object: &mut Object) {
+    let Some(GroupVersion { group, version }) = object.api_version().and_then(GroupVersion::parse) else { return };
+    let kind = GroupVersionKind { group, version, kind: target.resource.kind.to_owned() };
+    if let Err(fault) = shape(&kind, object, &[], FieldValidation::Ignore) {
+        tracing::error!(?kind, %fault, "what the server added to an object does not fit its schema");
+    }
+}
+
+/// Whether the creator of an object also states its status. A kubelet registers its node whole.
+pub(crate) fn keeps_status_on_create(target: &Target) -> bool {
+    (target.resource.group, target.resource.plural) == ("", "nodes")
 }
 
 /// Changes an object that is being deleted but may not go yet.

@@ -6,9 +6,6 @@ use keelson_meta::Object;
 use serde_json::{Value, json};
 
 pub(super) fn merge_string_data(object: &mut Object) {
-    if object.0.get("type").and_then(Value::as_str).is_none_or(str::is_empty) {
-        object.0.insert("type".to_owned(), json!("Opaque"));
-    }
     let Some(Value::Object(plain)) = object.0.shift_remove("stringData") else {
         return;
     };

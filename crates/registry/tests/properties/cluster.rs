@@ -236,14 +236,14 @@ impl Write {
         let written = match &self.action {
             Action::Create(pod) => {
                 let options = CreateOptions { dry_run, ..CreateOptions::default() };
-                server.create(&target, pod.object(&self.key), &options).await
+                server.create(&target, fitted(&target, pod.object(&self.key)), &options).await
             }
             Action::Update(pod) => {
                 let options = UpdateOptions { dry_run, ..UpdateOptions::default() };
-                server.update(&named, name, &pod.object(&self.key), &options).await
+                server.update(&named, name, &fitted(&named, pod.object(&self.key)), &options).await
             }
             Action::Merge(pod) => {
-                let patch = Patch { kind: PatchKind::Merge, document: pod.merge_patch() };
+                let patch = Patch { kind: PatchKind::Merge, document: pod.merge_patch(), duplicates: Vec::new() };
                 let options = PatchOptions { dry_run, ..PatchOptions::default() };
                 server.patch(&named, name, &patch, &options).await
             }
@@ -255,6 +255,12 @@ impl Write {
         };
         written.map(|written| written.revision.map(Revision::get)).map_err(|error| error.code())
     }
+}
+
+/// The object as it is taken in where it comes from a client.
+pub(crate) fn fitted(target: &Target, mut object: Object) -> Object {
+    keelson_registry::fit(target, &mut object).unwrap();
+    object
 }
 
 /// A write that mostly succeeds on a store with many of the keys.

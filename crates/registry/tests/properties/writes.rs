@@ -113,10 +113,14 @@ async fn patch_one_object(engine: Engine) {
         for round in 0..ROUNDS {
             let key = format!("by-{number}-{round}");
             let patch = if round % 2 == 0 {
-                Patch { kind: PatchKind::Merge, document: json!({"data": {key: "x"}}) }
+                Patch { kind: PatchKind::Merge, document: json!({"data": {key: "x"}}), duplicates: Vec::new() }
             } else {
                 let path = format!("/data/{key}");
-                Patch { kind: PatchKind::Json, document: json!([{"op": "add", "path": path, "value": "x"}]) }
+                Patch {
+                    kind: PatchKind::Json,
+                    document: json!([{"op": "add", "path": path, "value": "x"}]),
+                    duplicates: Vec::new(),
+                }
             };
             server.patch(&named("one"), "one", &patch, &PatchOptions::default()).await?;
         }
@@ -202,7 +206,11 @@ fn finalizers_hold_an_object_until_the_last_is_taken() {
         let marked = read(cluster.server(0), "held").await.unwrap();
         assert!(marked.deletion_timestamp().is_some());
         for (server, left) in [json!(["example.com/two"]), json!([])].into_iter().enumerate() {
-            let patch = Patch { kind: PatchKind::Merge, document: json!({"metadata": {"finalizers": left}}) };
+            let patch = Patch {
+                kind: PatchKind::Merge,
+                document: json!({"metadata": {"finalizers": left}}),
+                duplicates: Vec::new(),
+            };
             cluster.server(server).patch(&named("held"), "held", &patch, &PatchOptions::default()).await.unwrap();
         }
         assert_eq!(read(cluster.server(0), "held").await.unwrap_err().code(), 404);

@@ -1,0 +1,71 @@
+//! Horizontal pod autoscalers. What `v1` leaves out of its metrics is filled in when it becomes `v2`.
+
+use serde_json::{Value, json};
+
+use crate::shape::Rule::{Always, In, Number, Text};
+use crate::shape::{Shape, Tree, list, set};
+
+/// The shape of a kind of `autoscaling` in a version.
+pub(crate) fn shape(version: &str, kind: &str) -> Option<&'static Shape> {
+    match (version, kind) {
+        ("v1", "HorizontalPodAutoscaler") => Some(&V1),
+        ("v2", "HorizontalPodAutoscaler") => Some(&V2),
+        _ => None,
+    }
+}
+
+const V1: Shape =
+    Shape { fields: &[("spec", Always(&const { Shape::of(&[("minReplicas", Number(1))]) }))], then: &[implied_target] };
+
+/// The annotation in which `v1` carries the metrics that it does not know.
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+
+/// The CPU use, in percent of what is requested, that an autoscaler without any metric aims at.
+const CPU_PERCENT: i64 = 80;
+
+fn implied_target(autoscaler: &mut Tree) {
+    let annotations = autoscaler.get("metadata").and_then(|metadata| metadata.get("annotations"));
+    if annotations.and_then(|annotations| annotations.get(METRICS)).is_none()
+        && let Some(Value::Object(spec)) = autoscaler.get_mut("spec")
+    {
+        Number(CPU_PERCENT).apply(spec, "targetCPUUtilizationPercentage");
+    }
+}
+
+const V2: Shape = Shape::of(&[(
+    "spec",
+    Always(&const { Shape { fields: &[("minReplicas", Number(1)), ("behavior", In(&BEHAVIOR))], then: &[metrics] } }),
+)]);
+
+fn metrics(spec: &mut Tree) {
+    let absent = matches!(spec.get("metrics"), None | Some(Value::Null | Value::Array(_)));
+    if absent && list(spec, "metrics").is_empty() {
+        let target = json!({ "type": "Utilization", "averageUtilization": CPU_PERCENT });
+        set(spec, "metrics", json!([{ "type": "Resource", "resource": { "name": "cpu", "target": target } }]));
+    }
+}
+
+const BEHAVIOR: Shape = Shape::of(&[("scaleUp", Always(&SCALE_UP)), ("scaleDown", Always(&SCALE_DOWN))]);
+
+const SCALE_UP: Shape = Shape {
+    fields: &[("stabilizationWindowSeconds", Number(0)), ("selectPolicy", Text("Max"))],
+    then: &[|rules| policies(rules, json!([policy("Pods", 4), policy("Percent", 100)]))],
+};
+
+const SCALE_DOWN: Shape = Shape {
+    fields: &[("selectPolicy", Text("Max"))],
+    then: &[|rules| policies(rules, json!([policy("Percent", 100)]))],
+};
+
+/// How many seconds a change of the size counts against the policy.
+const PERIOD_SECONDS: i64 = 15;
+
+fn policy(of: &str, value: i64) -> Value {
+    json!({ "type": of, "value": value, "periodSeconds": PERIOD_SECONDS })
+}
+
+fn policies(rules: &mut Tree, usual: Value) {
+    if matches!(rules.get("policies"), None | Some(Value::Null)) {
+        set(rules, "policies", usual);
+    }
+}

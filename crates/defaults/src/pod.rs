@@ -1,0 +1,193 @@
+//! Pods, and the templates that all workloads make pods from.
+
+use serde_json::{Value, json};
+
+use crate::shape::Rule::{Always, Each, Empty, Flag, In, Number, Positive, Text};
+use crate::shape::{Shape, Tree, copy_missing, each, is_true, is_unset, is_zero, list, object, peek, set, text};
+use crate::volumes::{FIELD_REFERENCE, VOLUME};
+
+/// A pod. Beside its defaults it gets what admission gives to all pods that don't say otherwise: the two tolerations
+/// that let it stay for a while on a node that is in trouble, and its priority.
+pub(crate) const POD: Shape = Shape::of(&[("spec", Always(&SPEC_OF_POD))]);
+
+/// A pod template object.
+pub(crate) const POD_TEMPLATE: Shape = Shape::of(&[("template", Always(&TEMPLATE))]);
+
+/// A template inside of a workload.
+pub(crate) const TEMPLATE: Shape = Shape::of(&[("spec", Always(&SPEC))]);
+
+const SPEC_OF_POD: Shape = Shape {
+    fields: &[("enableServiceLinks", Flag(true))],
+    then: &[|spec| SPEC.fill(spec), requests_from_limits, host_ports, tolerations, priority],
+};
+
+const SPEC: Shape = Shape {
+    fields: &[
+        ("volumes", Each(&VOLUME)),
+        ("initContainers", Each(&CONTAINER)),
+        ("containers", Each(&CONTAINER)),
+        ("ephemeralContainers", Each(&CONTAINER)),
+        ("restartPolicy", Text("Always")),
+        ("terminationGracePeriodSeconds", Number(30)),
+        ("dnsPolicy", Text("ClusterFirst")),
+        ("securityContext", Empty),
+        ("schedulerName", Text("default-scheduler")),
+    ],
+    then: &[service_account],
+};
+
+const CONTAINER: Shape = Shape {
+    fields: &[
+        ("env", Each(&ENVIRONMENT)),
+        ("livenessProbe", In(&PROBE)),
+        ("readinessProbe", In(&PROBE)),
+        ("startupProbe", In(&PROBE)),
+        ("lifecycle", In(&LIFECYCLE)),
+        ("terminationMessagePath", Text("/dev/termination-log")),
+        ("terminationMessagePolicy", Text("File")),
+    ],
+    then: &[|container| pull_policy(container, "image", "imagePullPolicy")],
+};
+
+const ENVIRONMENT: Shape = Shape::of(&[("valueFrom", In(&const { Shape::of(&[("fieldRef", In(&FIELD_REFERENCE))]) }))]);
+
+const PROBE: Shape = Shape::of(&[
+    ("timeoutSeconds", Positive(1)),
+    ("periodSeconds", Positive(10)),
+    ("successThreshold", Positive(1)),
+    ("failureThreshold", Positive(3)),
+    ("httpGet", In(&HTTP_GET)),
+    ("grpc", In(&const { Shape::of(&[("service", Text(""))]) })),
+]);
+
+const LIFECYCLE: Shape = Shape::of(&[("postStart", In(&HANDLER)), ("preStop", In(&HANDLER))]);
+
+const HANDLER: Shape = Shape::of(&[("httpGet", In(&HTTP_GET))]);
+
+const HTTP_GET: Shape = Shape::of(&[("path", Text("/")), ("scheme", Text("HTTP"))]);
+
+/// Images that may change behind their name are always pulled.
+pub(crate) fn pull_policy(tree: &mut Tree, image: &str, policy: &str) {
+    if is_unset(tree, policy) {
+        let moving = tag(text(tree, image)) == Some("latest");
+        set(tree, policy, if moving { "Always" } else { "IfNotPresent" });
+    }
+}
+
+/// The tag of an image, `latest` where neither a tag nor a digest says more.
+fn tag(image: &str) -> Option<&str> {
+    if image.is_empty() {
+        return None;
+    }
+    let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
+    // A colon before the last slash is that of a port.
+    let last = name.rsplit('/').next().unwrap_or(name);
+    match (last.split_once(':'), digest) {
+        (Some((_, tag)), _) => Some(tag),
+        (None, Some(_)) => None,
+        (None, None) => Some("latest"),
+    }
+}
+
+/// `serviceAccount` is the former name of `serviceAccountName`, and still written beside it.
+fn service_account(spec: &mut Tree) {
+    let name = match text(spec, "serviceAccountName") {
+        "" => text(spec, "serviceAccount"),
+        name => name,
+    };
+    if !name.is_empty() {
+        let name = name.to_owned();
+        set(spec, "serviceAccountName", name.clone());
+        set(spec, "serviceAccount", name);
+    }
+}
+
+/// A container asks for at least what it may not exceed.
+fn requests_from_limits(spec: &mut Tree) {
+    for containers in ["initContainers", "containers"] {
+        each(spec, containers, |container| {
+            let Some(resources) = object(container, "resources") else { return };
+            let Some(limits) = peek(resources, "limits").cloned() else { return };
+            if is_unset(resources, "requests") && !limits.is_empty() {
+                set(resources, "requests", Tree::new());
+            }
+            if let Some(requests) = object(resources, "requests") {
+                copy_missing(&limits, requests);
+            }
+        });
+    }
+}
+
+/// On the host's network, a container's port is the host's.
+fn host_ports(spec: &mut Tree) {
+    if !is_true(spec, "hostNetwork") {
+        return;
+    }
+    for containers in ["initContainers", "containers"] {
+        each(spec, containers, |container| {
+            each(container, "ports", |port| {
+                if is_zero(port, "hostPort")
+                    && let Some(number) = port.get("containerPort").cloned()
+                {
+                    set(port, "hostPort", number);
+                }
+            });
+        });
+    }
+}
+
+/// How long a pod stays on a node that is not ready or can't be reached.
+const TOLERATION_SECONDS: i64 = 300;
+
+fn tolerations(spec: &mut Tree) {
+    for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = |toleration: &Value| {
+            let field = |name: &str| toleration.get(name).and_then(Value::as_str).unwrap_or_default();
+            (field("key") == taint || field("key").is_empty()) && matches!(field("effect"), "NoExecute" | "")
+        };
+        if list(spec, "tolerations").iter().any(tolerated) {
+            continue;
+        }
+        if is_unset(spec, "tolerations") {
+            set(spec, "tolerations", Vec::<Value>::new());
+        }
+        if let Some(Value::Array(tolerations)) = spec.get_mut("tolerations") {
+            tolerations.push(json!({
+                "key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS,
+            }));
+        }
+    }
+}
+
+/// The priority of a pod without a class, or with one of those that every cluster has.
+fn priority(spec: &mut Tree) {
+    let priority: i64 = match text(spec, "priorityClassName") {
+        "" => 0,
+        "system-cluster-critical" => 2_000_000_000,
+        "system-node-critical" => 2_000_001_000,
+        _ => return,
+    };
+    Number(priority).apply(spec, "priority");
+    Text("PreemptLowerPriority").apply(spec, "preemptionPolicy");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tag;
+
+    #[test]
+    fn tags_are_told_from_ports_and_digests() {
+        for (image, expected) in [
+            ("", None),
+            ("nginx", Some("latest")),
+            ("nginx:1.27", Some("1.27")),
+            ("nginx:latest", Some("latest")),
+            ("registry.example:5000/nginx", Some("latest")),
+            ("registry.example:5000/nginx:2", Some("2")),
+            ("nginx@sha256:0123", None),
+            ("nginx:latest@sha256:0123", Some("latest")),
+        ] {
+            assert_eq!(tag(image), expected, "{image}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Defaults as data: for each field of an object what it gets when it is left out, and the shape of what it holds.
+
+use serde_json::{Map, Value};
+
+/// The fields of a JSON object.
+pub(crate) type Tree = Map<String, Value>;
+
+/// The defaults of one type.
+pub(crate) struct Shape {
+    /// Fields with a default, or whose content has defaults.
+    pub(crate) fields: &'static [(&'static str, Rule)],
+    /// What depends on other fields; runs after them, in this order.
+    pub(crate) then: &'static [fn(&mut Tree)],
+}
+
+/// What is done with a field.
+pub(crate) enum Rule {
+    /// This text, where there is none or an empty one.
+    Text(&'static str),
+    /// This number, where there is none.
+    Number(i64),
+    /// This number, where there is none or a zero: the field can't tell these apart.
+    Positive(i64),
+    /// This boolean, where there is none.
+    Flag(bool),
+    /// An empty object, where there is none.
+    Empty,
+    /// A list of this one text, where there is none or an empty one.
+    OneOf(&'static str),
+    /// The defaults of the object, if it is there.
+    In(&'static Shape),
+    /// The defaults of the object, which is made if it is not there.
+    Always(&'static Shape),
+    /// The defaults of each item of the list.
+    Each(&'static Shape),
+}
+
+impl Shape {
+    /// A shape without rules that depend on other fields.
+    pub(crate) const fn of(fields: &'static [(&'static str, Rule)]) -> Self {
+        Self { fields, then: &[] }
+    }
+
+    /// Fills in what the object leaves out.
+    pub(crate) fn fill(&self, tree: &mut Tree) {
+        for (name, rule) in self.fields {
+            rule.apply(tree, name);
+        }
+        for step in self.then {
+            step(tree);
+        }
+    }
+}
+
+impl Rule {
+    pub(crate) fn apply(&self, tree: &mut Tree, name: &str) {
+        match self {
+            Self::Text(text) if is_unset(tree, name) => set(tree, name, *text),
+            Self::Number(number) if is_unset(tree, name) => set(tree, name, *number),
+            Self::Positive(number) if is_zero(tree, name) => set(tree, name, *number),
+            Self::Flag(flag) if is_unset(tree, name) => set(tree, name, *flag),
+            Self::Empty if is_unset(tree, name) => set(tree, name, Tree::new()),
+            Self::OneOf(text) if list(tree, name).is_empty() && is_list(tree, name) => set(tree, name, vec![*text]),
+            Self::In(shape) => object(tree, name).into_iter().for_each(|inner| shape.fill(inner)),
+            Self::Always(shape) => {
+                if is_unset(tree, name) {
+                    set(tree, name, Tree::new());
+                }
+                object(tree, name).into_iter().for_each(|inner| shape.fill(inner));
+            }
+            Self::Each(shape) => each(tree, name, |item| shape.fill(item)),
+            Self::Text(_) | Self::Number(_) | Self::Positive(_) | Self::Flag(_) | Self::Empty | Self::OneOf(_) => {}
+        }
+    }
+}
+
+/// Whether a field is absent, null, or an empty text.
+pub(crate) fn is_unset(tree: &Tree, name: &str) -> bool {
+    match tree.get(name) {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(_) => false,
+    }
+}
+
+/// Whether a field is unset, or a zero.
+pub(crate) fn is_zero(tree: &Tree, name: &str) -> bool {
+    is_unset(tree, name) || tree.get(name).and_then(Value::as_f64) == Some(0.0)
+}
+
+/// The text of a field, empty if there is none.
+pub(crate) fn text<'a>(tree: &'a Tree, name: &str) -> &'a str {
+    tree.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether a boolean is set and true.
+pub(crate) fn is_true(tree: &Tree, name: &str) -> bool {
+    tree.get(name).and_then(Value::as_bool) == Some(true)
+}
+
+/// The items of a list, none if there is no list.
+pub(crate) fn list<'a>(tree: &'a Tree, name: &str) -> &'a [Value] {
+    tree.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The object in a field.
+pub(crate) fn object<'a>(tree: &'a mut Tree, name: &str) -> Option<&'a mut Tree> {
+    tree.get_mut(name)?.as_object_mut()
+}
+
+/// The object in a field, to be read.
+pub(crate) fn peek<'a>(tree: &'a Tree, name: &str) -> Option<&'a Tree> {
+    tree.get(name)?.as_object()
+}
+
+/// Sets a field.
+pub(crate) fn set(tree: &mut Tree, name: &str, value: impl Into<Value>) {
+    tree.insert(name.to_owned(), value.into());
+}
+
+/// Does something with each object in a list.
+pub(crate) fn each(tree: &mut Tree, name: &str, action: impl FnMut(&mut Tree)) {
+    let items = tree.get_mut(name).and_then(Value::as_array_mut);
+    items.into_iter().flatten().filter_map(Value::as_object_mut).for_each(action);
+}
+
+/// Copies the entries of one object that another lacks.
+pub(crate) fn copy_missing(from: &Tree, to: &mut Tree) {
+    for (name, value) in from {
+        if !to.contains_key(name) {
+            to.insert(name.clone(), value.clone());
+        }
+    }
+}
+
+/// Whether a list could stand here: there is one, or nothing.
+fn is_list(tree: &Tree, name: &str) -> bool {
+    matches!(tree.get(name), None | Some(Value::Null | Value::Array(_)))
+}

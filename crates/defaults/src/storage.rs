@@ -1,0 +1,81 @@
+//! Volumes, claims, and how storage is provisioned.
+
+use serde_json::Value;
+
+use crate::shape::Rule::{Always, Flag, In, OneOf, Text};
+use crate::shape::{Shape, Tree, is_unset, set};
+use crate::volumes::{AZURE_DISK, HOST_PATH};
+
+/// The shape of a kind of `storage.k8s.io`, and of volumes and claims.
+pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+    match kind {
+        "PersistentVolume" => Some(&VOLUME),
+        "PersistentVolumeClaim" => Some(&CLAIM),
+        "StorageClass" => Some(&CLASS),
+        "CSIDriver" => Some(&DRIVER),
+        _ => None,
+    }
+}
+
+/// The spec of a claim.
+pub(crate) const CLAIM_SPEC: Shape = Shape { fields: &[("volumeMode", Text("Filesystem"))], then: &[same_source] };
+
+/// A claim inside of a stateful set, which is written with its kind and with the status of a new one.
+pub(crate) const CLAIM_TEMPLATE: Shape = Shape {
+    fields: &[("spec", Always(&CLAIM_SPEC)), ("status", Always(&const { Shape::of(&[("phase", Text("Pending"))]) }))],
+    then: &[|claim| {
+        set(claim, "kind", "PersistentVolumeClaim");
+        set(claim, "apiVersion", "v1");
+    }],
+};
+
+const CLAIM: Shape = Shape::of(&[("spec", Always(&CLAIM_SPEC))]);
+
+const VOLUME: Shape = Shape::of(&[(
+    "spec",
+    Always(
+        &const {
+            Shape::of(&[
+                ("hostPath", In(&HOST_PATH)),
+                ("azureDisk", In(&AZURE_DISK)),
+                ("persistentVolumeReclaimPolicy", Text("Retain")),
+                ("volumeMode", Text("Filesystem")),
+            ])
+        },
+    ),
+)]);
+
+const CLASS: Shape = Shape::of(&[("reclaimPolicy", Text("Delete")), ("volumeBindingMode", Text("Immediate"))]);
+
+const DRIVER: Shape = Shape::of(&[(
+    "spec",
+    Always(
+        &const {
+            Shape::of(&[
+                ("attachRequired", Flag(true)),
+                ("podInfoOnMount", Flag(false)),
+                ("volumeLifecycleModes", OneOf("Persistent")),
+                ("storageCapacity", Flag(false)),
+                ("fsGroupPolicy", Text("ReadWriteOnceWithFSType")),
+                ("requiresRepublish", Flag(false)),
+                ("seLinuxMount", Flag(false)),
+            ])
+        },
+    ),
+)]);
+
+/// `dataSource` and `dataSourceRef` say the same, unless the reference leads to another namespace.
+fn same_source(spec: &mut Tree) {
+    let elsewhere =
+        spec.get("dataSourceRef").and_then(|source| source.get("namespace")).and_then(Value::as_str).unwrap_or("");
+    if !elsewhere.is_empty() {
+        return;
+    }
+    for (from, to) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
+        if is_unset(spec, to)
+            && let Some(Value::Object(source)) = spec.get(from).cloned()
+        {
+            set(spec, to, source);
+        }
+    }
+}

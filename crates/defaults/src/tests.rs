@@ -1,0 +1,291 @@
+use keelson_meta::{GroupVersion, GroupVersionKind, Object};
+use serde_json::{Value, json};
+
+use super::apply;
+
+/// Fills in an object and checks what stands at some paths then; that filling in again changes nothing, too.
+fn check(api_version: &str, kind: &str, object: Value, expected: &[(&str, Value)]) {
+    let GroupVersion { group, version } = GroupVersion::parse(api_version).unwrap();
+    let of = GroupVersionKind { group, version, kind: kind.to_owned() };
+    let mut filled = Object::from_value(object).unwrap();
+    apply(&of, &mut filled);
+    let once = filled.clone();
+    apply(&of, &mut filled);
+    assert_eq!(filled, once, "{kind}: filling in twice");
+    let filled = filled.into_value();
+    for (path, value) in expected {
+        assert_eq!(filled.pointer(path).unwrap_or(&Value::Null), value, "{kind}{path} in {filled}");
+    }
+}
+
+#[test]
+fn a_pod_gets_what_every_pod_has() {
+    let pod = json!({ "spec": { "containers": [{ "name": "c", "image": "nginx",
+        "resources": { "limits": { "cpu": "1" } }, "livenessProbe": { "httpGet": { "port": 80 } } }],
+        "volumes": [{ "name": "a" }, { "name": "s", "secret": { "secretName": "s" } }, { "name": "h", "hostPath": {} }],
+        "serviceAccount": "robot" } });
+    check(
+        "v1",
+        "Pod",
+        pod,
+        &[
+            ("/spec/restartPolicy", json!("Always")),
+            ("/spec/dnsPolicy", json!("ClusterFirst")),
+            ("/spec/securityContext", json!({})),
+            ("/spec/enableServiceLinks", json!(true)),
+            ("/spec/serviceAccountName", json!("robot")),
+            ("/spec/priority", json!(0)),
+            ("/spec/tolerations/1/key", json!("node.kubernetes.io/unreachable")),
+            ("/spec/tolerations/2", Value::Null),
+            ("/spec/containers/0/imagePullPolicy", json!("Always")),
+            ("/spec/containers/0/terminationMessagePolicy", json!("File")),
+            ("/spec/containers/0/resources/requests/cpu", json!("1")),
+            ("/spec/containers/0/livenessProbe/httpGet/scheme", json!("HTTP")),
+            ("/spec/containers/0/livenessProbe/failureThreshold", json!(3)),
+            ("/spec/volumes/0/emptyDir", json!({})),
+            ("/spec/volumes/1/secret/defaultMode", json!(420)),
+            ("/spec/volumes/2/hostPath/type", json!("")),
+        ],
+    );
+}
+
+#[test]
+fn what_is_stated_stays() {
+    let pod = json!({ "spec": { "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "enableServiceLinks": false,
+        "tolerations": [{ "operator": "Exists" }], "hostNetwork": true,
+        "containers": [{ "image": "a:latest", "imagePullPolicy": "Never", "ports": [{ "containerPort": 80 }] }] } });
+    check(
+        "v1",
+        "Pod",
+        pod,
+        &[
+            ("/spec/restartPolicy", json!("Never")),
+            ("/spec/terminationGracePeriodSeconds", json!(0)),
+            ("/spec/enableServiceLinks", json!(false)),
+            ("/spec/tolerations", json!([{ "operator": "Exists" }])),
+            ("/spec/containers/0/imagePullPolicy", json!("Never")),
+            ("/spec/containers/0/ports/0/hostPort", json!(80)),
+        ],
+    );
+}
+
+#[test]
+fn templates_get_what_pods_have_but_nothing_of_admission() {
+    let workload = json!({ "spec": { "template": { "spec": { "containers": [{ "image": "a:1" }] } } } });
+    for (api_version, kind, template) in [
+        ("apps/v1", "Deployment", "/spec/template"),
+        ("apps/v1", "DaemonSet", "/spec/template"),
+        ("apps/v1", "StatefulSet", "/spec/template"),
+        ("apps/v1", "ReplicaSet", "/spec/template"),
+        ("batch/v1", "Job", "/spec/template"),
+        ("v1", "ReplicationController", "/spec/template"),
+    ] {
+        let at = |path: &str| format!("{template}/spec/{path}");
+        check(
+            api_version,
+            kind,
+            workload.clone(),
+            &[
+                (&at("dnsPolicy"), json!("ClusterFirst")),
+                (&at("containers/0/imagePullPolicy"), json!("IfNotPresent")),
+                (&at("tolerations"), Value::Null),
+                (&at("enableServiceLinks"), Value::Null),
+            ],
+        );
+    }
+    let cron = json!({ "spec": { "jobTemplate": { "spec": workload["spec"] } } });
+    check(
+        "batch/v1",
+        "CronJob",
+        cron,
+        &[
+            ("/spec/jobTemplate/spec/template/spec/dnsPolicy", json!("ClusterFirst")),
+            ("/spec/jobTemplate/spec/backoffLimit", Value::Null),
+            ("/spec/concurrencyPolicy", json!("Allow")),
+        ],
+    );
+}
+
+#[test]
+fn workloads_get_their_strategies() {
+    let spec = |spec: Value| json!({ "spec": spec });
+    check(
+        "apps/v1",
+        "Deployment",
+        spec(json!({})),
+        &[
+            ("/spec/replicas", json!(1)),
+            (
+                "/spec/strategy",
+                json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "25%", "maxSurge": "25%" } }),
+            ),
+        ],
+    );
+    check(
+        "apps/v1",
+        "Deployment",
+        spec(json!({ "replicas": 0, "strategy": { "type": "Recreate" } })),
+        &[("/spec/replicas", json!(0)), ("/spec/strategy", json!({ "type": "Recreate" }))],
+    );
+    check(
+        "apps/v1",
+        "DaemonSet",
+        spec(json!({})),
+        &[("/spec/updateStrategy/rollingUpdate", json!({ "maxUnavailable": 1, "maxSurge": 0 }))],
+    );
+    check(
+        "apps/v1",
+        "StatefulSet",
+        spec(json!({ "volumeClaimTemplates": [{ "spec": {} }] })),
+        &[
+            ("/spec/updateStrategy/rollingUpdate", json!({ "partition": 0 })),
+            ("/spec/persistentVolumeClaimRetentionPolicy/whenScaled", json!("Retain")),
+            ("/spec/volumeClaimTemplates/0/spec/volumeMode", json!("Filesystem")),
+            ("/spec/volumeClaimTemplates/0/kind", json!("PersistentVolumeClaim")),
+        ],
+    );
+    check(
+        "apps/v1",
+        "StatefulSet",
+        spec(json!({ "updateStrategy": { "type": "RollingUpdate" } })),
+        &[("/spec/updateStrategy", json!({ "type": "RollingUpdate" }))],
+    );
+    check(
+        "batch/v1",
+        "Job",
+        spec(json!({ "parallelism": 2 })),
+        &[("/spec/completions", Value::Null), ("/spec/backoffLimit", json!(6))],
+    );
+    check(
+        "batch/v1",
+        "Job",
+        spec(json!({ "backoffLimitPerIndex": 1, "podFailurePolicy": { "rules": [] } })),
+        &[
+            ("/spec/completions", json!(1)),
+            ("/spec/backoffLimit", json!(2_147_483_647)),
+            ("/spec/podReplacementPolicy", json!("Failed")),
+        ],
+    );
+}
+
+#[test]
+fn a_replication_controller_takes_selector_and_labels_from_its_template() {
+    let template = json!({ "metadata": { "labels": { "a": "b" } } });
+    check(
+        "v1",
+        "ReplicationController",
+        json!({ "spec": { "template": template } }),
+        &[("/spec/selector", json!({ "a": "b" })), ("/metadata/labels", json!({ "a": "b" }))],
+    );
+}
+
+#[test]
+fn services_depend_on_their_type() {
+    let spec = |spec: Value| json!({ "spec": spec });
+    let ports = json!([{ "port": 80 }]);
+    check(
+        "v1",
+        "Service",
+        spec(json!({ "ports": ports, "sessionAffinity": "ClientIP" })),
+        &[
+            ("/spec/type", json!("ClusterIP")),
+            ("/spec/ports/0/targetPort", json!(80)),
+            ("/spec/sessionAffinityConfig/clientIP/timeoutSeconds", json!(10_800)),
+            ("/spec/internalTrafficPolicy", json!("Cluster")),
+            ("/spec/externalTrafficPolicy", Value::Null),
+        ],
+    );
+    check(
+        "v1",
+        "Service",
+        spec(json!({ "type": "LoadBalancer" })),
+        &[("/spec/externalTrafficPolicy", json!("Cluster")), ("/spec/allocateLoadBalancerNodePorts", json!(true))],
+    );
+    check("v1", "Service", spec(json!({ "type": "ExternalName" })), &[("/spec/internalTrafficPolicy", Value::Null)]);
+}
+
+#[test]
+fn policies_restrict_what_they_speak_of() {
+    let policy = |spec: Value| json!({ "spec": spec });
+    let kind = "NetworkPolicy";
+    check("networking.k8s.io/v1", kind, policy(json!({})), &[("/spec/policyTypes", json!(["Ingress"]))]);
+    check(
+        "networking.k8s.io/v1",
+        kind,
+        policy(json!({ "egress": [{ "ports": [{}] }] })),
+        &[("/spec/policyTypes", json!(["Ingress", "Egress"])), ("/spec/egress/0/ports/0/protocol", json!("TCP"))],
+    );
+}
+
+#[test]
+fn autoscalers_aim_at_the_cpu_unless_told_otherwise() {
+    let kind = "HorizontalPodAutoscaler";
+    let target = "/spec/targetCPUUtilizationPercentage";
+    check("autoscaling/v1", kind, json!({ "spec": {} }), &[(target, json!(80))]);
+    let noted =
+        json!({ "metadata": { "annotations": { "autoscaling.alpha.kubernetes.io/metrics": "[]" } }, "spec": {} });
+    check("autoscaling/v1", kind, noted, &[(target, Value::Null)]);
+    check(
+        "autoscaling/v2",
+        kind,
+        json!({ "spec": { "behavior": { "scaleUp": { "selectPolicy": "Min" } } } }),
+        &[
+            ("/spec/metrics/0/resource/target/averageUtilization", json!(80)),
+            ("/spec/behavior/scaleUp/selectPolicy", json!("Min")),
+            ("/spec/behavior/scaleUp/policies/0/value", json!(4)),
+            ("/spec/behavior/scaleDown/policies/0/type", json!("Percent")),
+        ],
+    );
+}
+
+#[test]
+fn small_kinds_get_theirs() {
+    check(
+        "v1",
+        "LimitRange",
+        json!({ "spec": { "limits": [{ "type": "Container", "max": { "cpu": "2" }, "min": { "memory": "1" } }] } }),
+        &[
+            ("/spec/limits/0/default", json!({ "cpu": "2" })),
+            ("/spec/limits/0/defaultRequest", json!({ "cpu": "2", "memory": "1" })),
+        ],
+    );
+    check(
+        "rbac.authorization.k8s.io/v1",
+        "RoleBinding",
+        json!({ "roleRef": {}, "subjects": [{ "kind": "User" }, { "kind": "ServiceAccount" }] }),
+        &[
+            ("/roleRef/apiGroup", json!("rbac.authorization.k8s.io")),
+            ("/subjects/0/apiGroup", json!("rbac.authorization.k8s.io")),
+            ("/subjects/1/apiGroup", Value::Null),
+        ],
+    );
+    check(
+        "resource.k8s.io/v1",
+        "ResourceClaim",
+        json!({ "spec": { "devices": { "requests": [{ "exactly": {} }] } } }),
+        &[("/spec/devices/requests/0/exactly", json!({ "allocationMode": "ExactCount", "count": 1 }))],
+    );
+    check(
+        "resource.k8s.io/v1beta1",
+        "ResourceClaim",
+        json!({ "spec": { "devices": { "requests": [{}] } } }),
+        &[("/spec/devices/requests/0", json!({ "allocationMode": "ExactCount", "count": 1 }))],
+    );
+    check(
+        "storage.k8s.io/v1",
+        "CSIDriver",
+        json!({ "spec": { "volumeLifecycleModes": [] } }),
+        &[("/spec/volumeLifecycleModes", json!(["Persistent"])), ("/spec/attachRequired", json!(true))],
+    );
+}
+
+#[test]
+fn what_is_of_the_wrong_type_is_left_to_the_schema() {
+    for (api_version, kind) in [("v1", "Pod"), ("apps/v1", "Deployment"), ("v1", "Service"), ("batch/v1", "Job")] {
+        for spec in
+            [json!(5), json!([]), json!({ "containers": 5, "template": [], "ports": [5], "volumes": { "a": 1 } })]
+        {
+            check(api_version, kind, json!({ "spec": spec }), &[]);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What makes pods: deployments, the sets, replication controllers, jobs and cron jobs.
+
+use serde_json::Value;
+
+use crate::pod::TEMPLATE;
+use crate::shape::Rule::{Always, Each, Flag, In, Number, Text};
+use crate::shape::{Shape, Tree, is_unset, object, peek, set, text};
+use crate::storage::CLAIM_TEMPLATE;
+
+/// The shape of a kind of `apps` and `batch`, and of replication controllers.
+pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+    match kind {
+        "Deployment" => Some(&DEPLOYMENT),
+        "ReplicaSet" => Some(&REPLICA_SET),
+        "StatefulSet" => Some(&STATEFUL_SET),
+        "DaemonSet" => Some(&DAEMON_SET),
+        "ReplicationController" => Some(&REPLICATION_CONTROLLER),
+        "Job" => Some(&JOB),
+        "CronJob" => Some(&CRON_JOB),
+        _ => None,
+    }
+}
+
+const DEPLOYMENT: Shape = Shape::of(&[(
+    "spec",
+    Always(
+        &const {
+            Shape::of(&[
+                ("replicas", Number(1)),
+                ("template", Always(&TEMPLATE)),
+                ("strategy", Always(&DEPLOYMENT_STRATEGY)),
+                ("revisionHistoryLimit", Number(10)),
+                ("progressDeadlineSeconds", Number(600)),
+            ])
+        },
+    ),
+)]);
+
+const DEPLOYMENT_STRATEGY: Shape =
+    Shape { fields: &[("type", Text("RollingUpdate"))], then: &[|strategy| rolling(strategy, &QUARTERS)] };
+
+const QUARTERS: Shape = Shape::of(&[("maxUnavailable", Text("25%")), ("maxSurge", Text("25%"))]);
+
+const REPLICA_SET: Shape =
+    Shape::of(&[("spec", Always(&const { Shape::of(&[("replicas", Number(1)), ("template", Always(&TEMPLATE))]) }))]);
+
+const STATEFUL_SET: Shape = Shape::of(&[(
+    "spec",
+    Always(
+        &const {
+            Shape::of(&[
+                ("replicas", Number(1)),
+                ("template", Always(&TEMPLATE)),
+                ("volumeClaimTemplates", Each(&CLAIM_TEMPLATE)),
+                ("podManagementPolicy", Text("OrderedReady")),
+                ("updateStrategy", Always(&STATEFUL_SET_STRATEGY)),
+                ("revisionHistoryLimit", Number(10)),
+                ("persistentVolumeClaimRetentionPolicy", Always(&RETENTION)),
+            ])
+        },
+    ),
+)]);
+
+const STATEFUL_SET_STRATEGY: Shape = Shape { fields: &[], then: &[partition] };
+
+const RETENTION: Shape = Shape::of(&[("whenDeleted", Text("Retain")), ("whenScaled", Text("Retain"))]);
+
+const DAEMON_SET: Shape = Shape::of(&[(
+    "spec",
+    Always(
+        &const {
+            Shape::of(&[
+                ("template", Always(&TEMPLATE)),
+                ("updateStrategy", Always(&DAEMON_SET_STRATEGY)),
+                ("revisionHistoryLimit", Number(10)),
+            ])
+        },
+    ),
+)]);
+
+const DAEMON_SET_STRATEGY: Shape =
+    Shape { fields: &[("type", Text("RollingUpdate"))], then: &[|strategy| rolling(strategy, &ONE_BY_ONE)] };
+
+const ONE_BY_ONE: Shape = Shape::of(&[("maxUnavailable", Number(1)), ("maxSurge", Number(0))]);
+
+const REPLICATION_CONTROLLER: Shape = Shape {
+    fields: &[("spec", Always(&const { Shape::of(&[("replicas", Number(1)), ("template", In(&TEMPLATE))]) }))],
+    then: &[selector_from_template, labels_from_template],
+};
+
+const JOB: Shape = Shape { fields: &[("spec", Always(&JOB_SPEC))], then: &[labels_from_template] };
+
+const JOB_SPEC: Shape = Shape {
+    fields: &[
+        ("template", Always(&TEMPLATE)),
+        ("completionMode", Text("NonIndexed")),
+        ("suspend", Flag(false)),
+        ("podFailurePolicy", In(&FAILURE_POLICY)),
+    ],
+    then: &[job_counts, replacement_policy],
+};
+
+const FAILURE_POLICY: Shape = Shape::of(&[("rules", Each(&FAILURE_RULE))]);
+
+const FAILURE_RULE: Shape = Shape::of(&[("onPodConditions", Each(&const { Shape::of(&[("status", Text("True"))]) }))]);
+
+const CRON_JOB: Shape = Shape::of(&[(
+    "spec",
+    Always(
+        &const {
+            Shape::of(&[
+                ("jobTemplate", Always(&JOB_TEMPLATE)),
+                ("concurrencyPolicy", Text("Allow")),
+                ("suspend", Flag(false)),
+                ("successfulJobsHistoryLimit", Number(3)),
+                ("failedJobsHistoryLimit", Number(1)),
+            ])
+        },
+    ),
+)]);
+
+/// The jobs themselves get their defaults when they are made.
+const JOB_TEMPLATE: Shape = Shape::of(&[(
+    "spec",
+    Always(&const { Shape::of(&[("template", Always(&TEMPLATE)), ("podFailurePolicy", In(&FAILURE_POLICY))]) }),
+)]);
+
+fn rolling(strategy: &mut Tree, shape: &'static Shape) {
+    if text(strategy, "type") == "RollingUpdate" {
+        Always(shape).apply(strategy, "rollingUpdate");
+    }
+}
+
+/// Only a strategy that is left out gets its details; one that is stated has those that it states.
+fn partition(strategy: &mut Tree) {
+    if is_unset(strategy, "type") {
+        set(strategy, "type", "RollingUpdate");
+        if is_unset(strategy, "rollingUpdate") {
+            set(strategy, "rollingUpdate", Tree::new());
+        }
+    }
+    if let Some(details) = object(strategy, "rollingUpdate") {
+        Number(0).apply(details, "partition");
+    }
+}
+
+/// One pod that has to succeed, unless the job says how many may run.
+fn job_counts(spec: &mut Tree) {
+    if is_unset(spec, "completions") && is_unset(spec, "parallelism") {
+        set(spec, "completions", 1);
+    }
+    Number(1).apply(spec, "parallelism");
+    let limit = if is_unset(spec, "backoffLimitPerIndex") { 6 } else { i64::from(i32::MAX) };
+    Number(limit).apply(spec, "backoffLimit");
+}
+
+fn replacement_policy(spec: &mut Tree) {
+    let policy = if is_unset(spec, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
+    Text(policy).apply(spec, "podReplacementPolicy");
+}
+
+fn template_labels(workload: &Tree) -> Option<Tree> {
+    let template = peek(peek(workload, "spec")?, "template")?;
+    let labels = peek(peek(template, "metadata")?, "labels")?;
+    (!labels.is_empty()).then(|| labels.clone())
+}
+
+fn selector_from_template(workload: &mut Tree) {
+    let labels = template_labels(workload);
+    if let Some(spec) = object(workload, "spec")
+        && peek(spec, "selector").is_none_or(Tree::is_empty)
+        && let Some(labels) = labels
+    {
+        set(spec, "selector", labels);
+    }
+}
+
+/// A workload that has no labels of its own gets those of its pods.
+fn labels_from_template(workload: &mut Tree) {
+    let Some(labels) = template_labels(workload) else { return };
+    if is_unset(workload, "metadata") {
+        set(workload, "metadata", Tree::new());
+    }
+    if let Some(metadata) = object(workload, "metadata")
+        && metadata.get("labels").and_then(Value::as_object).is_none_or(Tree::is_empty)
+        && matches!(metadata.get("labels"), None | Some(Value::Null | Value::Object(_)))
+    {
+        set(metadata, "labels", labels);
+    }
+}

@@ -1,0 +1,181 @@
+//! From what a client sent to an object of the version that it asked for: the right kind, every field of its type, unknown
+//! fields dropped or refused, defaults filled in, and everything written as Kubernetes writes it.
+//!
+//! Nothing here knows what is stored. Defaults come first and the walk over the schema after them, so that one pass
+//! checks and orders everything, what was filled in too.
+
+use keelson_meta::options::FieldValidation;
+use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
+use keelson_resources::Catalogue;
+use keelson_schema::{Schemas, WalkOptions, WalkReport};
+use serde_json::Value;
+
+use crate::target::Target;
+
+/// An object that was taken in, and what its sender should be warned of.
+#[derive(Clone, Debug)]
+pub struct Accepted {
+    /// The object, in the version that was asked for.
+    pub object: Object,
+    /// What was wrong with it but not refused.
+    pub warnings: Vec<String>,
+}
+
+/// Takes in what was sent to the target's URL. `duplicates` are the paths of the fields that it states twice.
+///
+/// # Errors
+/// 400 when it is no object, of another kind or version, in another namespace, has a field of a wrong type, or has a field
+/// that is unknown or stated twice where the client asked for strictness.
+pub fn accept(
+    target: &Target,
+    sent: Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Accepted, ApiError> {
+    let mut object = object_of(sent, target.resource.kind)?;
+    check_type(target, &mut object)?;
+    let kind = target.kind();
+    let faults: Vec<String> = duplicates.iter().map(|path| duplicate(path)).collect();
+    let warnings = shape(&kind, &mut object, &faults, validation).map_err(|fault| {
+        let GroupVersionKind { version, kind, .. } = &kind;
+        ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {fault}"))
+    })?;
+    place(target, &mut object)?;
+    Ok(Accepted { object, warnings })
+}
+
+/// Takes in an object that the server itself makes. Unknown fields are dropped in silence.
+///
+/// # Errors
+/// As [`accept`].
+pub fn fit(target: &Target, object: &mut Object) -> Result<(), ApiError> {
+    let sent = Value::Object(std::mem::take(&mut object.0));
+    *object = accept(target, sent, &[], FieldValidation::Ignore)?.object;
+    Ok(())
+}
+
+/// Gives an object the shape that its schema has; what its sender should be warned of. `faults` are those that were found
+/// before and that only strictness minds.
+///
+/// # Errors
+/// What upstream's decoder says of a field of a wrong type, or of what strictness does not let pass.
+pub(crate) fn shape(
+    kind: &GroupVersionKind,
+    object: &mut Object,
+    faults: &[String],
+    validation: FieldValidation,
+) -> Result<Vec<String>, String> {
+    let Some(schema) = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind) else {
+        return Err(format!("there is no schema for {}", kind.kind));
+    };
+    let mut report = WalkReport::default();
+    keelson_defaults::apply(kind, object);
+    schema.walk(object, &mut report, WalkOptions::STORE);
+    if let Some(fault) = report.type_error() {
+        return Err(fault.to_owned());
+    }
+    strict(report.unknown_field_messages().chain(faults.iter().cloned()), validation)
+}
+
+/// The message for a field that is stated twice.
+pub(crate) fn duplicate(path: &str) -> String {
+    format!("duplicate field \"{path}\"")
+}
+
+/// What becomes of faults that only strictness minds.
+fn strict(faults: impl Iterator<Item = String>, validation: FieldValidation) -> Result<Vec<String>, String> {
+    match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(faults.collect()),
+        FieldValidation::Strict => match faults.collect::<Vec<_>>() {
+            none if none.is_empty() => Ok(none),
+            some => Err(format!("strict decoding error: {}", some.join(", "))),
+        },
+    }
+}
+
+/// Checks that an object belongs to the namespace and name of the URL, and fills in what it left out.
+///
+/// # Errors
+/// 400 when it says that it belongs elsewhere.
+pub(crate) fn place(target: &Target, object: &mut Object) -> Result<(), ApiError> {
+    match &target.namespace {
+        Some(namespace) if target.is_namespaced() => {
+            if object.namespace().is_empty() {
+                object.set_meta("namespace", namespace.as_str());
+            } else if object.namespace() != namespace {
+                return Err(ApiError::BadRequest(
+                    "the namespace of the provided object does not match the namespace sent on the request".to_owned(),
+                ));
+            }
+        }
+        _ => object.remove_meta("namespace"),
+    }
+    if let Some(name) = &target.name {
+        if object.name().is_empty() {
+            object.set_meta("name", name.as_str());
+        } else if object.name() != name {
+            return Err(ApiError::BadRequest(format!(
+                "the name of the object ({}) does not match the name on the URL ({name})",
+                object.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that an object is of the target's kind and version, and says so where it left it out.
+///
+/// # Errors
+/// 400 when it is not.
+pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), ApiError> {
+    let expected = target.kind();
+    let kind = object.kind().filter(|kind| !kind.is_empty()).unwrap_or(&expected.kind);
+    let expected_version = expected.group_version().to_string();
+    let api_version = object.api_version().filter(|version| !version.is_empty()).unwrap_or(&expected_version);
+    if kind == expected.kind && api_version == expected_version {
+        object.set_type(&expected);
+        return Ok(());
+    }
+    let wrong_type = |why: String| {
+        ApiError::BadRequest(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {}: {why}",
+            expected.kind,
+            version = api_version.rsplit('/').next().unwrap_or(api_version),
+        ))
+    };
+    let registered = GroupVersion::parse(api_version).is_some_and(|sent| {
+        Catalogue::builtin().by_kind(&sent.group, kind).is_some_and(|known| known.version(&sent.version).is_some())
+    });
+    if !registered {
+        return Err(wrong_type(format!(
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        )));
+    }
+    if kind != expected.kind {
+        let version = api_version.rsplit('/').next().unwrap_or(api_version);
+        return Err(wrong_type(format!(
+            "converting ({version}.{kind}) to ({}.{}): unknown conversion",
+            internal_package(&expected.group),
+            expected.kind
+        )));
+    }
+    Err(ApiError::BadRequest(format!(
+        "the API version in the data ({api_version}) does not match the expected API version ({expected_version})"
+    )))
+}
+
+/// How the reference server's messages name the unversioned types of a group.
+fn internal_package(group: &str) -> &str {
+    if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) }
+}
+
+/// Whether a document is an object at all.
+///
+/// # Errors
+/// 400 when it is a list, a text, a number or nothing.
+pub fn object_of(value: Value, kind: &str) -> Result<Object, ApiError> {
+    Object::from_value(value).ok_or_else(|| {
+        ApiError::BadRequest(format!("the object provided is unrecognized (must be of type {kind}): not a JSON object"))
+    })
+}

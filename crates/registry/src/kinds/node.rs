@@ -1,0 +1,18 @@
+//! Nodes: a new one is not ready, so nothing is scheduled on it before somebody says that it is.
+
+use keelson_meta::Object;
+use serde_json::{Value, json};
+
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const EFFECT: &str = "NoSchedule";
+
+pub(super) fn taint_until_ready(node: &mut Object) {
+    let spec = node.0.entry("spec").or_insert_with(|| json!({}));
+    let Value::Object(spec) = spec else { return };
+    let taints = spec.entry("taints").or_insert_with(|| json!([]));
+    if let Value::Array(taints) = taints
+        && !taints.iter().any(|taint| taint["key"] == NOT_READY && taint["effect"] == EFFECT)
+    {
+        taints.push(json!({ "key": NOT_READY, "effect": EFFECT }));
+    }
+}

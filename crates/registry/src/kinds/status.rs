@@ -1,0 +1,91 @@
+//! The status that a new object begins with.
+
+use std::collections::BTreeSet;
+use std::time::SystemTime;
+
+use keelson_meta::clock::rfc3339;
+use keelson_meta::{GroupVersion, Object};
+use keelson_schema::{Schemas, WalkOptions, WalkReport};
+use serde_json::{Map, Value, json};
+
+use crate::target::Target;
+
+/// The status of a new object, with what is written even when there is nothing to say; `None` for no status at all.
+pub(crate) fn initial_status(target: &Target, object: &Object, now: SystemTime) -> Option<Value> {
+    let stored = GroupVersion::parse(object.api_version()?)?;
+    let schema = Schemas::builtin().kind(&stored.group, &stored.version, target.resource.kind)?;
+    let field = schema.field("status")?;
+    let mut status = Object(stated(target, object, now));
+    if status.0.is_empty() && field.omitted_when_zero() {
+        return None;
+    }
+    field.walk(&mut status, &mut WalkReport::default(), WalkOptions::STORE);
+    Some(status.into_value())
+}
+
+/// What the server says of a new object of its kind.
+fn stated(target: &Target, object: &Object, now: SystemTime) -> Map<String, Value> {
+    let status = match (target.resource.group, target.resource.plural) {
+        ("", "pods") => json!({ "phase": "Pending", "qosClass": quality_of_service(object) }),
+        ("", "persistentvolumes") => json!({ "phase": "Pending", "lastPhaseTransitionTime": rfc3339(now) }),
+        ("", "persistentvolumeclaims") => json!({ "phase": "Pending" }),
+        ("apiregistration.k8s.io", "apiservices") if object.get(&["spec", "service"]).is_none() => json!({
+            "conditions": [{
+                "type": "Available",
+                "status": "True",
+                "lastTransitionTime": rfc3339(now),
+                "reason": "Local",
+                "message": "Local APIServices are always available",
+            }],
+        }),
+        _ => json!({}),
+    };
+    Object::from_value(status).unwrap_or_default().0
+}
+
+/// The resources by which a pod's class is decided.
+const COMPUTE: [&str; 2] = ["cpu", "memory"];
+
+/// `Guaranteed` when every container may use exactly what it asks for, `BestEffort` when none asks for anything.
+fn quality_of_service(pod: &Object) -> &'static str {
+    let containers = ["containers", "initContainers"];
+    let containers = containers.iter().filter_map(|list| pod.get(&["spec", list])?.as_array()).flatten();
+    let (mut asked, mut guaranteed) = (BTreeSet::new(), true);
+    for container in containers {
+        let amounts = |of: &str| COMPUTE.map(|resource| amount(container, of, resource));
+        let (requests, limits) = (amounts("requests"), amounts("limits"));
+        guaranteed &= limits.iter().all(Option::is_some) && requests == limits;
+        asked.extend(requests.into_iter().chain(limits).flatten());
+    }
+    match (asked.is_empty(), guaranteed) {
+        (true, _) => "BestEffort",
+        (false, true) => "Guaranteed",
+        (false, false) => "Burstable",
+    }
+}
+
+/// A quantity in its canonical form, in which equal amounts are equal; none is as good as zero.
+fn amount<'a>(container: &'a Value, of: &str, resource: &str) -> Option<&'a str> {
+    container.get("resources")?.get(of)?.get(resource)?.as_str().filter(|amount| *amount != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_class_of_a_pod_follows_from_what_its_containers_ask_for() {
+        let check = |containers: Value, expected: &str| {
+            let pod = Object::from_value(json!({ "spec": { "containers": containers } })).unwrap();
+            assert_eq!(quality_of_service(&pod), expected, "{containers}");
+        };
+        let both = json!({ "cpu": "1", "memory": "1Gi" });
+        check(json!([{}]), "BestEffort");
+        check(json!([{ "resources": { "requests": { "cpu": "0" } } }]), "BestEffort");
+        check(json!([{ "resources": { "requests": { "nvidia.com/gpu": "1" } } }]), "BestEffort");
+        check(json!([{ "resources": { "requests": { "cpu": "1" } } }]), "Burstable");
+        check(json!([{ "resources": { "requests": both, "limits": both } }]), "Guaranteed");
+        check(json!([{ "resources": { "requests": both, "limits": both } }, {}]), "Burstable");
+        check(json!([{ "resources": { "requests": { "cpu": "1" }, "limits": both } }]), "Burstable");
+    }
+}

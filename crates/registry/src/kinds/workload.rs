@@ -1,0 +1,119 @@
+//! What the server adds to workloads: the selector of a job, and the count of a daemon set's templates.
+
+use keelson_meta::Object;
+use serde_json::{Map, Value, json};
+
+const JOB_NAME: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
+const CONTROLLER_UID: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
+/// The annotation in which a daemon set still counts its templates, as it did when it was in `extensions`.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// A job selects the pods that carry its uid, unless its maker selects them himself.
+pub(super) fn select_pods_of_job(job: &mut Object) {
+    if job.get(&["spec", "manualSelector"]).and_then(Value::as_bool) == Some(true) {
+        return;
+    }
+    let (name, uid) = (job.name().to_owned(), job.uid().to_owned());
+    let before = template_labels(job).cloned().unwrap_or_default();
+    let mut labels = before.clone();
+    for (keys, value) in [(JOB_NAME, name), (CONTROLLER_UID, uid.clone())] {
+        if !keys.iter().any(|key| labels.contains_key(*key)) {
+            labels.extend(keys.map(|key| (key.to_owned(), json!(value))));
+        }
+    }
+    labels.sort_keys();
+    if let Some(template) = inner(&mut job.0, &["spec", "template", "metadata"]) {
+        template.insert("labels".to_owned(), Value::Object(labels.clone()));
+    }
+    if let Some(selected) = inner(&mut job.0, &["spec", "selector", "matchLabels"]) {
+        selected.entry(CONTROLLER_UID[0]).or_insert_with(|| json!(uid));
+    }
+    // A job without labels of its own has those of its pods, these included.
+    let own = job.metadata().and_then(|metadata| metadata.get("labels")).and_then(Value::as_object);
+    if own.is_none_or(|own| *own == before) {
+        job.set_meta("labels", labels);
+    }
+}
+
+/// A new daemon set has had one template, unless it says that it comes from somewhere else.
+pub(super) fn count_first_template(daemon_set: &mut Object) {
+    let stated = template_generation(daemon_set).unwrap_or(0);
+    set_template_generation(daemon_set, stated.max(1));
+}
+
+pub(super) fn count_templates(current: &Object, next: &mut Object) {
+    let template = |object: &Object| object.get(&["spec", "template"]).cloned();
+    let changed = template(current) != template(next);
+    let count = template_generation(current).unwrap_or(1);
+    set_template_generation(next, count + i64::from(changed));
+}
+
+fn template_generation(daemon_set: &Object) -> Option<i64> {
+    daemon_set.annotations().find(|(name, _)| *name == TEMPLATE_GENERATION)?.1.parse().ok()
+}
+
+fn set_template_generation(daemon_set: &mut Object, count: i64) {
+    if let Some(annotations) = inner(&mut daemon_set.0, &["metadata", "annotations"]) {
+        annotations.insert(TEMPLATE_GENERATION.to_owned(), json!(count.to_string()));
+        annotations.sort_keys();
+    }
+}
+
+fn template_labels(workload: &Object) -> Option<&Map<String, Value>> {
+    workload.get(&["spec", "template", "metadata", "labels"])?.as_object()
+}
+
+/// The object at a path, made where there is nothing.
+fn inner<'a>(map: &'a mut Map<String, Value>, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
+    path.iter().try_fold(map, |map, name| {
+        let value = map.entry(*name).or_insert(Value::Null);
+        if value.is_null() {
+            *value = json!({});
+        }
+        value.as_object_mut()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_selects_its_pods_by_its_uid() {
+        let job = json!({ "metadata": { "name": "j", "uid": "u", "labels": { "a": "b" } },
+            "spec": { "template": { "metadata": { "labels": { "a": "b" } } } } });
+        let mut job = Object::from_value(job).unwrap();
+        select_pods_of_job(&mut job);
+        let labels = json!({ "a": "b", "batch.kubernetes.io/controller-uid": "u",
+            "batch.kubernetes.io/job-name": "j", "controller-uid": "u", "job-name": "j" });
+        let at = |path: &[&str]| job.get(path).unwrap().clone();
+        assert_eq!(at(&["spec", "template", "metadata", "labels"]), labels);
+        assert_eq!(at(&["spec", "selector", "matchLabels"]), json!({ "batch.kubernetes.io/controller-uid": "u" }));
+        assert_eq!(at(&["metadata", "labels"]), labels, "the job had none but its pods'");
+    }
+
+    #[test]
+    fn a_job_that_is_selected_by_hand_stays_as_it_is() {
+        let job = json!({ "metadata": { "name": "j", "uid": "u" }, "spec": { "manualSelector": true } });
+        let mut job = Object::from_value(job).unwrap();
+        let before = job.clone();
+        select_pods_of_job(&mut job);
+        assert_eq!(job, before);
+    }
+
+    #[test]
+    fn templates_are_counted_when_they_change() {
+        let of = |image: &str| {
+            Object::from_value(json!({ "metadata": {}, "spec": { "template": { "image": image } } })).unwrap()
+        };
+        let mut first = of("a");
+        count_first_template(&mut first);
+        assert_eq!(template_generation(&first), Some(1));
+        let mut same = of("a");
+        count_templates(&first, &mut same);
+        assert_eq!(template_generation(&same), Some(1));
+        let mut other = of("b");
+        count_templates(&same, &mut other);
+        assert_eq!(template_generation(&other), Some(2));
+    }
+}
