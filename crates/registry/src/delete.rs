@@ -55,6 +55,7 @@ impl Registry {
     ) -> Result<Change, ApiError> {
         let stored = current.object.decode(current.revision);
         check_preconditions(target, name, &stored, options)?;
+        kinds::check_delete(target, name)?;
         let held_by = finalizers(&stored, options);
         if held_by.is_empty() && kinds::may_go(target, &stored) {
             return Ok(Change::Remove(current.object.clone()));

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use keelson_access::User;
 use keelson_meta::options::FieldValidation;
-use keelson_meta::{GroupVersion, GroupVersionKind, Object};
+use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 
 use crate::intake::shape;
 use crate::target::Target;
@@ -91,6 +91,17 @@ pub(crate) fn may_go(target: &Target, object: &Object) -> bool {
     match (target.resource.group, target.resource.plural) {
         ("", "namespaces") => namespace::is_finalized(object),
         _ => true,
+    }
+}
+
+/// Refuses to delete an object that clients count on.
+///
+/// # Errors
+/// 403 for a namespace that has to stay.
+pub(crate) fn check_delete(target: &Target, name: &str) -> Result<(), ApiError> {
+    match (target.resource.group, target.resource.plural) {
+        ("", "namespaces") => namespace::check_delete(target, name),
+        _ => Ok(()),
     }
 }
 

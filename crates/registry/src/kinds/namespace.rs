@@ -1,6 +1,6 @@
 //! Namespaces: a finalizer in `spec` holds them until their content is gone, and `status.phase` shows it.
 
-use keelson_meta::Object;
+use keelson_meta::{ApiError, Object};
 use serde_json::{Value, json};
 
 use crate::target::Target;
@@ -9,6 +9,8 @@ use crate::target::Target;
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// The finalizer that stands for "content is left".
 const FINALIZER: &str = "kubernetes";
+/// Namespaces that clients expect to be there always: kube-apiserver's NamespaceLifecycle holds the same three.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub(super) fn prepare_create(object: &mut Object) {
     label_with_name(object);
@@ -34,6 +36,18 @@ pub(super) fn prepare_update(target: &Target, current: &Object, next: &mut Objec
         Some(spec) => next.0.insert("spec".to_owned(), spec.clone()),
         None => next.0.shift_remove("spec"),
     };
+}
+
+pub(super) fn check_delete(target: &Target, name: &str) -> Result<(), ApiError> {
+    if !IMMORTAL.contains(&name) {
+        return Ok(());
+    }
+    Err(ApiError::Refused {
+        resource: target.group_resource(),
+        name: name.to_owned(),
+        message: "this namespace may not be deleted".to_owned(),
+        causes: Vec::new(),
+    })
 }
 
 pub(super) fn mark_terminating(object: &mut Object) {

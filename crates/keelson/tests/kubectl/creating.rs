@@ -1,0 +1,120 @@
+//! `kubectl create` and `kubectl run`: from files and by generators.
+
+use serde_json::{Value, json};
+
+use crate::Shell;
+
+#[tokio::test]
+async fn generators_make_what_they_say() {
+    let shell = Shell::start().await;
+    let session = [
+        ("create namespace team", "namespace/team created\n"),
+        ("create configmap settings --from-literal=colour=red -n team", "configmap/settings created\n"),
+        ("create secret generic key --from-literal=word=open -n team", "secret/key created\n"),
+        ("create deployment web --image=web:1 --replicas=2 -n team", "deployment.apps/web created\n"),
+        ("create service clusterip web --tcp=80:8080 -n team", "service/web created\n"),
+        ("create service nodeport out --tcp=80 -n team", "service/out created\n"),
+        ("create job once --image=tool -n team -- run it", "job.batch/once created\n"),
+        ("create cronjob often --image=tool --schedule='*/5 * * * *' -n team", "cronjob.batch/often created\n"),
+        (
+            "create role reader --verb=get,list --resource=pods -n team",
+            "role.rbac.authorization.k8s.io/reader created\n",
+        ),
+        ("create serviceaccount robot -n team", "serviceaccount/robot created\n"),
+        (
+            "create rolebinding robots --role=reader --serviceaccount=team:robot -n team",
+            "rolebinding.rbac.authorization.k8s.io/robots created\n",
+        ),
+        ("create clusterrole all --verb=* --resource=*", "clusterrole.rbac.authorization.k8s.io/all created\n"),
+        (
+            "create clusterrolebinding jane --clusterrole=all --user=jane",
+            "clusterrolebinding.rbac.authorization.k8s.io/jane created\n",
+        ),
+        ("create quota few --hard=pods=3 -n team", "resourcequota/few created\n"),
+        (
+            "create poddisruptionbudget one --selector=app=web --min-available=1 -n team",
+            "poddisruptionbudget.policy/one created\n",
+        ),
+        ("create priorityclass high --value=1000", "priorityclass.scheduling.k8s.io/high created\n"),
+        ("create ingress front --rule=example.com/*=web:80 -n team", "ingress.networking.k8s.io/front created\n"),
+        ("run shell --image=tool -n team --labels=app=shell", "pod/shell created\n"),
+    ];
+    shell.check(&session).await;
+    let seen = [
+        ("get configmap settings -o jsonpath={.data.colour} -n team", "red"),
+        ("get secret key -o jsonpath='{.type} {.data.word}' -n team", "Opaque b3Blbg=="),
+        (
+            "get deployment web -o jsonpath='{.spec.replicas} {.spec.template.spec.containers[0].image}' -n team",
+            "2 web:1",
+        ),
+        ("get service web -o jsonpath='{.spec.ports[0].port} {.spec.ports[0].targetPort}' -n team", "80 8080"),
+        ("get job once -o jsonpath={.spec.template.spec.containers[0].command} -n team", r#"["run","it"]"#),
+        ("get cronjob often -o jsonpath={.spec.schedule} -n team", "*/5 * * * *"),
+        ("get role reader -o jsonpath='{.rules[0].verbs} {.rules[0].resources}' -n team", r#"["get","list"] ["pods"]"#),
+        ("get rolebinding robots -o jsonpath='{.roleRef.name} {.subjects[0].name}' -n team", "reader robot"),
+        ("get clusterrolebinding jane -o jsonpath={.subjects[0].name}", "jane"),
+        ("get quota few -o jsonpath={.spec.hard.pods} -n team", "3"),
+        ("get pdb one -o jsonpath={.spec.minAvailable} -n team", "1"),
+        ("get priorityclass high -o jsonpath={.value}", "1000"),
+        ("get ingress front -o jsonpath={.spec.rules[0].host} -n team", "example.com"),
+        ("get pod shell -o jsonpath='{.metadata.labels.app} {.spec.containers[0].image}' -n team", "shell tool"),
+    ];
+    shell.check(&seen).await;
+}
+
+#[tokio::test]
+async fn manifests_come_as_yaml_documents_and_as_json_lists() {
+    let shell = Shell::start().await;
+    let yaml = "# two documents\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: quoted\ndata:\n  on: 'true'\n  text: |\n    \
+                two\n    lines\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: typed}\nstringData: {word: open}\n";
+    assert_eq!(shell.feed("create -f -", yaml).await, "configmap/quoted created\nsecret/typed created\n");
+    assert_eq!(shell.ok("get configmap quoted -o jsonpath={.data.text}").await, "two\nlines\n");
+    assert_eq!(shell.ok("get secret typed -o jsonpath={.data}{.stringData}").await, r#"{"word":"b3Blbg=="}"#);
+    let item = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [item("one"), item("two")]});
+    let created = shell.feed("create -f -", list.to_string()).await;
+    assert_eq!(created, "configmap/one created\nconfigmap/two created\n");
+    let documents = format!("{}\n{}\n", item("three"), item("four"));
+    assert_eq!(shell.feed("create -f -", documents).await, "configmap/three created\nconfigmap/four created\n");
+    let shown = shell.ok("get configmap quoted -o yaml").await;
+    shell.ok("delete configmap quoted").await;
+    // What is shown can be sent again, but for the revision.
+    let again: String =
+        shown.lines().filter(|line| !line.contains("resourceVersion")).map(|l| format!("{l}\n")).collect();
+    assert_eq!(shell.feed("create -f -", again).await, "configmap/quoted created\n");
+}
+
+#[tokio::test]
+async fn a_generated_name_is_told() {
+    let shell = Shell::start().await;
+    let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "run-"}}).to_string();
+    let first = shell.feed("create -f - -o name", manifest.clone()).await;
+    let second = shell.feed("create -f - -o name", manifest).await;
+    assert!(first.starts_with("configmap/run-") && first.len() == "configmap/run-12345\n".len(), "{first}");
+    assert_ne!(first, second);
+    let names = shell.ok("get configmaps -o name").await;
+    assert!(names.contains(&first) && names.contains(&second), "{names}");
+}
+
+#[tokio::test]
+async fn a_dry_run_answers_and_keeps_nothing() {
+    let shell = Shell::start().await;
+    let line = "create configmap draft --from-literal=a=b --dry-run=server";
+    assert_eq!(shell.ok(line).await, "configmap/draft created (server dry run)\n");
+    let answer: Value = shell.json(&format!("{line} -o json")).await;
+    assert!(answer["metadata"]["uid"].is_string(), "{answer}");
+    assert_eq!(answer["metadata"].get("resourceVersion"), None);
+    assert_eq!(shell.ok("get configmaps -o name").await, "");
+}
+
+#[tokio::test]
+async fn a_raw_create_is_the_bare_request() {
+    let shell = Shell::start().await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let body = json!({"metadata": {"name": "bare"}}).to_string();
+    let answer = shell.kubectl(&format!("create --raw {path} -f -")).stdin(body).await.json();
+    assert_eq!(answer["metadata"]["namespace"], "default");
+    assert_eq!(shell.json(&format!("get --raw {path}/bare")).await, answer);
+    let status = shell.json(&format!("delete --raw {path}/bare")).await;
+    assert_eq!(status["status"], "Success");
+}

@@ -1,0 +1,85 @@
+//! kubectl on a running server, typed the way a new user types it.
+//!
+//! Each module is a subject. What kubectl prints is compared as it is printed, save for what differs from run to run.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+mod changing;
+mod cluster;
+mod creating;
+mod deleting;
+mod reading;
+mod refusals;
+mod watching;
+
+use keelson_testkit::{Kubectl, KubectlStream, TestServer};
+use serde_json::Value;
+
+/// A server and the lines that are typed at it, without the word `kubectl`. Blanks part words, `'single quotes'` hold
+/// them together.
+struct Shell {
+    server: TestServer,
+}
+
+impl Shell {
+    async fn start() -> Self {
+        Self { server: TestServer::start().await }
+    }
+
+    fn kubectl(&self, line: &str) -> Kubectl {
+        self.server.kubectl(words(line))
+    }
+
+    /// What a line prints that must succeed.
+    async fn ok(&self, line: &str) -> String {
+        self.kubectl(line).await.ok()
+    }
+
+    /// The same for a line that reads its standard input.
+    async fn feed(&self, line: &str, stdin: impl Into<String>) -> String {
+        self.kubectl(line).stdin(stdin).await.ok()
+    }
+
+    /// The JSON that a line prints.
+    async fn json(&self, line: &str) -> Value {
+        self.kubectl(line).await.json()
+    }
+
+    /// What a line says that must fail.
+    async fn refused(&self, line: &str) -> String {
+        self.kubectl(line).await.refused()
+    }
+
+    /// A line that keeps running.
+    async fn follow(&self, line: &str) -> KubectlStream {
+        self.kubectl(line).spawn().await
+    }
+
+    /// Types lines and compares what each prints.
+    async fn check(&self, session: &[(&str, &str)]) {
+        for (line, printed) in session {
+            assert_eq!(self.ok(line).await, *printed, "kubectl {line}");
+        }
+    }
+}
+
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quoted = false;
+    for letter in line.chars() {
+        match letter {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(std::mem::take(&mut word)),
+            other => word.push(other),
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// A column of a printed table, without its head: the words that stand there.
+fn column(table: &str, number: usize) -> Vec<&str> {
+    table.lines().skip(1).map(|row| row.split_whitespace().nth(number).unwrap_or_default()).collect()
+}
