@@ -110,7 +110,7 @@ impl Registry {
         let key = StoreKey::new(format!("{}{relative}", self.collection(target)?.prefix()));
         let mut compares = vec![Compare { key: key.clone(), condition: Condition::Absent }];
         compares.extend(guard);
-        let writes = vec![Write::Put { key, value: encoded.bytes().clone(), expires: None }];
+        let writes = vec![Write::Put { key, value: encoded.bytes().clone(), expires: self.expiry(target) }];
         match self.store().commit(Transaction { compares, writes }).await {
             Ok(committed) => Ok(Attempt::Done(Written::new(encoded.clone(), committed.revisions.first().copied()))),
             Err(CommitError::Compare { index: 0, .. }) => Ok(Attempt::NameTaken),

@@ -60,6 +60,11 @@ impl Registry {
         self.clock.now()
     }
 
+    /// When an object of the target that is written now ends by itself, if ever.
+    pub(crate) fn expiry(&self, target: &Target) -> Option<SystemTime> {
+        target.resource.lifetime.map(|lifetime| self.now() + lifetime)
+    }
+
     /// Counters for metrics.
     pub fn counters(&self) -> &Counters {
         &self.counters

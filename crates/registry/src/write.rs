@@ -96,7 +96,7 @@ impl Registry {
                         return Ok(Written::new(encoded, Some(current.revision)));
                     }
                     let value = encoded.bytes().clone();
-                    (Write::Put { key: store_key.clone(), value, expires: None }, encoded)
+                    (Write::Put { key: store_key.clone(), value, expires: self.expiry(target) }, encoded)
                 }
             };
             if dry_run {

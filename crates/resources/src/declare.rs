@@ -1,9 +1,14 @@
 //! The small vocabulary in which the groups are declared: constants and `const fn` steps with the usual case as default.
 
+use std::time::Duration;
+
 use keelson_meta::names::NameRule;
 
 use crate::fields::{FieldRefusal, SelectableField};
 use crate::resource::{Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, Verb};
+
+/// How long events live: what kube-apiserver's `--event-ttl` is when nobody sets it.
+pub(crate) const EVENT_LIFETIME: Duration = Duration::from_hours(1);
 
 /// Everything that can be done with an ordinary resource.
 pub(crate) const EVERYTHING: &[Verb] = &[
@@ -92,6 +97,7 @@ pub(crate) const fn cluster(
         generation: false,
         create_on_update: false,
         unconditional_update: true,
+        lifetime: None,
     }
 }
 
@@ -168,6 +174,12 @@ impl Resource {
 
     pub(crate) const fn created_by_update(mut self) -> Self {
         self.create_on_update = true;
+        self
+    }
+
+    /// Lets objects go when they have not been written for this long.
+    pub(crate) const fn lives_for(mut self, lifetime: Duration) -> Self {
+        self.lifetime = Some(lifetime);
         self
     }
 

@@ -1,5 +1,7 @@
 //! What a resource is: the types that the declarations are made of.
 
+use std::time::Duration;
+
 use keelson_meta::names::NameRule;
 use keelson_meta::{GroupKind, GroupResource, GroupVersionKind};
 
@@ -40,6 +42,8 @@ pub struct Resource {
     pub create_on_update: bool,
     /// Whether an update without a resourceVersion overwrites whatever is there.
     pub unconditional_update: bool,
+    /// How long an object lives after it was last written; `None` for objects that stay until they are deleted.
+    pub lifetime: Option<Duration>,
 }
 
 /// Whether objects live in namespaces.

@@ -2,7 +2,7 @@
 
 use keelson_meta::names::NameRule;
 
-use crate::declare::{CREATE, GET_PATCH_UPDATE, SCALE, STATUS, cluster, namespaced, served, subresource};
+use crate::declare::{CREATE, EVENT_LIFETIME, GET_PATCH_UPDATE, SCALE, STATUS, cluster, namespaced, served, subresource};
 use crate::fields::{FieldRefusal, SelectableField, boolean, count, reads, text};
 use crate::group::{Group, version};
 use crate::resource::Verb;
@@ -27,7 +27,8 @@ pub(super) const DECLARATION: Group = Group {
         namespaced(GROUP, "events", "event", "Event")
             .short_names(&["ev"])
             .fields(FieldRefusal::Plain, EVENT_FIELDS)
-            .created_by_update(),
+            .created_by_update()
+            .lives_for(EVENT_LIFETIME),
         namespaced(GROUP, "limitranges", "limitrange", "LimitRange").short_names(&["limits"]).created_by_update(),
         cluster(GROUP, "namespaces", "namespace", "Namespace")
             .versions(&[served("v1").verbs(ONE_BY_ONE).with(&[subresource("finalize", UPDATE), STATUS])])

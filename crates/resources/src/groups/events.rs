@@ -1,6 +1,6 @@
 //! The newer form of events. They are stored as core events, in the same place.
 
-use crate::declare::namespaced;
+use crate::declare::{EVENT_LIFETIME, namespaced};
 use crate::fields::{FieldRefusal, SelectableField, reads, text};
 use crate::group::{Group, version};
 
@@ -14,7 +14,8 @@ pub(super) const DECLARATION: Group = Group {
         .short_names(&["ev"])
         .stored_as("", "v1")
         .fields(FieldRefusal::Plain, EVENT_FIELDS)
-        .created_by_update()],
+        .created_by_update()
+        .lives_for(EVENT_LIFETIME)],
 };
 
 /// What selectors of events may name.
