@@ -9,6 +9,7 @@ mod list_body;
 mod patch;
 mod render;
 mod resolve;
+mod scale;
 mod update;
 mod watch;
 
@@ -40,6 +41,9 @@ impl ResourceHandlers {
     async fn dispatch(self, request: ApiRequest) -> Result<Response<ResponseBody>, ApiError> {
         let target = resolve::target(&request.info)?;
         let registry = &*self.registry;
+        if target.subresource_name() == Some("scale") {
+            return scale::handle(registry, &target, request).await;
+        }
         match request.info.verb {
             Verb::Get => get::handle(registry, &target, request).await,
             Verb::List => list::handle(registry, &target, request).await,

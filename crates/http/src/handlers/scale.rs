@@ -1,0 +1,64 @@
+//! The `scale` subresource of workloads.
+
+use http::{Response, StatusCode};
+use keelson_meta::options::{self, GetOptions, PatchOptions, Query, UpdateOptions};
+use keelson_meta::{ApiError, GroupVersionKind, Object};
+use keelson_registry::{Registry, Target, object_of};
+
+use super::{decode, patch, resolve};
+use crate::body::ResponseBody;
+use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::request_info::Verb;
+use crate::respond;
+use crate::service::ApiRequest;
+
+pub(super) async fn handle(
+    registry: &Registry,
+    target: &Target,
+    request: ApiRequest,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let query = Query::parse(request.parts.uri.query().unwrap_or_default());
+    let name = resolve::name(target)?;
+    let headers = &request.parts.headers;
+    let scale = match request.info.verb {
+        Verb::Get => {
+            let entry = registry.get(target, name, &GetOptions::parse(&query)).await?;
+            registry.scale(&entry)
+        }
+        Verb::Update => {
+            let options = UpdateOptions::parse(&query)?;
+            let body = decode::of_kind(headers, request.body, ("autoscaling/v1", "Scale")).await?;
+            let wanted = body.ok_or_else(|| ApiError::BadRequest("the body of the request is empty".to_owned()))?;
+            check_name(name, &wanted)?;
+            registry.change_scale(target, name, options.dry_run, |_| Ok(wanted.clone())).await?
+        }
+        Verb::Patch => {
+            let options = PatchOptions::parse(&query, options::PatchKind::Change)?;
+            let patch = patch::document(patch::kind(headers)?, request.body).await?;
+            registry
+                .change_scale(target, name, options.dry_run, |scale| {
+                    let patched = object_of(patch.apply(&kind(), scale)?, "Scale")?;
+                    check_name(name, &patched)?;
+                    Ok(patched)
+                })
+                .await?
+        }
+        _ => return Err(ApiError::MethodNotAllowed),
+    };
+    Ok(respond::value(StatusCode::OK, &scale.into_value(), media))
+}
+
+fn kind() -> GroupVersionKind {
+    GroupVersionKind { group: "autoscaling".to_owned(), version: "v1".to_owned(), kind: "Scale".to_owned() }
+}
+
+fn check_name(name: &str, scale: &Object) -> Result<(), ApiError> {
+    if scale.name().is_empty() || scale.name() == name {
+        return Ok(());
+    }
+    Err(ApiError::BadRequest(format!(
+        "the name of the object ({}) does not match the name on the URL ({name})",
+        scale.name()
+    )))
+}
