@@ -1,8 +1,8 @@
 //! The TLS port: accepts connections, and ends them in order when the server stops.
 //!
 //! Stopping: no new connection is accepted, every open one is told to finish (GOAWAY on HTTP/2, no keep-alive on
-//! HTTP/1.1), watches see the same token and end cleanly, answers in flight run to their end; what is left at the
-//! deadline is cut.
+//! HTTP/1.1), watches see the same token and end cleanly, answers in flight run to their end. A connection whose client
+//! does not take the ends of its watches is cut after a few seconds; what else is left at the deadline is cut then.
 
 mod connection;
 mod idle;

@@ -30,6 +30,10 @@ use crate::respond;
 use crate::router::Router;
 use crate::service::ApiRequest;
 
+/// Marks the answer of a request without an end of its own, in its extensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongRunning;
+
 /// Answers requests, whatever connection they came over.
 pub struct Pipeline {
     router: Router,
@@ -67,6 +71,7 @@ impl Pipeline {
         let info = RequestInfo::parse(&parts.method, &parts.uri);
         let request_id = request_id::of(&parts.headers, self.random.as_ref());
         let (form, is_head) = (error_form(&parts), parts.method == Method::HEAD);
+        let long_running = info.is_long_running();
         let mut observation = Observation::begin(self.metrics.clone(), &info, self.router.served(&info));
 
         let (outcome, place) = match self.flow_control.admit(&info) {
@@ -74,7 +79,10 @@ impl Pipeline {
             Err(refused) => (Err(refused), None),
         };
 
-        let response = outcome.unwrap_or_else(|error| respond::error(&error, form));
+        let mut response = outcome.unwrap_or_else(|error| respond::error(&error, form));
+        if long_running {
+            response.extensions_mut().insert(LongRunning);
+        }
         observation.answered(response.status());
         let response =
             response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, (observation, place))) });

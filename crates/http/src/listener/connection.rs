@@ -18,7 +18,7 @@ use tokio_rustls::server::TlsStream;
 use super::idle::{Activity, Busy};
 use super::stall::StallGuard;
 use crate::body::{Guarded, RequestBody, ResponseBody, stream};
-use crate::filters::Pipeline;
+use crate::filters::{LongRunning, Pipeline};
 
 /// The longest time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,6 +26,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(32);
 /// A connection without requests is closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long the ends of watches may take when the server stops. A client that reads nothing must not hold up a restart.
+const LONG_RUNNING_GRACE: Duration = Duration::from_secs(5);
 /// A connection that takes none of the bytes we have for it is cut after this time.
 const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Clients that vanished without a word are found by asking at this interval, on HTTP/2.
@@ -73,6 +75,10 @@ async fn serve_http(stream: TlsStream<StallGuard<TcpStream>>, pipeline: Arc<Pipe
     let builder = builder();
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut closing = false;
+    let mut cut = pin!(async {
+        stopping.cancelled().await;
+        activity.only_long_running_for(LONG_RUNNING_GRACE).await;
+    });
     loop {
         tokio::select! {
             result = connection.as_mut() => {
@@ -83,6 +89,10 @@ async fn serve_http(stream: TlsStream<StallGuard<TcpStream>>, pipeline: Arc<Pipe
             }
             () = stopping.cancelled(), if !closing => {}
             () = activity.idle_for(IDLE_TIMEOUT), if !closing => {}
+            () = cut.as_mut() => {
+                tracing::debug!("a connection was cut, for its client did not take the end of a watch");
+                return;
+            }
         }
         closing = true;
         connection.as_mut().graceful_shutdown();
@@ -93,10 +103,14 @@ async fn answer(
     pipeline: &Pipeline,
     identity: Option<&ClientIdentity>,
     request: Request<Incoming>,
-    busy: Busy,
+    mut busy: Busy,
 ) -> Response<ResponseBody> {
     let (parts, body) = request.into_parts();
-    let response = pipeline.answer(identity, parts, RequestBody::new(body)).await;
+    let body = RequestBody::new(body, &parts.headers);
+    let response = pipeline.answer(identity, parts, body).await;
+    if response.extensions().get::<LongRunning>().is_some() {
+        busy.is_long_running();
+    }
     response.map(|body| stream(Guarded::new(body, busy)))
 }
 

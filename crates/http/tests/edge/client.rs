@@ -38,7 +38,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outgoing = BoxBody<Bytes, Failure>;
 
 /// The longest a server is given to end.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -169,11 +169,12 @@ impl Client {
     }
 
     /// Posts that many bytes without saying beforehand how many.
-    pub(crate) async fn send_in_pieces(&mut self, path: &str, bytes: usize) -> Answer {
+    pub(crate) async fn send_in_pieces(&mut self, method: &str, path: &str, bytes: usize) -> Answer {
         const PIECE: usize = 16 * 1024;
         let piece = move |start| Ok(Frame::data(Bytes::from(vec![b'x'; PIECE.min(bytes - start)])));
         let body = StreamBody::new(stream::iter((0..bytes).step_by(PIECE).map(piece)));
-        let request = Request::post(self.target(path)).header("host", "localhost").body(body.boxed()).unwrap();
+        let request = Request::builder().method(method).uri(self.target(path)).header("host", "localhost");
+        let request = request.body(body.boxed()).unwrap();
         answer(self.raw(request).await.unwrap()).await.unwrap()
     }
 

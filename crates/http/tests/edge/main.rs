@@ -5,7 +5,7 @@
 mod client;
 mod service;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::{Client, Credentials, Protocol, Server};
 use http_body_util::BodyExt;
@@ -68,9 +68,32 @@ async fn bodies_are_read_up_to_the_limit() {
         let answer = client.send("POST", "/api/v1/namespaces/a/configmaps", &[], &most).await;
         assert_eq!((answer.status, answer.text.as_str()), (201, "3145728 bytes\n"), "{protocol:?}");
         // Chunked, so that the size is not declared beforehand.
-        let answer = client.send_in_pieces("/api/v1/namespaces/a/configmaps", MAX_REQUEST_BYTES + 1).await;
+        let answer = client.send_in_pieces("POST", "/api/v1/namespaces/a/configmaps", MAX_REQUEST_BYTES + 1).await;
         assert_eq!(answer.status, 413, "{protocol:?}");
         assert!(answer.text.contains("Request entity too large: limit is 3145728"), "{}", answer.text);
+    }
+}
+
+/// A client that sends its whole body before it listens still learns why it was refused.
+#[tokio::test]
+async fn a_refusal_before_the_body_was_read_reaches_the_client() {
+    const BODY: usize = 2 * 1024 * 1024;
+    let server = Server::start().await;
+    for protocol in BOTH {
+        let mut admin = server.connect(protocol, Credentials::Admin).await;
+        for (method, path, status) in [
+            ("POST", "/api/v1/namespaces/a/nonsense", 404),
+            ("POST", "/nonsense", 404),
+            ("PUT", "/api/v1/namespaces/panic/configmaps/x", 500),
+            ("PUT", "/api/v1/namespaces/a/configmaps/x", 200),
+        ] {
+            let answer = admin.send_in_pieces(method, path, BODY).await;
+            assert_eq!(answer.status, status, "{protocol:?} {method} {path}: {}", answer.text);
+        }
+        let mut nobody = server.connect(protocol, Credentials::None).await;
+        let answer = nobody.send_in_pieces("POST", "/api/v1/namespaces/a/configmaps", BODY).await;
+        assert!(matches!(answer.status, 401 | 403), "{protocol:?} {}", answer.status);
+        assert_eq!(nobody.get("/livez").await.status, 200, "the connection goes on");
     }
 }
 
@@ -126,6 +149,22 @@ async fn stopping_ends_watches_cleanly_and_lets_answers_finish() {
         tokio::time::timeout(Duration::from_secs(10), stopped).await.expect("the server ends").unwrap();
         assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the port is closed");
     }
+}
+
+/// The longest time for the end of a server is for lists: a watch whose client reads nothing does not use it up.
+#[tokio::test]
+async fn a_stalled_watch_does_not_hold_up_the_end() {
+    let stop_beside_a_stalled_watch = async |protocol| {
+        let server = Server::start().await;
+        let mut watcher = server.connect(protocol, Credentials::Admin).await;
+        let _unread = watcher.open("/api/v1/namespaces/large/configmaps?watch=1").await;
+        server.settled_count().await;
+        let started = Instant::now();
+        server.stop().await.unwrap();
+        let took = started.elapsed();
+        assert!(took > Duration::from_secs(4) && took < Duration::from_secs(12), "{protocol:?} {took:?}");
+    };
+    tokio::join!(stop_beside_a_stalled_watch(Protocol::Http1), stop_beside_a_stalled_watch(Protocol::Http2));
 }
 
 #[tokio::test]

@@ -39,6 +39,8 @@ impl ApiService for Service {
                     Ok(bytes) => respond::text(StatusCode::CREATED, format!("{} bytes\n", bytes.len())),
                     Err(error) => respond::error(&error, MediaType::JSON),
                 },
+                // A watch with so much to tell that it waits for its client.
+                (Verb::Watch, "large") => json(body::stream(Large { frames, left: LARGE_FRAMES })),
                 (Verb::Watch, _) => json(watch(request)),
                 (_, "broken") => json(broken()),
                 (_, "large") => json(body::stream(Large { frames, left: LARGE_FRAMES })),
