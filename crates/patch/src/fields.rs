@@ -7,12 +7,15 @@
 //!
 //! [`validate`] comes first: the other walks take for granted that it found nothing, and overlook what is malformed.
 
+mod apply;
 mod compare;
+mod conflict;
 mod element;
 mod extract;
 mod identity;
 mod merge;
 mod named;
+mod owners;
 mod remove;
 mod schema;
 mod set;
@@ -20,11 +23,14 @@ mod text;
 mod validate;
 mod view;
 
+pub use apply::{Applied, BEFORE_FIRST_APPLY, Versions, Writer, apply, update};
 pub use compare::{Comparison, compare};
+pub use conflict::{Conflict, Conflicts};
 pub use element::{Path, PathElement};
 pub use extract::extract;
 pub use merge::merge;
 pub use named::with_named_fields;
+pub use owners::{Manager, Operation, Owned, Owners, OwnersError};
 pub use remove::remove;
 pub use schema::{FieldSchema, Form, Member, Scalar};
 pub use set::FieldSet;

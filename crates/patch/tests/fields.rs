@@ -205,6 +205,7 @@ fn removed_fields_go_with_what_is_below_them() {
     });
     is(&named, &expected);
     assert_eq!(remove(pod_spec(), &pod, &named), json!({"hostname": "h"}));
+    assert_eq!(remove(pod_spec(), &json!({"hostname": "h"}), &set(&json!({"f:hostname": {}}))), json!({}));
 }
 
 #[track_caller]

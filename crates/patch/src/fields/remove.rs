@@ -10,9 +10,15 @@ use super::view::View;
 
 /// The object without these fields and everything below them. Cost: proportional to the object.
 ///
-/// An object or a list that loses its last part becomes null.
+/// An object or a list in it that loses its last part becomes null; the object itself stays one.
 pub fn remove<'a>(schema: impl FieldSchema<'a>, object: &Value, fields: &FieldSet) -> Value {
-    if fields.is_empty() { object.clone() } else { walk(View::Known(schema), object, fields) }
+    if fields.is_empty() {
+        return object.clone();
+    }
+    match walk(View::Known(schema), object, fields) {
+        Value::Null => Value::Object(Map::new()),
+        left => left,
+    }
 }
 
 fn walk<'a>(view: View<impl FieldSchema<'a>>, value: &Value, fields: &FieldSet) -> Value {

@@ -1,0 +1,316 @@
+//! Server-side apply and the ownership that other writes take.
+//!
+//! A write takes the fields it adds or changes from their owners. An apply owns what it says, may not change what others
+//! own unless it is forced to, and removes what it said last time, says no more and nobody else owns.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::compare::{Comparison, compare};
+use super::conflict::{Conflict, Conflicts};
+use super::element::PathElement;
+use super::extract::extract;
+use super::merge::merge;
+use super::named::with_named_fields;
+use super::owners::{Manager, Owned, Owners};
+use super::remove::remove;
+use super::schema::FieldSchema;
+use super::set::FieldSet;
+
+/// The manager that owns what an object has when it is first applied to and nobody owns anything: an update from nothing.
+pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// Members of `metadata` that nobody owns, like `metadata` itself, `apiVersion` and `kind`.
+const UNOWNED: [&str; 8] =
+    ["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
+
+/// The versions that a resource has, such as `apps/v1`.
+pub trait Versions<'a> {
+    /// The schemas of the versions.
+    type Schema: FieldSchema<'a>;
+
+    /// The schema of a version; `None` if there is no such version any more.
+    fn schema(&self, version: &str) -> Option<Self::Schema>;
+
+    /// The object, which may be of any version, in this one; `None` if there is no such version any more.
+    fn convert(&self, object: &Value, version: &str) -> Option<Value>;
+
+    /// The fields that a write to this endpoint cannot change, which it therefore never owns.
+    fn reset_fields(&self, version: &str) -> FieldSet;
+}
+
+/// A write: who does it, and when, as RFC 3339 text.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'w> {
+    /// Who.
+    pub manager: &'w Manager,
+    /// The version in which the objects are given.
+    pub version: &'w str,
+    /// When.
+    pub now: &'w str,
+}
+
+/// What an apply makes of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The object, without regard to `managedFields`.
+    pub object: Value,
+    /// Its owners.
+    pub owners: Owners,
+    /// Whether the object is another than before; the owners may be others all the same.
+    pub changed: bool,
+}
+
+/// The owners of an object after a write other than apply. Cost: a comparison for each version that owners use.
+///
+/// Both objects have to be valid in the writer's version. When something is created, the object before is what its kind
+/// always has (`{"metadata":{},"spec":{},...}`), and nobody owns that.
+pub fn update<'a>(
+    versions: &impl Versions<'a>,
+    owners: &Owners,
+    writer: Writer<'_>,
+    before: &Value,
+    after: &Value,
+) -> Owners {
+    let mut owners = owners.clone();
+    let mut comparisons = Comparisons::new(versions, writer.version, before, after);
+    let losses = comparisons.losses(&owners, None);
+    owners.take(losses);
+    let changes = comparisons.at(writer.version);
+    let taken = changes.map(|it| it.added.union(&it.modified).difference(&it.removed)).unwrap_or_default();
+    let taken = taken.recursive_difference(&versions.reset_fields(writer.version)).difference(&unowned());
+    if !taken.is_empty() {
+        let before = owners.0.remove(writer.manager).map(|owned| owned.fields).unwrap_or_default();
+        let owned = Owned {
+            fields: taken.union(&before),
+            version: writer.version.to_owned(),
+            time: Some(writer.now.to_owned()),
+        };
+        owners.0.insert(writer.manager.clone(), owned);
+    }
+    owners.limit_updates();
+    owners
+}
+
+/// Applies an object to a live one. Cost: proportional to both objects, for each version that owners use.
+///
+/// Both have to be valid in the writer's version, and the applied one without duplicates. When something is created, the
+/// live object is as for [`update`].
+///
+/// # Errors
+/// The fields that others own and that would change, unless `force` is set.
+pub fn apply<'a>(
+    versions: &impl Versions<'a>,
+    owners: &Owners,
+    writer: Writer<'_>,
+    live: &Value,
+    applied: &Value,
+    force: bool,
+) -> Result<Applied, Conflicts> {
+    let mut owners = owners.clone();
+    let Some(schema) = versions.schema(writer.version) else {
+        return Ok(Applied { object: live.clone(), owners, changed: false });
+    };
+    let merged = merge(schema, live, applied);
+    let fields = extract(schema, applied).recursive_difference(&versions.reset_fields(writer.version));
+    let time = owners.get(writer.manager).and_then(|owned| owned.time.clone());
+    let owned = Owned { fields, version: writer.version.to_owned(), time };
+    let last = owners.0.insert(writer.manager.clone(), owned);
+    let object = prune(versions, &owners, writer.version, merged, last.as_ref());
+
+    let losses = Comparisons::new(versions, writer.version, live, &object).losses(&owners, Some(writer.manager));
+    if !force {
+        losses.check()?;
+    }
+    owners.take(losses);
+    let changed = object != *live;
+    if let Some(mut owned) = owners.0.remove(writer.manager) {
+        owned.fields = owned.fields.difference(&unowned());
+        if changed {
+            owned.time = Some(writer.now.to_owned());
+        }
+        if !owned.fields.is_empty() {
+            owners.0.insert(writer.manager.clone(), owned);
+        }
+    }
+    Ok(Applied { object, owners, changed })
+}
+
+fn unowned() -> FieldSet {
+    let mut set = FieldSet::new();
+    let metadata = PathElement::field("metadata");
+    for name in ["apiVersion", "kind"] {
+        set.insert(&[PathElement::field(name)]);
+    }
+    set.insert(std::slice::from_ref(&metadata));
+    for name in UNOWNED {
+        set.insert(&[metadata.clone(), PathElement::field(name)]);
+    }
+    set
+}
+
+/// How two objects differ in each version, found when it is asked for.
+struct Comparisons<'o, 'a, V: Versions<'a>> {
+    versions: &'o V,
+    /// The version in which the objects are given.
+    version: &'o str,
+    before: &'o Value,
+    after: &'o Value,
+    found: BTreeMap<String, Option<Comparison>>,
+    schema: std::marker::PhantomData<&'a ()>,
+}
+
+impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
+    fn new(versions: &'o V, version: &'o str, before: &'o Value, after: &'o Value) -> Self {
+        Self { versions, version, before, after, found: BTreeMap::new(), schema: std::marker::PhantomData }
+    }
+
+    /// `None` if there is no such version any more.
+    fn at(&mut self, version: &str) -> Option<&Comparison> {
+        if !self.found.contains_key(version) {
+            let comparison = self.compare(version);
+            self.found.insert(version.to_owned(), comparison);
+        }
+        self.found.get(version)?.as_ref()
+    }
+
+    fn compare(&self, version: &str) -> Option<Comparison> {
+        let schema = self.versions.schema(version)?;
+        let before = converted(self.versions, self.before, self.version, version)?;
+        let after = converted(self.versions, self.after, self.version, version)?;
+        Some(compare(schema, &before, &after).without(&self.versions.reset_fields(version)))
+    }
+
+    /// What all managers but one lose by the change.
+    fn losses(&mut self, owners: &Owners, except: Option<&Manager>) -> Losses {
+        let mut losses = Losses::default();
+        for (manager, owned) in owners.0.iter().filter(|(manager, _)| Some(*manager) != except) {
+            let Some(comparison) = self.at(&owned.version) else {
+                losses.obsolete.push(manager.clone());
+                continue;
+            };
+            let changed = owned.fields.intersection(&comparison.modified.union(&comparison.added));
+            let removed = owned.fields.intersection(&comparison.removed);
+            if !changed.is_empty() || !removed.is_empty() {
+                losses.fields.push(Loss { manager: manager.clone(), changed, removed });
+            }
+        }
+        losses
+    }
+}
+
+/// The object of version `from` in version `to`.
+fn converted<'o, 'a>(versions: &impl Versions<'a>, object: &'o Value, from: &str, to: &str) -> Option<Cow<'o, Value>> {
+    if from == to { Some(Cow::Borrowed(object)) } else { versions.convert(object, to).map(Cow::Owned) }
+}
+
+/// What managers lose.
+#[derive(Default)]
+struct Losses {
+    fields: Vec<Loss>,
+    /// Managers of versions that do not exist any more.
+    obsolete: Vec<Manager>,
+}
+
+struct Loss {
+    manager: Manager,
+    /// Fields with new values: these are conflicts.
+    changed: FieldSet,
+    removed: FieldSet,
+}
+
+impl Losses {
+    fn check(&self) -> Result<(), Conflicts> {
+        let conflicts = self.fields.iter().flat_map(|loss| {
+            let paths = loss.changed.paths().into_iter();
+            paths.map(|path| Conflict { manager: loss.manager.clone(), path })
+        });
+        let conflicts: Vec<_> = conflicts.collect();
+        if conflicts.is_empty() { Ok(()) } else { Err(Conflicts(conflicts)) }
+    }
+}
+
+impl Owners {
+    fn take(&mut self, losses: Losses) {
+        for manager in &losses.obsolete {
+            self.0.remove(manager);
+        }
+        for loss in losses.fields {
+            if let Some(owned) = self.0.get_mut(&loss.manager) {
+                owned.fields = owned.fields.difference(&loss.changed).difference(&loss.removed);
+            }
+        }
+        self.0.retain(|_, owned| !owned.fields.is_empty());
+    }
+
+    /// All owned fields by version, those of `first` first.
+    fn by_version(&self, first: &str) -> Vec<(&str, FieldSet)> {
+        let mut versions: BTreeMap<&str, FieldSet> = BTreeMap::new();
+        for owned in self.0.values() {
+            let fields = versions.entry(&owned.version).or_default();
+            *fields = fields.union(&owned.fields);
+        }
+        let mut versions: Vec<_> = versions.into_iter().collect();
+        versions.sort_by_key(|(version, _)| *version != first);
+        versions
+    }
+}
+
+/// The merged object, given in `version`, without what its manager applied last and nobody owns now.
+fn prune<'a>(
+    versions: &impl Versions<'a>,
+    owners: &Owners,
+    version: &str,
+    merged: Value,
+    last: Option<&Owned>,
+) -> Value {
+    let Some(last) = last.filter(|last| !last.fields.is_empty()) else {
+        return merged;
+    };
+    let owned = owners.by_version(&last.version);
+    // Most applies give up nothing.
+    if owned.first().is_some_and(|(first, now)| *first == last.version && last.fields.difference(now).is_empty()) {
+        return merged;
+    }
+    match pruned(versions, &owned, version, &merged, last) {
+        Some(pruned) => pruned,
+        // The version of the last apply is gone, and with it the knowledge of what it meant.
+        None => merged,
+    }
+}
+
+fn pruned<'a>(
+    versions: &impl Versions<'a>,
+    owned: &[(&str, FieldSet)],
+    version: &str,
+    merged: &Value,
+    last: &Owned,
+) -> Option<Value> {
+    let schema = versions.schema(&last.version)?;
+    let merged = converted(versions, merged, version, &last.version)?;
+    let last_fields = with_named_fields(&last.fields, schema);
+    let mut at = last.version.as_str();
+    let mut left = remove(schema, &merged, &last_fields);
+    // What goes with a removed field comes back if somebody owns it.
+    for (version, fields) in owned {
+        let (Some(schema), Some(whole), Some(part)) = (
+            versions.schema(version),
+            converted(versions, &merged, &last.version, version),
+            converted(versions, &left, at, version),
+        ) else {
+            continue;
+        };
+        let all = with_named_fields(&extract(schema, &whole), schema);
+        let kept = with_named_fields(&extract(schema, &part), schema).union(&with_named_fields(fields, schema));
+        left = remove(schema, &whole, &all.difference(&kept));
+        at = version;
+    }
+    // And what nobody owned comes back too: only what was applied last may go.
+    let left = converted(versions, &left, at, &last.version)?;
+    let all = with_named_fields(&extract(schema, &merged), schema);
+    let kept = with_named_fields(&extract(schema, &left), schema);
+    let pruned = remove(schema, &merged, &all.difference(&kept).intersection(&last_fields));
+    Some(converted(versions, &pruned, &last.version, version)?.into_owned())
+}

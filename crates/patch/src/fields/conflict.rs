@@ -1,0 +1,65 @@
+//! What a client wants to change and somebody else owns.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use keelson_meta::go_format::quote;
+use keelson_meta::status::StatusCause;
+
+use super::element::Path;
+use super::owners::{Manager, Operation};
+
+/// A field that is applied with another value than its owner gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The owner.
+    pub manager: Manager,
+    /// The field.
+    pub path: Path,
+}
+
+/// All conflicts of an apply: a 409 with these causes. Sending it again helps only with `force`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflicts(pub Vec<Conflict>);
+
+impl Conflicts {
+    /// The causes in the `Status` of the answer.
+    pub fn causes(&self) -> Vec<StatusCause> {
+        let cause = |conflict: &Conflict| StatusCause {
+            reason: "FieldManagerConflict".to_owned(),
+            message: format!("conflict with {}", readable(&conflict.manager)),
+            field: conflict.path.to_string(),
+        };
+        self.0.iter().map(cause).collect()
+    }
+}
+
+impl fmt::Display for Conflicts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [only] = &self.0[..] {
+            return write!(f, "Apply failed with 1 conflict: conflict with {}: {}", readable(&only.manager), only.path);
+        }
+        let mut managers: BTreeMap<&Manager, Vec<&Path>> = BTreeMap::new();
+        for conflict in &self.0 {
+            managers.entry(&conflict.manager).or_default().push(&conflict.path);
+        }
+        let lines = managers.into_iter().flat_map(|(manager, paths)| {
+            let head = format!("conflicts with {}:", readable(manager));
+            std::iter::once(head).chain(paths.into_iter().map(|path| format!("- {path}")))
+        });
+        write!(f, "Apply failed with {} conflicts: {}", self.0.len(), lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl std::error::Error for Conflicts {}
+
+fn readable(manager: &Manager) -> String {
+    let mut text = quote(&manager.name);
+    if !manager.subresource.is_empty() {
+        text = format!("{text} with subresource {}", quote(&manager.subresource));
+    }
+    match manager.operation {
+        Operation::Apply => text,
+        Operation::Update => format!("{text} using {}", manager.version),
+    }
+}

@@ -1,0 +1,167 @@
+//! Laws of apply and update, on pod specs made of a few parts.
+
+use keelson_patch::fields::{FieldSet, Manager, Owners, Versions, Writer, apply, compare, extract, update};
+use keelson_schema::{SchemaRef, Schemas};
+use proptest::collection::btree_map;
+use proptest::option;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::NOON;
+
+struct PodSpecs;
+
+impl Versions<'static> for PodSpecs {
+    type Schema = SchemaRef<'static>;
+
+    fn schema(&self, _: &str) -> Option<SchemaRef<'static>> {
+        Some(schema())
+    }
+
+    fn convert(&self, object: &Value, _: &str) -> Option<Value> {
+        Some(object.clone())
+    }
+
+    fn reset_fields(&self, _: &str) -> FieldSet {
+        FieldSet::new()
+    }
+}
+
+fn schema() -> SchemaRef<'static> {
+    Schemas::builtin().definition("io.k8s.api.core.v1.PodSpec").unwrap()
+}
+
+fn text() -> impl Strategy<Value = Value> {
+    "[xy]".prop_map(Value::from)
+}
+
+fn container() -> impl Strategy<Value = Value> {
+    let env = btree_map("[a-c]", option::of("[xy]"), 1..3).prop_map(|env| {
+        env.into_iter()
+            .map(|(name, value)| value.map_or(json!({"name": name}), |value| json!({"name": name, "value": value})))
+            .collect()
+    });
+    let ports = btree_map(1..3u8, any::<bool>(), 1..3).prop_map(|ports| {
+        let port = |(port, tcp)| {
+            if tcp { json!({"containerPort": port, "protocol": "TCP"}) } else { json!({"containerPort": port}) }
+        };
+        ports.into_iter().map(port).collect()
+    });
+    (option::of(text()), option::of(env), option::of(ports)).prop_map(
+        |(image, env, ports): (_, Option<Value>, Option<Value>)| {
+            object([("image", image), ("env", env), ("ports", ports)])
+        },
+    )
+}
+
+/// Nothing in it is empty: as upstream has it, an object or a list that loses its last part goes even if it is applied as
+/// an empty one.
+fn pod() -> impl Strategy<Value = Value> {
+    let containers = btree_map("[a-c]", container(), 1..3).prop_shuffle_values();
+    let selector = btree_map("[ab]", text(), 0..3).prop_map(|map| map.into_iter().collect::<Value>());
+    let security = (0..2).prop_map(|user| json!({"runAsUser": user}));
+    (option::of(text()), option::of(containers), option::of(selector), option::of(security)).prop_map(
+        |(hostname, containers, selector, security)| {
+            object([
+                ("hostname", hostname),
+                ("containers", containers),
+                ("nodeSelector", selector),
+                ("securityContext", security),
+            ])
+        },
+    )
+}
+
+trait Shuffled {
+    fn prop_shuffle_values(self) -> BoxedStrategy<Value>;
+}
+
+impl<S: Strategy<Value = std::collections::BTreeMap<String, Value>> + 'static> Shuffled for S {
+    /// The values as a list in any order, each with its key as its name.
+    fn prop_shuffle_values(self) -> BoxedStrategy<Value> {
+        let named = self.prop_map(|items| {
+            let name = |(name, mut item): (String, Value)| {
+                item["name"] = name.into();
+                item
+            };
+            items.into_iter().map(name).collect::<Vec<_>>()
+        });
+        named.prop_shuffle().prop_map(Value::from).boxed()
+    }
+}
+
+fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn writer(manager: &Manager) -> Writer<'_> {
+    Writer { manager, version: "v1", now: NOON }
+}
+
+fn fields(object: &Value) -> FieldSet {
+    extract(schema(), object).union(&compare(schema(), &json!({}), object).added)
+}
+
+fn all_exist(owners: &Owners, object: &Value) -> bool {
+    owners.iter().all(|(_, owned)| owned.fields.difference(&fields(object)).is_empty())
+}
+
+proptest! {
+    #[test]
+    fn what_is_applied_holds_and_again_changes_nothing(first in pod(), second in pod(), third in pod()) {
+        let (one, two) = (Manager::applies("one", ""), Manager::applies("two", ""));
+        let live = apply(&PodSpecs, &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
+        let live = apply(&PodSpecs, &live.owners, writer(&two), &live.object, &second, true).unwrap();
+        let live = apply(&PodSpecs, &live.owners, writer(&one), &live.object, &third, true).unwrap();
+        let changes = compare(schema(), &third, &live.object);
+        let lost = changes.removed.union(&changes.modified).intersection(&extract(schema(), &third));
+        prop_assert!(lost.is_empty(), "{:?}", lost.paths());
+        prop_assert!(all_exist(&live.owners, &live.object));
+        let again = apply(&PodSpecs, &live.owners, writer(&one), &live.object, &third, false).unwrap();
+        prop_assert!(!again.changed);
+        prop_assert_eq!(again.owners, live.owners);
+    }
+
+    #[test]
+    fn without_force_nothing_of_others_changes(first in pod(), second in pod()) {
+        let (one, two) = (Manager::applies("one", ""), Manager::applies("two", ""));
+        let live = apply(&PodSpecs, &Owners::default(), writer(&one), &json!({}), &first, false).unwrap();
+        let before = live.owners.get(&one).map(|owned| owned.fields.clone()).unwrap_or_default();
+        match apply(&PodSpecs, &live.owners, writer(&two), &live.object, &second, false) {
+            Ok(after) => {
+                let changes = compare(schema(), &live.object, &after.object);
+                prop_assert!(changes.modified.union(&changes.removed).intersection(&before).is_empty());
+                prop_assert_eq!(after.owners.get(&one), live.owners.get(&one));
+            }
+            Err(conflicts) => {
+                prop_assert!(conflicts.0.iter().all(|it| before.contains(it.path.elements())));
+            }
+        }
+    }
+
+    #[test]
+    fn giving_up_everything_removes_what_one_alone_owned(first in pod(), second in pod()) {
+        let (one, two) = (Manager::applies("one", ""), Manager::applies("two", ""));
+        let live = apply(&PodSpecs, &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
+        let live = apply(&PodSpecs, &live.owners, writer(&two), &live.object, &second, true).unwrap();
+        let left = apply(&PodSpecs, &live.owners, writer(&one), &live.object, &json!({}), false).unwrap();
+        prop_assert!(left.owners.get(&one).is_none());
+        prop_assert_eq!(left.owners.get(&two), live.owners.get(&two));
+        let owned = live.owners.get(&two).map(|owned| owned.fields.clone()).unwrap_or_default();
+        let strangers = extract(schema(), &left.object).difference(&owned);
+        prop_assert!(strangers.is_empty(), "{:?} in {}", strangers.paths(), left.object);
+    }
+
+    #[test]
+    fn each_field_an_update_changes_has_that_owner_alone(first in pod(), second in pod()) {
+        let (one, two) = (Manager::applies("one", ""), Manager::updates("two", "v1", ""));
+        let live = apply(&PodSpecs, &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
+        let owners = update(&PodSpecs, &live.owners, writer(&two), &live.object, &second);
+        let changes = compare(schema(), &live.object, &second);
+        let changed = changes.added.union(&changes.modified);
+        let of = |manager| owners.get(manager).map(|owned| owned.fields.clone()).unwrap_or_default();
+        prop_assert_eq!(of(&two), changed.clone());
+        prop_assert!(of(&one).intersection(&changed.union(&changes.removed)).is_empty());
+        prop_assert!(all_exist(&owners, &second));
+    }
+}
