@@ -61,13 +61,13 @@ fn entry(name: &str, operation: &str, version: &str, fields: &Value) -> Value {
     json!({"manager": name, "operation": operation, "apiVersion": version, "time": NOON, "fieldsType": "FieldsV1", "fieldsV1": fields})
 }
 
-fn owners(entries: Value) -> Owners {
-    Owners::read(&entries).unwrap()
+fn owners(entries: &Value) -> Owners {
+    Owners::read(entries).unwrap()
 }
 
 #[test]
 fn a_change_is_found_in_every_version() {
-    let before = owners(json!([
+    let before = owners(&json!([
         entry("a", "Apply", "g/v1", &json!({"f:old": {}})),
         entry("b", "Apply", "g/v2", &json!({"f:new": {}, "f:x": {}})),
         entry("c", "Update", "g/v0", &json!({"f:x": {}})),
@@ -89,18 +89,18 @@ fn a_change_is_found_in_every_version() {
 
 #[test]
 fn what_was_applied_in_another_version_is_given_up_in_this_one() {
-    let before = owners(json!([entry("a", "Apply", "g/v1", &json!({"f:old": {}, "f:x": {}}))]));
+    let before = owners(&json!([entry("a", "Apply", "g/v1", &json!({"f:old": {}, "f:x": {}}))]));
     let manager = Manager::applies("a", "");
     let writer = Writer { manager: &manager, version: "g/v2", now: LATER };
     let (live, wanted) = (json!({"new": "1", "x": "y", "z": "-"}), json!({"x": "y"}));
     let applied = apply(&Renamed, &before, writer, &live, &wanted, false).unwrap();
     assert_eq!(applied.object, json!({"x": "y", "z": "-"}));
-    let shared = owners(json!([
+    let shared = owners(&json!([
         entry("a", "Apply", "g/v1", &json!({"f:old": {}, "f:x": {}})),
         entry("b", "Apply", "g/v2", &json!({"f:new": {}})),
     ]));
     let applied = apply(&Renamed, &shared, writer, &live, &wanted, false).unwrap();
     assert!(!applied.changed);
-    let gone = owners(json!([entry("a", "Apply", "g/v0", &json!({"f:old": {}}))]));
+    let gone = owners(&json!([entry("a", "Apply", "g/v0", &json!({"f:old": {}}))]));
     assert!(!apply(&Renamed, &gone, writer, &live, &wanted, false).unwrap().changed);
 }
