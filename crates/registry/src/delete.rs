@@ -62,7 +62,9 @@ impl Registry {
         }
         let mut marked = stored;
         marked.remove_meta("resourceVersion");
-        if !held_by.is_empty() {
+        if held_by.is_empty() {
+            marked.remove_meta("finalizers");
+        } else {
             marked.set_meta("finalizers", held_by);
         }
         if marked.deletion_timestamp().is_none() {

@@ -62,9 +62,9 @@ impl Registry {
         let namespaces = namespaces_target()?;
         let collection = self.collection(&namespaces)?;
         let entry = match collection.get(namespace) {
-            Some(entry) => entry,
-            // It may have been made a moment ago by another server.
-            None => self.newest(&namespaces, namespace).await?.ok_or_else(|| ApiError::NotFound {
+            Some(entry) if !self.is_terminating(&entry) => entry,
+            // It may have been made, or gone and been made anew, a moment ago by another server.
+            Some(_) | None => self.newest(&namespaces, namespace).await?.ok_or_else(|| ApiError::NotFound {
                 resource: namespaces.group_resource(),
                 name: namespace.to_owned(),
             })?,
@@ -107,17 +107,21 @@ impl Registry {
         entry.object.summary(&[]).is_ok_and(|summary| summary.deletion_timestamp.is_some())
     }
 
-    /// Lets a namespace go: takes the finalizer that stands for its content.
+    /// Takes the finalizer that stands for its content off a namespace that is being deleted and has been emptied. It goes
+    /// unless others hold it.
     ///
     /// # Errors
-    /// 404 when it is gone already.
-    pub async fn finalize_namespace(&self, name: &str) -> Result<(), ApiError> {
+    /// 404 when it is gone already, or another one of its name is there.
+    pub async fn finalize_namespace(&self, name: &str, uid: &str) -> Result<(), ApiError> {
         let target = namespaces_target()?;
         self.change(&target, name, false, |current| {
             let mut namespace = current.object.decode(current.revision);
+            if namespace.uid() != uid || namespace.deletion_timestamp().is_none() {
+                return Err(ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() });
+            }
             namespace.remove_meta("resourceVersion");
             kinds::finalize_namespace(&mut namespace);
-            let held = !namespace.finalizers().is_empty() || namespace.deletion_timestamp().is_none();
+            let held = !namespace.finalizers().is_empty() || !kinds::may_go(&target, &namespace);
             Ok(if held { Change::Put(namespace) } else { Change::Remove(current.object.clone()) })
         })
         .await

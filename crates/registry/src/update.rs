@@ -49,6 +49,11 @@ impl Registry {
                 take_status(&mut only_status, &next);
                 only_status
             }
+            Some("finalize") => {
+                let mut only_finalizers = stored.clone();
+                kinds::replace_finalizers(target, &mut only_finalizers, &next)?;
+                only_finalizers
+            }
             _ => {
                 let mut all_else = next;
                 if target.resource.has_status() {

@@ -127,6 +127,14 @@ pub(crate) fn returns_deleted(target: &Target) -> bool {
     matches!(target.resource.group, "" | "storage.k8s.io") && RETURNED_ON_DELETE.contains(&target.resource.plural)
 }
 
+/// What an update of `/finalize` makes of an object.
+///
+/// # Errors
+/// 422 for finalizers that are not named as they have to be.
+pub(crate) fn replace_finalizers(target: &Target, object: &mut Object, from: &Object) -> Result<(), ApiError> {
+    namespace::replace_finalizers(target, object, from)
+}
+
 /// Takes the finalizer off a namespace that stands for its content.
 pub(crate) fn finalize_namespace(object: &mut Object) {
     namespace::finalize(object);

@@ -1,5 +1,7 @@
 //! Namespaces: a finalizer in `spec` holds them until their content is gone, and `status.phase` shows it.
 
+use keelson_meta::field_error::FieldError;
+use keelson_meta::names::label_key_faults;
 use keelson_meta::{ApiError, Object};
 use serde_json::{Value, json};
 
@@ -14,15 +16,11 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub(super) fn prepare_create(object: &mut Object) {
     label_with_name(object);
-    let spec = object.0.entry("spec").or_insert_with(|| json!({}));
-    if let Value::Object(spec) = spec {
-        let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
-        if let Value::Array(finalizers) = finalizers
-            && !finalizers.iter().any(|finalizer| finalizer == FINALIZER)
-        {
-            finalizers.push(json!(FINALIZER));
-        }
+    let mut finalizers = finalizers(object).cloned().unwrap_or_default();
+    if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+        finalizers.push(json!(FINALIZER));
     }
+    set_finalizers(object, finalizers);
     object.0.insert("status".to_owned(), json!({ "phase": "Active" }));
 }
 
@@ -57,13 +55,61 @@ pub(super) fn mark_terminating(object: &mut Object) {
     }
 }
 
-pub(super) fn is_finalized(object: &Object) -> bool {
-    object.get(&["spec", "finalizers"]).and_then(Value::as_array).is_none_or(Vec::is_empty)
+/// What an update of `/finalize` makes of a namespace: only the finalizers in its `spec` are another's to set.
+///
+/// # Errors
+/// 422 for a finalizer that is neither `kubernetes` nor named after a domain.
+pub(super) fn replace_finalizers(target: &Target, object: &mut Object, from: &Object) -> Result<(), ApiError> {
+    let wanted = finalizers(from).cloned().unwrap_or_default();
+    let errors: Vec<FieldError> = wanted.iter().enumerate().flat_map(|(index, name)| faults(index, name)).collect();
+    if !errors.is_empty() {
+        return Err(ApiError::Invalid { kind: target.group_kind(), name: object.name().to_owned(), errors });
+    }
+    set_finalizers(object, wanted);
+    Ok(())
 }
 
+fn faults(index: usize, finalizer: &Value) -> Vec<FieldError> {
+    let name = finalizer.as_str().unwrap_or_default();
+    let field = format!("spec.finalizers[{index}]");
+    let mut faults = label_key_faults(name);
+    if faults.is_empty() && !name.contains('/') && name != FINALIZER {
+        faults.push("name is neither a standard finalizer name nor is it fully qualified".to_owned());
+    }
+    faults.into_iter().map(|fault| FieldError::invalid(field.as_str(), name, fault)).collect()
+}
+
+/// Whether nothing in `spec` holds the namespace. What can't be read does: a namespace is never let go unemptied.
+pub(super) fn is_finalized(object: &Object) -> bool {
+    let spec = object.0.get("spec").and_then(Value::as_object);
+    spec.is_some_and(|spec| match spec.get("finalizers") {
+        None | Some(Value::Null) => true,
+        Some(finalizers) => finalizers.as_array().is_some_and(Vec::is_empty),
+    })
+}
+
+/// Takes the finalizer that stands for content; those of others stay.
 pub(super) fn finalize(object: &mut Object) {
-    if let Some(Value::Object(spec)) = object.0.get_mut("spec") {
-        spec.insert("finalizers".to_owned(), json!([]));
+    let others = finalizers(object).into_iter().flatten().filter(|finalizer| *finalizer != FINALIZER);
+    let others = others.cloned().collect();
+    set_finalizers(object, others);
+}
+
+fn finalizers(object: &Object) -> Option<&Vec<Value>> {
+    object.get(&["spec", "finalizers"])?.as_array()
+}
+
+fn set_finalizers(object: &mut Object, finalizers: Vec<Value>) {
+    let spec = object.0.entry("spec").or_insert_with(|| json!({}));
+    if !spec.is_object() {
+        *spec = json!({});
+    }
+    if let Value::Object(spec) = spec {
+        if finalizers.is_empty() {
+            spec.shift_remove("finalizers");
+        } else {
+            spec.insert("finalizers".to_owned(), Value::Array(finalizers));
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod engines;
 mod lists;
 mod model;
 mod names;
+mod namespaces;
 mod tokens;
 mod watches;
 mod writes;
