@@ -30,7 +30,8 @@ pub(crate) enum Body {
 }
 
 /// The media types of patches that this server applies.
-const PATCH_TYPES: &[&str] = &["application/json-patch+json", "application/merge-patch+json"];
+const PATCH_TYPES: &[&str] =
+    &["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
 /// The media types of objects in requests.
 const BODY_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 /// The media types of answers.
