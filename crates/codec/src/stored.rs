@@ -191,6 +191,13 @@ impl StoredObject {
         summary::read(Cursor::new(&self.bytes, self.body as usize), fields)
     }
 
+    /// The JSON text of `metadata`, without a `resourceVersion`: for readers of what the summary leaves out.
+    pub fn metadata(&self) -> &[u8] {
+        let mut cursor = Cursor::new(&self.bytes, self.body as usize);
+        cursor.take(b"\"metadata\":");
+        cursor.raw()
+    }
+
     fn header_text(&self, start: usize) -> &str {
         let text = Cursor::new(&self.bytes, start - 1).string().bytes();
         std::str::from_utf8(text).unwrap_or_default()

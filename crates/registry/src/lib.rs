@@ -13,6 +13,7 @@ mod intake;
 mod kinds;
 mod list;
 mod namespaces;
+mod ownership;
 mod patch;
 mod prepare;
 mod registry;

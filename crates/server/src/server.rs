@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use keelson_access::pki::{self, Pki};
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_codec::FieldPath;
-use keelson_controllers::NamespaceDeletion;
+use keelson_controllers::{GarbageCollection, NamespaceDeletion};
 use keelson_discovery::Documents;
 use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::{Health, HealthChecks};
@@ -92,6 +92,7 @@ impl Server {
         let compactor = Compactor::new(store.clone(), cache.clone(), config.clock.clone(), config.history);
         background.spawn(compactor.run(stopping.clone()));
         background.spawn(NamespaceDeletion::new(registry.clone())?.run(stopping.clone()));
+        background.spawn(GarbageCollection::new(registry.clone()).run(stopping.clone()));
         background.close();
 
         let kubeconfig = write_kubeconfig(&config, &pki, addr)?;

@@ -1,0 +1,129 @@
+//! Controllers whose watches lose the history under them, and that are stopped in the middle of their work.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_controllers::{GarbageCollection, NamespaceDeletion};
+use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions};
+use keelson_meta::random::SeededRandom;
+use keelson_meta::{Object, SystemClock};
+use keelson_registry::{Registry, RegistryConfig, Target, namespaces_target};
+use keelson_resources::Catalogue;
+use keelson_storage::Store;
+use keelson_storage::memory::MemoryStore;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server without HTTP, on which the controllers run.
+struct Server {
+    store: Arc<dyn Store>,
+    registry: Arc<Registry>,
+    stopping: CancellationToken,
+    controllers: [JoinHandle<()>; 2],
+}
+
+impl Server {
+    async fn start() -> Self {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let clock = Arc::new(SystemClock);
+        let stored = Catalogue::builtin().collections().iter();
+        let specs = stored.map(|collection| CollectionSpec {
+            prefix: collection.key_prefix(),
+            // Nothing is selected here.
+            fields: Vec::new(),
+            dispatch: None,
+            namespaced: collection.namespaced,
+        });
+        let cache = Cache::start(store.clone(), specs.collect(), CacheConfig::new(clock.clone())).await.unwrap();
+        let random = Arc::new(SeededRandom::new(1));
+        let registry = Registry::new(store.clone(), cache, clock, random, RegistryConfig::default());
+        let registry = Arc::new(registry);
+        registry.ensure_system_namespaces().await.unwrap();
+        let stopping = CancellationToken::new();
+        let controllers = [
+            tokio::spawn(NamespaceDeletion::new(registry.clone()).unwrap().run(stopping.clone())),
+            tokio::spawn(GarbageCollection::new(registry.clone()).run(stopping.clone())),
+        ];
+        Self { store, registry, stopping, controllers }
+    }
+
+    async fn create(&self, target: &Target, name: &str, metadata: Value) -> String {
+        let mut object = Object::default();
+        object.set_type(&target.kind());
+        for (field, value) in metadata.as_object().unwrap() {
+            object.set_meta(field, value.clone());
+        }
+        object.set_meta("name", name);
+        if let Some(namespace) = &target.namespace {
+            object.set_meta("namespace", namespace.as_str());
+        }
+        let created = self.registry.create(target, object, &CreateOptions::default()).await.unwrap();
+        created.object.summary(&[]).unwrap().uid
+    }
+
+    async fn delete(&self, target: &Target, name: &str) {
+        self.registry.delete(target, name, &DeleteOptions::default()).await.unwrap();
+    }
+
+    async fn gone(&self, target: &Target, name: &str) {
+        let wait = async {
+            while self.registry.get(target, name, &GetOptions::default()).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{name} is still there"));
+    }
+
+    /// Writes, and compacts before the cache has heard of it: it has to load everything anew, and all watches end.
+    async fn lose_history(&self, target: &Target, name: &str) {
+        self.create(target, name, json!({})).await;
+        let newest = self.store.current_revision().await.unwrap();
+        self.store.compact(newest).await.unwrap();
+    }
+}
+
+fn config_maps(namespace: &str) -> Target {
+    let (resource, version) = Catalogue::builtin().lookup("", "v1", "configmaps").unwrap();
+    Target { resource, version, subresource: None, namespace: Some(namespace.to_owned()), name: None }
+}
+
+#[tokio::test]
+async fn controllers_go_on_when_the_history_that_they_follow_is_gone() {
+    let server = Server::start().await;
+    let (namespaces, content) = (namespaces_target().unwrap(), config_maps("default"));
+    for round in 0..5 {
+        let (team, owner, child) = (format!("team-{round}"), format!("owner-{round}"), format!("child-{round}"));
+        server.create(&namespaces, &team, json!({})).await;
+        server.create(&config_maps(&team), "content", json!({})).await;
+        let uid = server.create(&content, &owner, json!({})).await;
+        let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid});
+        server.create(&content, &child, json!({"ownerReferences": [reference]})).await;
+        server.delete(&namespaces, &team).await;
+        server.delete(&content, &owner).await;
+        server.lose_history(&content, &format!("lost-{round}")).await;
+        server.gone(&content, &child).await;
+        server.gone(&namespaces, &team).await;
+    }
+}
+
+#[tokio::test]
+async fn controllers_stop_at_once_with_work_left() {
+    let server = Server::start().await;
+    let namespaces = namespaces_target().unwrap();
+    server.create(&namespaces, "held", json!({})).await;
+    server.create(&config_maps("held"), "kept", json!({"finalizers": ["example.com/keep"]})).await;
+    server.delete(&namespaces, "held").await;
+    server.registry.get(&namespaces, "held", &GetOptions::default()).await.unwrap();
+    server.stopping.cancel();
+    for controller in server.controllers {
+        tokio::time::timeout(PATIENCE, controller).await.expect("it stops").unwrap();
+    }
+    let holders = Arc::strong_count(&server.registry);
+    assert_eq!(holders, 1, "nothing of the controllers is left");
+}

@@ -1,0 +1,96 @@
+//! What a garbage collector changes in the metadata of an object: finalizers that have done their work, and references
+//! to owners that are gone.
+//!
+//! These are changes of the server's own and touch nothing else, so an object need not be valid by today's rules to be let
+//! go. Each names the uid of the object it means: another one of the same name is left alone.
+
+use keelson_codec::stored::StoredObject;
+use keelson_meta::{ApiError, Object};
+use serde_json::{Value, json};
+
+use crate::kinds;
+use crate::registry::Registry;
+use crate::target::Target;
+use crate::write::Change;
+
+impl Registry {
+    /// Takes a finalizer off an object, which goes if it is being deleted and that was all that held it.
+    ///
+    /// # Errors
+    /// 404 when the object is gone.
+    pub async fn remove_finalizer(
+        &self,
+        target: &Target,
+        name: &str,
+        uid: &str,
+        finalizer: &str,
+    ) -> Result<(), ApiError> {
+        self.edit_metadata(target, name, uid, |object| {
+            retain(object, "finalizers", |held| held != finalizer);
+        })
+        .await
+    }
+
+    /// Takes the references to these owners, by their uids, off an object.
+    ///
+    /// # Errors
+    /// 404 when the object is gone.
+    pub async fn remove_owners(
+        &self,
+        target: &Target,
+        name: &str,
+        uid: &str,
+        owners: &[String],
+    ) -> Result<(), ApiError> {
+        let gone = |reference: &Value| owners.iter().any(|owner| reference.get("uid") == Some(&json!(owner)));
+        self.edit_metadata(target, name, uid, |object| {
+            retain(object, "ownerReferences", |reference| !gone(reference));
+        })
+        .await
+    }
+
+    /// Has an object no longer hold up the deletion of its owners.
+    ///
+    /// # Errors
+    /// 404 when the object is gone.
+    pub async fn unblock_owners(&self, target: &Target, name: &str, uid: &str) -> Result<(), ApiError> {
+        self.edit_metadata(target, name, uid, |object| {
+            let Some(Value::Array(references)) = object.metadata_mut().get_mut("ownerReferences") else { return };
+            for reference in references.iter_mut().filter_map(Value::as_object_mut) {
+                reference.insert("blockOwnerDeletion".to_owned(), json!(false));
+            }
+        })
+        .await
+    }
+
+    async fn edit_metadata(
+        &self,
+        target: &Target,
+        name: &str,
+        uid: &str,
+        edit: impl Fn(&mut Object),
+    ) -> Result<(), ApiError> {
+        let missing = || ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() };
+        let change = self.change(target, name, false, |current| {
+            let mut object = current.object.decode(current.revision);
+            if object.uid() != uid {
+                return Err(missing());
+            }
+            object.remove_meta("resourceVersion");
+            edit(&mut object);
+            let held = object.deletion_timestamp().is_none() || !object.finalizers().is_empty();
+            let stays = held || !kinds::may_go(target, &object);
+            Ok(if stays { Change::Put(object) } else { Change::Remove(StoredObject::encode(&object)) })
+        });
+        change.await.map(|_| ())
+    }
+}
+
+/// Keeps those elements of a list in the metadata that pass, and the list only while there are any.
+fn retain(object: &mut Object, field: &str, keep: impl Fn(&Value) -> bool) {
+    let Some(Value::Array(list)) = object.metadata_mut().get_mut(field) else { return };
+    list.retain(keep);
+    if list.is_empty() {
+        object.remove_meta(field);
+    }
+}
