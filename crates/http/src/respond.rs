@@ -125,6 +125,16 @@ pub fn add_warning(headers: &mut HeaderMap, text: &str) {
     }
 }
 
+/// Adds a warning that stands before those that are there.
+pub fn add_first_warning(headers: &mut HeaderMap, text: &str) {
+    let others: Vec<HeaderValue> = headers.get_all(WARNING).iter().cloned().collect();
+    headers.remove(WARNING);
+    add_warning(headers, text);
+    for other in others {
+        headers.append(WARNING, other);
+    }
+}
+
 fn with_body(code: StatusCode, content_type: HeaderValue, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -184,6 +194,11 @@ mod tests {
     #[test]
     fn a_warning_is_quoted() {
         let mut headers = HeaderMap::new();
+        add_warning(&mut headers, "unknown field \"foo\"");
+        add_first_warning(&mut headers, "this goes");
+        let all: Vec<_> = headers.get_all("warning").iter().collect();
+        assert_eq!(all, [r#"299 - "this goes""#, r#"299 - "unknown field \"foo\"""#]);
+        headers.clear();
         add_warning(&mut headers, "unknown field \"foo\"");
         assert_eq!(headers["warning"], r#"299 - "unknown field \"foo\"""#);
     }

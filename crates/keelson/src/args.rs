@@ -62,6 +62,10 @@ pub(crate) struct Serve {
     /// Honour limit at resourceVersion=0 also when no resourceVersionMatch is stated.
     #[arg(long, env = "KEELSON_LIMIT_AT_ANY_VERSION")]
     pub(crate) limit_at_any_version: bool,
+    /// Store a resource in another version than usual, such as horizontalpodautoscalers.autoscaling=v1, as long as servers
+    /// run that do not know the usual one. May be repeated.
+    #[arg(long, env = "KEELSON_STORAGE_VERSION", value_delimiter = ',')]
+    pub(crate) storage_version: Vec<String>,
     /// The form of the log.
     #[arg(long, env = "KEELSON_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

@@ -34,6 +34,9 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
         limit_at_any_version: args.limit_at_any_version,
         ..RegistryConfig::default()
     };
+    for setting in &args.storage_version {
+        registry.store_as(setting).map_err(anyhow::Error::msg).context("reading --storage-version")?;
+    }
     for (gate, on) in args.feature_gates {
         match gate {
             FeatureGate::ApiListChunking => registry.chunking = on,

@@ -8,6 +8,7 @@
 mod catalogue;
 mod collection;
 mod declare;
+mod deprecation;
 mod fields;
 mod group;
 mod groups;
@@ -16,6 +17,7 @@ mod resource;
 
 pub use catalogue::Catalogue;
 pub use collection::{Collection, CollectionId};
+pub use deprecation::deprecation;
 pub use fields::{FieldRef, FieldRefusal, SelectableField};
 pub use group::{Group, GroupVersionEntry};
 pub use hash::storage_version_hash;

@@ -63,7 +63,12 @@ impl ApiService for ResourceHandlers {
         let handlers = self.clone();
         Box::pin(async move {
             let media = error_form(&request.parts);
-            handlers.dispatch(request).await.unwrap_or_else(|error| respond::error(&error, media))
+            let deprecation = resolve::deprecation(&request.info);
+            let mut response = handlers.dispatch(request).await.unwrap_or_else(|error| respond::error(&error, media));
+            if let Some(warning) = deprecation {
+                respond::add_first_warning(response.headers_mut(), &warning);
+            }
+            response
         })
     }
 }

@@ -23,6 +23,12 @@ pub(super) fn target(info: &RequestInfo) -> Result<Target, ApiError> {
     Ok(Target { resource, version, subresource, namespace, name })
 }
 
+/// What a client is to be warned of because the version that it asks for will go.
+pub(super) fn deprecation(info: &RequestInfo) -> Option<String> {
+    let (resource, version) = Catalogue::builtin().lookup(&info.group, &info.version, &info.resource)?;
+    keelson_resources::deprecation(resource.group, version.name, resource.kind)
+}
+
 /// The name in the URL.
 ///
 /// # Errors

@@ -2,7 +2,9 @@
 
 use keelson_meta::names::NameRule;
 
-use crate::declare::{CREATE, EVENT_LIFETIME, GET_PATCH_UPDATE, SCALE, STATUS, cluster, namespaced, served, subresource};
+use crate::declare::{
+    CREATE, EVENT_LIFETIME, GET_PATCH_UPDATE, SCALE, STATUS, cluster, namespaced, served, subresource,
+};
 use crate::fields::{FieldRefusal, SelectableField, boolean, count, reads, text};
 use crate::group::{Group, version};
 use crate::resource::Verb;

@@ -1,0 +1,210 @@
+//! Every kind of the catalogue, from a minimal object: what is filled in, and that it reads the same in a get, a list and
+//! a watch, in every version that it is served in. `kinds/objects.json` has the objects and what they show.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use keelson_testkit::{Raw, TestServer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const HPA: &str = "horizontalpodautoscalers.autoscaling";
+
+/// An object to make, and what is found in it then, by JSON pointer; null for nothing.
+#[derive(Deserialize)]
+struct Sample {
+    body: Value,
+    shows: BTreeMap<String, Value>,
+}
+
+/// A resource as discovery describes it.
+struct Served {
+    /// The plural name, and the group after a dot.
+    name: String,
+    namespaced: bool,
+    /// For each version its `apiVersion` and the path of its collection.
+    versions: Vec<(String, String)>,
+}
+
+fn samples() -> BTreeMap<String, Sample> {
+    serde_json::from_str(include_str!("kinds/objects.json")).unwrap()
+}
+
+/// All resources whose objects can be made and listed.
+async fn served(raw: &Raw) -> Vec<Served> {
+    let mut found: BTreeMap<String, Served> = BTreeMap::new();
+    for root in ["/api", "/apis"] {
+        let answer = raw.get(root).header("accept", AGGREGATED).await.expect(200).json();
+        for group in list(&answer["items"]) {
+            let group_name = group["metadata"]["name"].as_str().unwrap_or_default();
+            for version in list(&group["versions"]) {
+                for resource in list(&version["resources"]) {
+                    let verbs: Vec<&str> = list(&resource["verbs"]).iter().filter_map(Value::as_str).collect();
+                    if !(verbs.contains(&"create") && verbs.contains(&"list")) {
+                        continue;
+                    }
+                    let plural = resource["resource"].as_str().unwrap();
+                    let version = version["version"].as_str().unwrap();
+                    let (name, api_version) = match group_name {
+                        "" => (plural.to_owned(), version.to_owned()),
+                        _ => (format!("{plural}.{group_name}"), format!("{group_name}/{version}")),
+                    };
+                    let namespaced = resource["scope"] == "Namespaced";
+                    let place = if namespaced { "/namespaces/default" } else { "" };
+                    let path = format!("{root}/{api_version}{place}/{plural}");
+                    let entry = Served { name: name.clone(), namespaced, versions: Vec::new() };
+                    found.entry(name).or_insert(entry).versions.push((api_version, path));
+                }
+            }
+        }
+    }
+    found.into_values().collect()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Makes the object of a sample; its path and what the answer was.
+async fn create(raw: &Raw, resource: &Served, sample: &Sample) -> (String, Value) {
+    let mut body = sample.body.clone();
+    if body["metadata"]["name"].is_null() {
+        body["metadata"] = json!({"name": "minimal"});
+    }
+    let (_, path) = resource.versions.iter().find(|(version, _)| body["apiVersion"] == **version).unwrap();
+    let created = raw.post(path.as_str(), &body).await.expect(201).json();
+    (body["metadata"]["name"].as_str().unwrap().to_owned(), created)
+}
+
+fn check_shown(name: &str, created: &Value, shows: &BTreeMap<String, Value>) {
+    for (pointer, expected) in shows {
+        let found = created.pointer(pointer).unwrap_or(&Value::Null);
+        assert_eq!(found, expected, "{name}: {pointer} in {created:#}");
+    }
+}
+
+/// Reads an object of a collection in a version in each way there is; what it is.
+async fn read(raw: &Raw, api_version: &str, path: &str, name: &str) -> Value {
+    let got = raw.get(format!("{path}/{name}")).await.expect(200).json();
+    assert_eq!(got["apiVersion"], api_version, "{path}");
+    let selected = format!("{path}?fieldSelector=metadata.name%3D{name}");
+    let listed = raw.get(selected.as_str()).await.expect(200).json();
+    assert_eq!(listed["apiVersion"], api_version, "{path}");
+    let [item] = list(&listed["items"]) else { panic!("{path}: {listed}") };
+    let mut bare = got.clone();
+    let fields = bare.as_object_mut().unwrap();
+    fields.retain(|field, _| field != "kind" && field != "apiVersion");
+    assert_eq!(*item, bare, "a list of {path} shows what a get shows");
+    let watched = raw.get(format!("{selected}&watch=1&resourceVersion=0")).stream().await.next_json().await.unwrap();
+    assert_eq!(watched, json!({"type": "ADDED", "object": got}), "a watch of {path} shows what a get shows");
+    got
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_is_filled_in_and_reads_the_same_in_every_way_and_version() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let (samples, served) = (samples(), served(&raw).await);
+    let names: BTreeSet<&str> = served.iter().map(|resource| resource.name.as_str()).collect();
+    assert_eq!(names, samples.keys().map(String::as_str).collect(), "left: served; right: with a sample");
+    for resource in &served {
+        let sample = &samples[&resource.name];
+        let (name, created) = create(&raw, resource, sample).await;
+        check_shown(&resource.name, &created, &sample.shows);
+        assert_eq!(created["metadata"]["namespace"].is_null(), !resource.namespaced, "{}", resource.name);
+        for (api_version, path) in &resource.versions {
+            let read = read(&raw, api_version, path, &name).await;
+            assert_eq!(read["metadata"]["uid"], created["metadata"]["uid"]);
+            if created["apiVersion"] == **api_version {
+                assert_eq!(read, created, "{path} reads as the create was answered");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writing_back_what_was_read_changes_nothing_in_any_version() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let samples = samples();
+    for resource in &served(&raw).await {
+        let (name, _) = create(&raw, resource, &samples[&resource.name]).await;
+        for (_, path) in &resource.versions {
+            let path = format!("{path}/{name}");
+            let before = raw.get(path.as_str()).await.expect(200).json();
+            assert_eq!(raw.put(path.as_str(), &before).await.expect(200).json(), before, "a PUT of {path}");
+            let patched = raw.patch(path.as_str(), "application/merge-patch+json", &json!({})).await;
+            assert_eq!(patched.expect(200).json(), before, "a patch of {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_resource_can_be_stored_in_another_version() {
+    let sqlite = || TestServer::builder().sqlite();
+    let mut server = sqlite().configure(|config| config.registry.store_as(&format!("{HPA}=v1")).unwrap()).start().await;
+    let [v1, v2] =
+        ["v1", "v2"].map(|version| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers"));
+    let metrics = json!([{"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 5}}}]);
+    let body = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "a"}, "metrics": metrics},
+    });
+    let created = server.raw().post(v2.as_str(), &body).await.expect(201).json();
+    assert_eq!(created["spec"]["metrics"], metrics);
+    let annotations = |object: &Value| object["metadata"]["annotations"].as_object().map_or(0, serde_json::Map::len);
+    assert_eq!(annotations(&created), 0, "what v1 carries in annotations is not shown in v2");
+    let shown = server.raw().get(format!("{v1}/a")).await.expect(200).json();
+    assert_eq!(annotations(&shown), 1);
+    assert_eq!(shown["apiVersion"], "autoscaling/v1");
+    server.restart().await;
+    let patch = json!({"spec": {"maxReplicas": 4}});
+    let raw = server.raw();
+    let patched = raw.patch(format!("{v1}/a"), "application/merge-patch+json", &patch).await.expect(200).json();
+    assert_eq!(patched["spec"]["maxReplicas"], 4);
+    let read = raw.get(format!("{v2}/a")).await.expect(200).json();
+    assert_eq!((&read["spec"]["metrics"], &read["spec"]["maxReplicas"]), (&metrics, &json!(4)));
+}
+
+#[tokio::test]
+async fn unknown_fields_are_refused_warned_of_or_dropped_in_objects_and_patches() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let path = "/api/v1/namespaces/default/configmaps";
+    let object = json!({"metadata": {"name": "a"}, "spce": 1});
+    let warning = r#"299 - "unknown field \"spce\"""#;
+    let strict = raw.post(format!("{path}?fieldValidation=Strict"), &object).await.expect(400);
+    assert!(strict.text().contains(r#"strict decoding error: unknown field \"spce\""#), "{}", strict.text());
+    let created = raw.post(path, &object).await.expect(201);
+    assert_eq!((created.header("warning"), &created.json()["spce"]), (warning, &Value::Null));
+    let one = format!("{path}/a");
+    let replaced = raw.put(one.as_str(), &object).await.expect(200);
+    assert_eq!(replaced.header("warning"), warning);
+    let patch = |query: &str| raw.patch(format!("{one}{query}"), "application/merge-patch+json", &json!({"spce": 1}));
+    assert_eq!(patch("").await.expect(200).header("warning"), warning);
+    let ignored = patch("?fieldValidation=Ignore").await.expect(200);
+    assert!(!ignored.headers.contains_key("warning"));
+    let refused = patch("?fieldValidation=Strict").await.expect(422).json();
+    assert!(
+        refused["message"].as_str().unwrap().ends_with(r#": strict decoding error: unknown field "spce""#),
+        "{refused}"
+    );
+    let twice =
+        raw.patch(one.as_str(), "application/merge-patch+json", &json!({"data": {"a": 5}})).await.expect(422).json();
+    let cause = &twice["details"]["causes"][0];
+    assert_eq!((&cause["field"], &cause["reason"]), (&json!("patch"), &json!("FieldValueInvalid")));
+}
+
+#[tokio::test]
+async fn a_version_that_goes_is_warned_of_before_everything_else() {
+    let server = TestServer::start().await;
+    let path = "/apis/networking.k8s.io/v1beta1/servicecidrs";
+    let deprecated = r#"299 - "networking.k8s.io/v1beta1 ServiceCIDR is deprecated in v1.34+, unavailable in v1.37+""#;
+    assert_eq!(server.raw().get(path).await.expect(200).header("warning"), deprecated);
+    let object = json!({"metadata": {"name": "a"}, "spec": {"cidrs": ["198.51.100.0/24"]}, "x": 1});
+    let created = server.raw().post(path, &object).await.expect(201);
+    let warnings: Vec<&str> = created.headers.get_all("warning").iter().map(|value| value.to_str().unwrap()).collect();
+    assert_eq!(warnings, [deprecated, r#"299 - "unknown field \"x\"""#]);
+}
