@@ -50,6 +50,9 @@ impl Store for Flaky {
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
         self.inner.range(request).await
     }
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        self.inner.count(request).await
+    }
     async fn current_revision(&self) -> Result<Revision, StoreError> {
         self.inner.current_revision().await
     }

@@ -63,6 +63,24 @@ pub(crate) fn range(
     Ok((entries, false))
 }
 
+/// How many entries [`range`] finds.
+pub(crate) fn count(
+    connection: &Connection,
+    (from, to): (&StoreKey, &StoreKey),
+    at: Revision,
+    limit: usize,
+) -> rusqlite::Result<u64> {
+    // CROSS JOIN keeps the order of the two: for each newest version, whether its row is a deletion.
+    let mut statement = connection.prepare_cached(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM \
+         (SELECT MAX(revision) AS newest FROM history WHERE path >= ?1 AND path < ?2 AND revision <= ?3 GROUP BY path) \
+         CROSS JOIN history ON revision = newest WHERE value IS NOT NULL LIMIT ?4)",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let count: i64 = statement.query_row(params![from.as_str(), to.as_str(), number(at), limit], |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
+
 /// The changes after `after` up to `until`, and how far they reach: `until`, or less when the bounds on their number
 /// and bytes cut them short.
 pub(crate) fn history(

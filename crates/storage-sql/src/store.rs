@@ -139,6 +139,29 @@ impl SqliteStore {
         Ok(Self { shared, jobs: Some(jobs), writer: Some(writer), _lock: lock })
     }
 
+    /// Asks a query about a range at one revision. Returns that revision too.
+    async fn read_range<T: Send + 'static>(
+        &self,
+        request: RangeRequest,
+        query: fn(&Connection, (&StoreKey, &StoreKey), Revision, usize) -> rusqlite::Result<T>,
+    ) -> Result<(T, Revision), StoreError> {
+        let RangeRequest { from, to, revision: asked, limit } = request;
+        let (from, to, limit) = (Arc::new(from), Arc::new(to), limit.unwrap_or(usize::MAX));
+        loop {
+            let revision = asked.unwrap_or_else(|| self.shared.newest());
+            self.shared.check_readable(revision)?;
+            let (from, to) = (from.clone(), to.clone());
+            let found =
+                self.shared.readers.read(move |connection| query(connection, (&from, &to), revision, limit)).await?;
+            match self.shared.check_not_compacted(revision) {
+                Ok(()) => return Ok((found, revision)),
+                Err(error) if asked.is_some() => return Err(error),
+                // Overtaken by a compaction; the newest revision is never compacted.
+                Err(_) => {}
+            }
+        }
+    }
+
     /// Has the writer do a job. Once the job is queued it is done, even if the caller stops waiting.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
@@ -180,24 +203,12 @@ impl Store for SqliteStore {
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
-        let RangeRequest { from, to, revision: asked, limit } = request;
-        let (from, to, limit) = (Arc::new(from), Arc::new(to), limit.unwrap_or(usize::MAX));
-        loop {
-            let revision = asked.unwrap_or_else(|| self.shared.newest());
-            self.shared.check_readable(revision)?;
-            let (from, to) = (from.clone(), to.clone());
-            let page = self
-                .shared
-                .readers
-                .read(move |connection| read::range(connection, (&from, &to), revision, limit))
-                .await?;
-            match self.shared.check_not_compacted(revision) {
-                Ok(()) => return Ok(RangePage { entries: page.0, revision, more: page.1 }),
-                Err(error) if asked.is_some() => return Err(error),
-                // Overtaken by a compaction; the newest revision is never compacted.
-                Err(_) => {}
-            }
-        }
+        let (page, revision) = self.read_range(request, read::range).await?;
+        Ok(RangePage { entries: page.0, revision, more: page.1 })
+    }
+
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        Ok(self.read_range(request, read::count).await?.0)
     }
 
     async fn current_revision(&self) -> Result<Revision, StoreError> {

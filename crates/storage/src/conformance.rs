@@ -62,6 +62,7 @@ macro_rules! for_each_conformance_case {
             ranges: [
                 inv08_keys_are_ordered_by_their_bytes,
                 a_limit_cuts_and_says_whether_more_follows,
+                a_count_is_the_length_of_the_range,
                 a_range_is_read_at_its_revision,
                 a_future_revision_is_refused,
                 an_empty_store_has_a_revision,

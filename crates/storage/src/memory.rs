@@ -100,6 +100,10 @@ impl Store for MemoryStore {
         self.shared.state.lock().range(&request)
     }
 
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        Ok(self.shared.state.lock().range(&request)?.entries.len() as u64)
+    }
+
     async fn current_revision(&self) -> Result<Revision, StoreError> {
         Ok(self.shared.state.lock().revision)
     }

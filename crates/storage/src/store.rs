@@ -243,6 +243,14 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Compacted`] and [`StoreError::Future`] for a revision that can't be read.
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError>;
 
+    /// How many entries [`Store::range`] would return for the same request, without reading their values.
+    ///
+    /// Cost: linear in the number, so a walk should count once and subtract.
+    ///
+    /// # Errors
+    /// As for [`Store::range`].
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError>;
+
     /// The newest revision. Sees every commit that was acknowledged before the call. Never 0: an empty store is at 1.
     async fn current_revision(&self) -> Result<Revision, StoreError>;
 

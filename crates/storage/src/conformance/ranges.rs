@@ -2,7 +2,10 @@
 
 use keelson_meta::Revision;
 
-use super::{Factory, PREFIX, assert_future, commit, delete, everything, key, pairs, put, read, relative, text, texts};
+use super::{
+    Factory, PREFIX, assert_compacted, assert_future, commit, delete, everything, key, pairs, put, read, relative,
+    text, texts,
+};
 use crate::key::StoreKey;
 use crate::store::{KeyValue, RangeRequest, Store, StoreError, Transaction};
 
@@ -49,6 +52,31 @@ pub async fn a_limit_cuts_and_says_whether_more_follows(factory: &mut impl Facto
     let reversed = RangeRequest { from: key("z"), to: key("a"), revision: None, limit: None };
     let page = store.range(reversed).await.unwrap();
     assert!(page.entries.is_empty() && !page.more);
+}
+
+/// A count is what a range of the same request would return: at its revision, without what was deleted, up to its limit.
+pub async fn a_count_is_the_length_of_the_range(factory: &mut impl Factory) {
+    let store = factory.open().await;
+    let mut revisions = vec![store.current_revision().await.unwrap()];
+    for name in ["a", "b", "q/c", "q/d", "z"] {
+        revisions.push(commit(&*store, put(name, "1")).await);
+        revisions.push(commit(&*store, put("b", name)).await);
+    }
+    revisions.push(commit(&*store, delete("q/c")).await);
+    for revision in revisions.iter().copied().map(Some).chain([None]) {
+        for (from, to) in [("", None), ("b", None), ("b\0", None), ("q/", Some("q0")), ("x", Some("c"))] {
+            for limit in [None, Some(0), Some(2)] {
+                let to = to.map_or_else(|| StoreKey::prefix_end(PREFIX), key);
+                let request = RangeRequest { from: key(from), to, revision, limit };
+                let entries = store.range(request.clone()).await.unwrap().entries;
+                assert_eq!(store.count(request.clone()).await.unwrap(), entries.len() as u64, "{request:?}");
+            }
+        }
+    }
+    let newest = *revisions.last().expect("something was written");
+    assert_future(store.count(everything(Some(newest.next()))).await, newest.next());
+    store.compact(newest).await.unwrap();
+    assert_compacted(store.count(everything(Some(revisions[0]))).await, revisions[0], newest);
 }
 
 /// Every revision in the history shows what was there then.
