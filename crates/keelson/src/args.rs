@@ -17,7 +17,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Start the server.
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Tools for the embedded store.
     #[command(subcommand)]
     Storage(Storage),

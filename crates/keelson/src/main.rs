@@ -15,7 +15,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let done = match Args::parse().command {
-        Command::Serve(serve) => serve::run(serve),
+        Command::Serve(serve) => serve::run(*serve),
         Command::Storage(storage) => storage::run(storage),
     };
     match done {

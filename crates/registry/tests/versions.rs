@@ -1,0 +1,87 @@
+//! In which version objects lie in the store, while servers that store different versions share one.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_meta::Object;
+use keelson_meta::clock::ManualClock;
+use keelson_meta::options::{CreateOptions, PatchOptions};
+use keelson_meta::random::SeededRandom;
+use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Target, Written, fit};
+use keelson_resources::Catalogue;
+use keelson_storage::Store;
+use keelson_storage::memory::MemoryStore;
+use serde_json::{Value, json};
+
+const HPA: &str = "horizontalpodautoscalers.autoscaling";
+
+async fn server(store: &Arc<dyn Store>, storage_version: Option<&str>) -> Registry {
+    let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+    let spec = |collection: &keelson_resources::Collection| CollectionSpec {
+        prefix: collection.key_prefix(),
+        fields: Vec::new(),
+        dispatch: None,
+        namespaced: collection.namespaced,
+    };
+    let specs = Catalogue::builtin().collections().iter().map(spec).collect();
+    let cache = Cache::start(store.clone(), specs, CacheConfig::new(clock.clone())).await.unwrap();
+    let mut config = RegistryConfig::default();
+    if let Some(version) = storage_version {
+        config.store_as(&format!("{HPA}={version}")).unwrap();
+    }
+    let registry = Registry::new(store.clone(), cache, clock, Arc::new(SeededRandom::new(1)), config);
+    registry.ensure_system_namespaces().await.unwrap();
+    registry
+}
+
+fn autoscalers(version: &str, name: Option<&str>) -> Target {
+    let (resource, version) = Catalogue::builtin().lookup("autoscaling", version, "horizontalpodautoscalers").unwrap();
+    let (namespace, name) = (Some("default".to_owned()), name.map(str::to_owned));
+    Target { resource, version, subresource: None, namespace, name }
+}
+
+async fn patch(server: &Registry, version: &str, document: Value) -> Written {
+    let patch = Patch { kind: PatchKind::Merge, document, duplicates: Vec::new() };
+    server.patch(&autoscalers(version, Some("a")), "a", &patch, &PatchOptions::default()).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only_then() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (old, new) = (server(&store, Some("v1")).await, server(&store, None).await);
+    let metrics = json!([{ "type": "Resource", "resource": { "name": "memory", "target": { "type": "Utilization", "averageUtilization": 5 } } }]);
+    let body = json!({ "metadata": { "name": "a" }, "spec": { "maxReplicas": 3, "metrics": metrics,
+        "scaleTargetRef": { "kind": "Deployment", "name": "a" } } });
+    let target = autoscalers("v2", None);
+    let mut object = Object::from_value(body).unwrap();
+    fit(&target, &mut object).unwrap();
+    let created = old.create(&target, object, &CreateOptions::default()).await.unwrap();
+    assert_eq!(created.object.api_version(), "autoscaling/v1");
+
+    // A write that changes nothing is a way to bring an object up to date.
+    let rewritten = patch(&new, "v1", json!({})).await;
+    assert_eq!(rewritten.object.api_version(), "autoscaling/v2");
+    assert!(rewritten.revision > created.revision);
+    assert_eq!(rewritten.object.decode(rewritten.revision.unwrap()).get(&["spec", "metrics"]), Some(&metrics));
+    for version in ["v1", "v2"] {
+        assert_eq!(patch(&new, version, json!({})).await.revision, rewritten.revision, "it is up to date");
+    }
+
+    let back = patch(&old, "v2", json!({ "spec": { "maxReplicas": 4 } })).await;
+    assert_eq!(back.object.api_version(), "autoscaling/v1");
+    assert_eq!(back.object.decode(back.revision.unwrap()).get(&["spec", "maxReplicas"]), Some(&json!(4)));
+}
+
+#[test]
+fn only_versions_that_there_are_can_be_stored() {
+    let refused = |setting: &str| RegistryConfig::default().store_as(setting).unwrap_err();
+    assert_eq!(refused("pods"), r#""pods" is not of the form resource.group=version"#);
+    assert_eq!(refused("pots=v1"), r#"there is no resource "pots""#);
+    assert_eq!(refused(&format!("{HPA}=v3")), format!(r#"{HPA} have no version "v3"; there is: v2, v1"#));
+    assert!(refused("events.events.k8s.io=v1").contains("can't be chosen"), "core events are selected by their fields");
+    assert!(refused("tokenreviews.authentication.k8s.io=v1").contains("can't be chosen"), "they are not stored");
+    assert_eq!(RegistryConfig::default().store_as("pods=v1"), Ok(()));
+}
