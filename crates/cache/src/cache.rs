@@ -64,6 +64,8 @@ pub struct CacheStats {
     pub tail_restarts: u64,
     /// How often everything was loaded again, which ends all watches.
     pub reloads: u64,
+    /// States of the past that were rebuilt from a history; those that were still at hand are not counted.
+    pub snapshots_rebuilt: u64,
     /// Bytes that the histories hold beyond the newest state.
     pub history_bytes: u64,
 }
@@ -155,6 +157,7 @@ impl Cache {
             undecodable: undecodable.load(Ordering::Relaxed),
             tail_restarts: tail_restarts.load(Ordering::Relaxed),
             reloads: reloads.load(Ordering::Relaxed),
+            snapshots_rebuilt: self.shared.collections.iter().map(|collection| collection.rebuilt()).sum(),
             history_bytes: self.shared.budget.used(),
         }
     }

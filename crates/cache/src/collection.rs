@@ -4,6 +4,7 @@
 //! ORDER: where both locks are needed, `history` is taken before `live`. Wakers are called after both are released.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use keelson_codec::{DecodeError, FieldPath};
@@ -46,6 +47,8 @@ pub struct Collection {
     history: Mutex<History>,
     labels: LabelInterner,
     watermark: Arc<Watermark>,
+    /// How often a state of the past was not at hand.
+    rebuilt: AtomicU64,
 }
 
 /// The newest state.
@@ -88,6 +91,7 @@ impl Collection {
             labels: LabelInterner::default(),
             spec,
             watermark,
+            rebuilt: AtomicU64::new(0),
         }
     }
 
@@ -165,9 +169,15 @@ impl Collection {
         steps.walk(&mut trees);
         let snapshot = Snapshot { revision, trees };
         if !steps.is_empty() {
+            self.rebuilt.fetch_add(1, Ordering::Relaxed);
             self.pin(&snapshot);
         }
         Ok(snapshot)
+    }
+
+    /// How many states [`snapshot_at`](Self::snapshot_at) had to rebuild.
+    pub(crate) fn rebuilt(&self) -> u64 {
+        self.rebuilt.load(Ordering::Relaxed)
     }
 
     /// Keeps the state of a snapshot at hand for a continue token that names its revision: as long as the history covers
@@ -294,12 +304,27 @@ mod tests {
         Change { key: entry.key.clone(), revision, entry: Some(Arc::new(entry)) }
     }
 
-    #[test]
-    fn the_writes_of_one_revision_become_visible_together() {
+    fn empty() -> Arc<Collection> {
         let spec =
             CollectionSpec { prefix: "/registry/k/".to_owned(), fields: Vec::new(), dispatch: None, namespaced: false };
         let watermark = Arc::new(Watermark::new(Revision::ZERO));
-        let collection = Arc::new(Collection::new(spec, watermark, Arc::new(Budget::new(u64::MAX))));
+        Arc::new(Collection::new(spec, watermark, Arc::new(Budget::new(u64::MAX))))
+    }
+
+    #[test]
+    fn a_state_that_is_at_hand_is_not_counted_as_rebuilt() {
+        let collection = empty();
+        collection.apply((0..20).map(|number| put(&collection, number, number as u64 + 1)).collect());
+        let rebuilt = |revision| {
+            assert_eq!(collection.snapshot_at(Revision::new(revision)).unwrap().len() as u64, revision);
+            collection.rebuilt()
+        };
+        assert_eq!([rebuilt(20), rebuilt(7), rebuilt(7), rebuilt(9), rebuilt(20)], [0, 1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn the_writes_of_one_revision_become_visible_together() {
+        let collection = empty();
         let looks = Arc::new(Looks { collection: collection.clone(), seen: Mutex::default() });
         let mut cursor = collection.watch(Revision::ZERO, Scope::All).unwrap();
         let waker = looks.clone().into();

@@ -10,6 +10,7 @@ use keelson_meta::{ApiError, Clock, Random, Revision};
 use keelson_storage::{Store, StoreError, StoreKey};
 
 use crate::config::RegistryConfig;
+use crate::list::Rests;
 use crate::target::Target;
 use crate::write::Queues;
 
@@ -21,6 +22,7 @@ pub struct Registry {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) config: RegistryConfig,
     pub(crate) queues: Queues,
+    pub(crate) rests: Rests,
     counters: Counters,
 }
 
@@ -29,7 +31,6 @@ pub struct Registry {
 pub struct Counters {
     lists_from_cache: AtomicU64,
     lists_from_store: AtomicU64,
-    snapshots_rebuilt: AtomicU64,
     write_retries: AtomicU64,
 }
 
@@ -42,7 +43,16 @@ impl Registry {
         random: Arc<dyn Random>,
         config: RegistryConfig,
     ) -> Self {
-        Self { store, cache, clock, random, config, queues: Queues::default(), counters: Counters::default() }
+        Self {
+            store,
+            cache,
+            clock,
+            random,
+            config,
+            queues: Queues::default(),
+            rests: Rests::default(),
+            counters: Counters::default(),
+        }
     }
 
     /// The cache that reads are answered from.
@@ -82,10 +92,17 @@ impl Registry {
     /// Waits until the cache shows every write that was acknowledged before this call, by any server.
     ///
     /// # Errors
-    /// 503 when the store can't tell its newest revision, 504 when the cache does not get there in time.
+    /// 503 when the store can't tell its newest revision, or the cache does not get there in time: the client has named
+    /// no revision, so none that it should correct.
     pub(crate) async fn catch_up(&self) -> Result<(), ApiError> {
         let newest = self.store.current_revision().await.map_err(store_error)?;
-        self.wait_for(newest).await
+        self.cache.wait_for(newest, self.config.revision_wait).await.map_err(|behind| {
+            tracing::warn!(%newest, reached = %behind.current, "the cache is behind the store");
+            ApiError::ServiceUnavailable {
+                message: "the server is behind its store, please try again later".to_owned(),
+                retry_after_seconds: Some(1),
+            }
+        })
     }
 
     /// Waits until the cache has reached a revision.
@@ -124,11 +141,6 @@ impl Counters {
         self.lists_from_store.load(Ordering::Relaxed)
     }
 
-    /// Snapshots of the past that were rebuilt from the cache's history.
-    pub fn snapshots_rebuilt(&self) -> u64 {
-        self.snapshots_rebuilt.load(Ordering::Relaxed)
-    }
-
     /// Writes that were tried again because the object had changed in between.
     pub fn write_retries(&self) -> u64 {
         self.write_retries.load(Ordering::Relaxed)
@@ -140,10 +152,6 @@ impl Counters {
 
     pub(crate) fn count_list_from_store(&self) {
         self.lists_from_store.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_snapshot_rebuilt(&self) {
-        self.snapshots_rebuilt.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_write_retry(&self) {

@@ -25,7 +25,7 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
         counter(
             "keelson_snapshots_rebuilt_total",
             "Snapshots of the past that were rebuilt from the history of the cache",
-            counters.snapshots_rebuilt(),
+            stats.snapshots_rebuilt,
         ),
         counter(
             "keelson_write_retries_total",

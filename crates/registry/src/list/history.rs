@@ -1,9 +1,13 @@
 //! Which snapshot a list is read from: the cache's, at any revision it can still rebuild, or the store's own history.
 
-use keelson_cache::{Collection, Snapshot, SnapshotError};
-use keelson_meta::ApiError;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use keelson_cache::{Collection, Entry, Snapshot, SnapshotError};
 use keelson_meta::error::ExpiredKind;
+use keelson_meta::{ApiError, Revision};
 use keelson_storage::{ContinueToken, RangeRequest, StoreError, StoreKey};
+use parking_lot::Mutex;
 
 use super::page::KeyRange;
 use super::plan::{ListPlan, ReadAt};
@@ -14,6 +18,8 @@ use crate::target::Target;
 
 /// How many keys one read of the store's history asks for.
 const STORE_PAGE: usize = 1000;
+/// How many walks of the store's history are remembered for their counts.
+const RESTS: usize = 64;
 
 impl Registry {
     /// The snapshot that the plan asks for; `None` when the cache no longer knows the revision.
@@ -35,10 +41,7 @@ impl Registry {
             ReadAt::Exactly(revision) => {
                 self.wait_for(revision).await?;
                 match collection.snapshot_at(revision) {
-                    Ok(snapshot) => {
-                        self.counters().count_snapshot_rebuilt();
-                        Ok(Some(snapshot))
-                    }
+                    Ok(snapshot) => Ok(Some(snapshot)),
                     Err(SnapshotError::TooOld { .. }) => Ok(None),
                     Err(SnapshotError::Future { current }) => {
                         Err(ApiError::RevisionTooLarge { requested: revision, current, retry: true })
@@ -50,7 +53,8 @@ impl Registry {
 
     /// Reads the page from the store's history: the way for revisions that the cache had no room to keep.
     ///
-    /// The rest is not counted here, so that a chunk costs a chunk.
+    /// The store is read in bounded pieces, but the page is collected: a list without a limit costs the memory of its
+    /// entries here. Values that are not objects are left out, as the cache leaves them out.
     ///
     /// # Errors
     /// 410 when the store has compacted the revision.
@@ -68,45 +72,111 @@ impl Registry {
         let range = KeyRange::below(&prefix, &plan.start).narrowed(target, selection);
         let collection = self.collection(target)?;
         let root = collection.prefix();
-        let end = range.to.map_or_else(|| StoreKey::prefix_end(root), |to| StoreKey::new(format!("{root}{to}")));
-        let mut from = StoreKey::new(format!("{root}{}", range.from));
-        let mut chosen = Vec::new();
-        let mut looked_at = 0;
+        let to = range.to.map_or_else(|| StoreKey::prefix_end(root), |to| StoreKey::new(format!("{root}{to}")));
+        let span = Span { from: StoreKey::new(format!("{root}{}", range.from)), to, revision };
+        let part = self.read_part(collection, plan, selection, &span).await.map_err(|error| expired(error, plan))?;
+        let mut page =
+            ListPage { revision, continue_token: None, remaining: None, items: ListItems::Chosen(part.chosen) };
+        if let Some(last) = part.cut_after {
+            let relative = last.strip_prefix(prefix.as_str()).unwrap_or(&last);
+            page.continue_token = Some(ContinueToken::after(revision, relative).encode());
+            if selection.is_everything() {
+                let rest = Span { from: StoreKey::new(format!("{root}{last}\0")), ..span.clone() };
+                let rest = self.count_rest(&span, part.looked_at, rest).await.map_err(|error| expired(error, plan))?;
+                page.remaining = Some(rest);
+            }
+        }
+        Ok(page)
+    }
+
+    /// Reads entries until the chunk is full or the range is over.
+    async fn read_part(
+        &self,
+        collection: &Collection,
+        plan: &ListPlan,
+        selection: &Selection,
+        span: &Span,
+    ) -> Result<Part, StoreError> {
+        let mut part = Part::default();
         let mut last: Option<String> = None;
+        let mut from = span.from.clone();
         loop {
-            let request =
-                RangeRequest { from: from.clone(), to: end.clone(), revision: Some(revision), limit: Some(STORE_PAGE) };
-            let page = self.store().range(request).await.map_err(|error| expired(error, plan))?;
+            let page = self.store().range(span.request(from.clone(), Some(STORE_PAGE))).await?;
             for stored in page.entries {
-                if plan.limit.is_some_and(|limit| chosen.len() == limit || looked_at == self.config.bounds.scan) {
-                    let continue_token = last.map(|key| {
-                        let relative = key.strip_prefix(prefix.as_str()).unwrap_or(&key).to_owned();
-                        ContinueToken::after(revision, &relative).encode()
-                    });
-                    return Ok(ListPage {
-                        revision,
-                        continue_token,
-                        remaining: None,
-                        items: ListItems::Chosen(chosen),
-                    });
+                let full = |limit| part.chosen.len() == limit || part.looked_at == self.config.bounds.scan;
+                if plan.limit.is_some_and(full) {
+                    part.cut_after = last;
+                    return Ok(part);
                 }
                 from = StoreKey::new(format!("{}\0", stored.key));
-                let entry = collection.decode(&stored).map_err(|error| self.corrupt(&stored.key, &error))?;
-                looked_at += 1;
-                last = Some(entry.key.to_string());
-                if selection.matches(&entry) {
-                    chosen.push(entry);
+                part.looked_at += 1;
+                let key = stored.key.as_str();
+                last = Some(key.strip_prefix(collection.prefix()).unwrap_or(key).to_owned());
+                match collection.decode(&stored) {
+                    Ok(entry) if selection.matches(&entry) => part.chosen.push(entry),
+                    Ok(_) => {}
+                    Err(error) => tracing::error!(key, %error, "a stored value is not an object and is not shown"),
                 }
             }
             if !page.more {
-                return Ok(ListPage {
-                    revision,
-                    continue_token: None,
-                    remaining: None,
-                    items: ListItems::Chosen(chosen),
-                });
+                return Ok(part);
             }
         }
+    }
+
+    /// How many entries there are in `rest`, which begins `looked_at` entries behind the start of `span`.
+    ///
+    /// Counting costs as much as there is to count, and a walk would do so for every chunk. What is at a revision never
+    /// changes, so the count of one chunk is kept for the next.
+    async fn count_rest(&self, span: &Span, looked_at: usize, rest: Span) -> Result<u64, StoreError> {
+        let known = self.rests.get(span);
+        let count = match known.and_then(|count| count.checked_sub(looked_at as u64)) {
+            Some(count) => count,
+            None => self.store().count(rest.request(rest.from.clone(), None)).await?,
+        };
+        self.rests.remember(rest, count);
+        Ok(count)
+    }
+}
+
+/// A range of the store at a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Span {
+    from: StoreKey,
+    to: StoreKey,
+    revision: Revision,
+}
+
+impl Span {
+    fn request(&self, from: StoreKey, limit: Option<usize>) -> RangeRequest {
+        RangeRequest { from, to: self.to.clone(), revision: Some(self.revision), limit }
+    }
+}
+
+/// What was read for one page.
+#[derive(Default)]
+struct Part {
+    chosen: Vec<Arc<Entry>>,
+    looked_at: usize,
+    /// The last key that was looked at, if there are more behind it.
+    cut_after: Option<String>,
+}
+
+/// How many entries were left behind the chunks that were read last.
+#[derive(Debug, Default)]
+pub(crate) struct Rests(Mutex<VecDeque<(Span, u64)>>);
+
+impl Rests {
+    fn get(&self, span: &Span) -> Option<u64> {
+        self.0.lock().iter().rev().find(|(known, _)| known == span).map(|(_, count)| *count)
+    }
+
+    fn remember(&self, span: Span, count: u64) {
+        let mut known = self.0.lock();
+        if known.len() == RESTS {
+            known.pop_front();
+        }
+        known.push_back((span, count));
     }
 }
 

@@ -15,6 +15,7 @@ use keelson_cache::{Entry, RangeCursor};
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
 
+pub(crate) use crate::list::history::Rests;
 pub(crate) use crate::list::page::KeyRange;
 use crate::list::plan::ListPlan;
 use crate::registry::Registry;

@@ -200,7 +200,7 @@ impl Cluster {
 }
 
 /// What the cache of a server holds: every stored collection of the catalogue.
-fn specs() -> Vec<CollectionSpec> {
+pub(crate) fn specs() -> Vec<CollectionSpec> {
     let stored = Catalogue::builtin().collections().iter();
     stored
         .map(|collection| CollectionSpec {

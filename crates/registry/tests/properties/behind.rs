@@ -1,0 +1,42 @@
+//! A server whose cache does not get as far as the store.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use keelson_cache::{Cache, CacheConfig};
+use keelson_meta::clock::ManualClock;
+use keelson_meta::options::GetOptions;
+use keelson_meta::random::SeededRandom;
+use keelson_meta::{ApiError, Revision};
+use keelson_registry::{Registry, RegistryConfig};
+use keelson_storage::memory::MemoryStore;
+
+use crate::cluster::*;
+use crate::model::Place;
+
+/// The cache follows another store than the one that is written, so it never gets there.
+async fn server() -> Registry {
+    let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+    let cache = Cache::start(Arc::new(MemoryStore::new()), specs(), CacheConfig::new(clock.clone())).await.unwrap();
+    let store = Arc::new(MemoryStore::starting_at(Revision::new(1000)));
+    Registry::new(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default())
+}
+
+#[track_caller]
+fn check_asked_to_come_again(error: &ApiError) {
+    assert_eq!((error.code(), error.retry_after()), (503, Some(1)), "{error}");
+}
+
+/// A client that named no revision is asked to come again, and not told that its revision is too large.
+#[test]
+fn a_read_that_names_no_revision_is_asked_to_come_again() {
+    run_paused(async {
+        let server = server().await;
+        check_asked_to_come_again(&list(&server, Place::Everywhere, "").await.err().unwrap());
+        check_asked_to_come_again(&list(&server, Place::Everywhere, "limit=1").await.err().unwrap());
+        let got = server.get(&pods(Some("q")), "a", &GetOptions::default()).await;
+        check_asked_to_come_again(&got.err().unwrap());
+        let named = list(&server, Place::Everywhere, "resourceVersion=1000").await.err().unwrap();
+        assert_eq!(named.code(), 504, "{named}");
+    });
+}
