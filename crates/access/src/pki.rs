@@ -6,9 +6,9 @@
 
 pub mod files;
 mod issue;
+mod names;
 
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -24,17 +24,6 @@ pub use issue::KeyAndCertificate;
 
 /// The user name in the administrator's certificate.
 pub const ADMIN_NAME: &str = "keelson-admin";
-
-/// The names by which every server is reached.
-const DEFAULT_NAMES: [&str; 7] = [
-    "localhost",
-    "kubernetes",
-    "kubernetes.default",
-    "kubernetes.default.svc",
-    "kubernetes.default.svc.cluster.local",
-    "127.0.0.1",
-    "::1",
-];
 
 /// What the server's keys and certificates should be.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +54,12 @@ pub enum PkiError {
         key: PathBuf,
         /// The file that is.
         certificate: PathBuf,
+    },
+    /// The serving certificate is to answer to something that no client can ask for.
+    #[error("{name:?} is neither a DNS name nor an IP address, so a certificate can't answer to it")]
+    BadName {
+        /// What was given as a name.
+        name: String,
     },
     /// A key or certificate cannot be made or parsed.
     #[error("a certificate cannot be made: {0}")]
@@ -112,10 +107,11 @@ impl std::fmt::Debug for SigningKey {
 /// # Errors
 /// When a file cannot be read or written, or holds what cannot be used. Nothing that exists is overwritten then.
 pub fn ensure(data_dir: &Path, options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -> Result<Pki, PkiError> {
+    let names = names::of(options)?;
     files::ensure_directory(data_dir).map_err(|source| file_error(data_dir, source))?;
     let directory = data_dir.join("pki");
     files::ensure_directory(&directory).map_err(|source| file_error(&directory, source))?;
-    let maker = Maker { directory, names: names(options), now: clock.now(), random };
+    let maker = Maker { directory, names, now: clock.now(), random };
     let ca = maker.authority()?;
     let admin = maker.admin(&ca)?;
     let service_account = maker.service_account()?;
@@ -140,7 +136,7 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
     let now = clock.now();
     let ca = issue::authority(now, random)?;
     let admin = issue::leaf(&ca, ADMIN_NAME, &issue::Purpose::Client { groups: &[MASTERS] }, now, random)?;
-    let serving = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names(options) }, now, random)?;
+    let serving = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names::of(options)? }, now, random)?;
     let (private_pem, public_pem) = issue::signing_key()?;
     Ok(Pki {
         client_ca_pem: ca.certificate_pem.clone(),
@@ -254,18 +250,6 @@ impl Maker<'_> {
         write(&public, &public_pem, Durability::Replaceable)?;
         Ok(SigningKey { private_pem, public_pem })
     }
-}
-
-/// What the serving certificate answers to: addresses in their usual form, each once.
-fn names(options: &PkiOptions) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for name in DEFAULT_NAMES.into_iter().chain(options.extra_names.iter().map(String::as_str)) {
-        let name = name.parse::<IpAddr>().map_or_else(|_| name.to_owned(), |address| address.to_string());
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
 }
 
 fn read(path: &Path) -> Result<String, PkiError> {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 /// A Kubernetes API server for very large collections.
@@ -38,8 +39,8 @@ pub(crate) struct Serve {
     /// How long the past can be read: continued lists and resumed watches (such as 5m, 90s, 1h30m).
     #[arg(long, env = "KEELSON_HISTORY", default_value = "5m", value_parser = duration)]
     pub(crate) history: Duration,
-    /// The name of this server; the host name and data directory decide it unless given.
-    #[arg(long, env = "KEELSON_SERVER_ID")]
+    /// The name of this server in its log and metrics; the host name and data directory decide it unless given.
+    #[arg(long, env = "KEELSON_SERVER_ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) server_id: Option<String>,
     /// One more DNS name or IP address for the serving certificate. May be repeated.
     #[arg(long, env = "KEELSON_TLS_SAN", value_delimiter = ',')]
@@ -56,7 +57,8 @@ pub(crate) struct Serve {
     /// Feature gates, such as APIListChunking=false.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_delimiter = ',', value_parser = feature_gate)]
     pub(crate) feature_gates: Vec<(FeatureGate, bool)>,
-    /// Resources whose lists are never chunked, because continue tokens show names (such as secrets). May be repeated.
+    /// Resources whose lists are never chunked, because continue tokens show names: secrets, or with its group
+    /// roles.rbac.authorization.k8s.io. May be repeated.
     #[arg(long, env = "KEELSON_NO_CHUNKING", value_delimiter = ',')]
     pub(crate) no_chunking: Vec<String>,
     /// Honour limit at resourceVersion=0 also when no resourceVersionMatch is stated.

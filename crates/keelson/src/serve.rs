@@ -23,17 +23,12 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
         _ = terminate.recv() => {}
         interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for SIGINT")?,
     }
-    tracing::info!("stopping: requests in flight end, watches are closed");
     server.shutdown().await;
     Ok(())
 }
 
 fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
-    let mut registry = RegistryConfig {
-        unchunked: args.no_chunking.into_iter().collect(),
-        limit_at_any_version: args.limit_at_any_version,
-        ..RegistryConfig::default()
-    };
+    let mut registry = RegistryConfig { limit_at_any_version: args.limit_at_any_version, ..RegistryConfig::default() };
     for setting in &args.storage_version {
         registry.store_as(setting).map_err(anyhow::Error::msg).context("reading --storage-version")?;
     }
@@ -50,6 +45,9 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
         registry,
         ..Config::default()
     };
+    for name in &args.no_chunking {
+        config.never_chunk(name).context("--no-chunking")?;
+    }
     config.server_id = args.server_id.unwrap_or_else(|| Config::derived_server_id(data_dir));
     config.pki.extra_names = args.tls_san;
     config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);
@@ -60,6 +58,7 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
 #[expect(clippy::print_stdout, reason = "this is what the user who started the server reads")]
 fn announce(server: &keelson_server::RunningServer, data_dir: &std::path::Path) {
     println!("keelson is ready on https://{}", server.addr());
+    println!("  server id:  {}", server.server_id());
     println!("  data:       {}", data_dir.display());
     if let Some(kubeconfig) = server.kubeconfig() {
         println!("  kubeconfig: {}", kubeconfig.display());

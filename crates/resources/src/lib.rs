@@ -13,6 +13,7 @@ mod fields;
 mod group;
 mod groups;
 mod hash;
+mod named;
 mod resource;
 
 pub use catalogue::Catalogue;
@@ -21,4 +22,5 @@ pub use deprecation::deprecation;
 pub use fields::{FieldRef, FieldRefusal, SelectableField};
 pub use group::{Group, GroupVersionEntry};
 pub use hash::storage_version_hash;
+pub use named::UnknownResource;
 pub use resource::{Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, Verb};

@@ -1,7 +1,7 @@
 //! What can be set about a server.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use keelson_access::pki::PkiOptions;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
 use keelson_registry::RegistryConfig;
+use keelson_resources::{Catalogue, UnknownResource};
 
 /// Settings of a server. `Config::default()` is a server on a free port of the loopback address that keeps nothing.
 #[derive(Clone)]
@@ -24,7 +25,7 @@ pub struct Config {
     pub history: Duration,
     /// How many bytes of past objects the cache keeps at the most; what it forgets is read from the store.
     pub history_bytes: u64,
-    /// The name of this server among others.
+    /// The name of this server among others, in its log and in the metric `keelson_server_info`.
     pub server_id: String,
     /// Certificates: extra names for the serving certificate, or files of one's own.
     pub pki: PkiOptions,
@@ -74,8 +75,67 @@ impl Config {
             "" => "localhost",
             name => name,
         };
-        let mut hasher = DefaultHasher::new();
-        data_dir.hash(&mut hasher);
-        format!("{host}-{:08x}", hasher.finish() as u32)
+        format!("{host}-{:08x}", fnv1a(data_dir.as_os_str().as_bytes()))
+    }
+
+    /// Has lists of a resource (`secrets`, `roles.rbac.authorization.k8s.io`) never chunked. Resources that show the same
+    /// objects under other names are not chunked either: their tokens would tell the same.
+    ///
+    /// # Errors
+    /// When there is no such resource.
+    pub fn never_chunk(&mut self, name: &str) -> Result<(), UnknownResource> {
+        let catalogue = Catalogue::builtin();
+        let resource = catalogue.named(name)?;
+        let same = catalogue.collection_of(resource).map_or(&[][..], |collection| &collection.resources);
+        for shown in same.iter().chain([&resource]) {
+            self.registry.unchunked.insert(shown.group_resource().to_string());
+        }
+        Ok(())
+    }
+}
+
+/// The hash FNV-1a of 32 bits, which is the same in every release: a server's name must not change with an update.
+fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values are from the authors' test vectors (draft-eastlake-fnv, appendix C).
+    #[test]
+    fn derived_names_stay_the_same() {
+        for (text, hash) in [("", 0x811c_9dc5), ("a", 0xe40c_292c), ("foobar", 0xbf9c_f968)] {
+            assert_eq!(fnv1a(text.as_bytes()), hash, "{text}");
+        }
+        let name = Config::derived_server_id(Path::new("/foobar"));
+        assert_eq!(name, Config::derived_server_id(Path::new("/foobar")));
+        assert_ne!(name, Config::derived_server_id(Path::new("/foobaz")));
+    }
+
+    fn check(name: &str, expect: &[&str]) {
+        let mut config = Config::default();
+        config.never_chunk(name).unwrap();
+        let mut unchunked: Vec<_> = config.registry.unchunked.into_iter().collect();
+        unchunked.sort();
+        assert_eq!(unchunked, expect, "{name}");
+    }
+
+    #[test]
+    fn a_resource_is_unchunked_under_all_its_names() {
+        check("secrets", &["secrets"]);
+        check("roles.rbac.authorization.k8s.io", &["roles.rbac.authorization.k8s.io"]);
+        check("events", &["events", "events.events.k8s.io"]);
+        check("events.events.k8s.io", &["events", "events.events.k8s.io"]);
+    }
+
+    #[test]
+    fn what_is_no_resource_is_refused() {
+        let mut config = Config::default();
+        for name in ["secretz", "Secret", "secrets.v1", " secrets", ""] {
+            assert!(config.never_chunk(name).is_err(), "{name}");
+        }
+        assert!(config.registry.unchunked.is_empty());
     }
 }

@@ -52,6 +52,12 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     samples
 }
 
+/// Which server the numbers are of, for dashboards that show several.
+pub(crate) fn server_info(server_id: &str) -> Sample {
+    let labels = vec![("server_id", server_id.to_owned()), ("version", env!("CARGO_PKG_VERSION").to_owned())];
+    Sample { labels, ..sample("keelson_server_info", "The name and version of this server", MetricKind::Gauge, 1) }
+}
+
 fn stored_objects(registry: &Registry) -> Vec<Sample> {
     let stored = Catalogue::builtin().collections().iter();
     stored

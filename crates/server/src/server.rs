@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, StoreConfig};
 use crate::history::Compactor;
-use crate::metrics::registry_samples;
+use crate::metrics::{registry_samples, server_info};
 use crate::probe::StoreProbe;
 
 /// The name of the kubeconfig in the data directory.
@@ -46,6 +46,7 @@ pub struct Server;
 /// A server that answers requests, until it is shut down. Dropping it stops it at once.
 pub struct RunningServer {
     addr: SocketAddr,
+    server_id: String,
     pki: Pki,
     kubeconfig: Option<PathBuf>,
     registry: Arc<Registry>,
@@ -99,7 +100,10 @@ impl Server {
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
         let pipeline = Arc::new(pipeline(&config, registry.clone(), addr, probe, stopping.clone()));
         let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
-        Ok(RunningServer { addr, pki, kubeconfig, registry, store, stopping, background, listener: Some(listener) })
+        let server_id = config.server_id;
+        tracing::info!(server_id, %addr, "the server is ready");
+        let listener = Some(listener);
+        Ok(RunningServer { addr, server_id, pki, kubeconfig, registry, store, stopping, background, listener })
     }
 }
 
@@ -107,6 +111,11 @@ impl RunningServer {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Its name among others.
+    pub fn server_id(&self) -> &str {
+        &self.server_id
     }
 
     /// The administrator's kubeconfig file, where there is a data directory.
@@ -126,6 +135,7 @@ impl RunningServer {
 
     /// Stops: no new requests, lists in flight end, watches are closed cleanly.
     pub async fn shutdown(mut self) {
+        tracing::info!(server_id = self.server_id, "stopping: requests in flight end, watches are closed");
         self.stopping.cancel();
         if let Some(listener) = self.listener.take()
             && let Err(error) = listener.await
@@ -229,6 +239,8 @@ fn pipeline(
     let metrics = Arc::new(Metrics::new());
     let measured = registry.clone();
     metrics.add_source(move || registry_samples(&measured));
+    let info = server_info(&config.server_id);
+    metrics.add_source(move || vec![info.clone()]);
     let cache = registry.cache().clone();
     let live = HealthChecks::new();
     let ready = HealthChecks::new()
