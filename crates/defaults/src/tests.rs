@@ -1,3 +1,6 @@
+//! What each kind gets, by the rules of its own fields and of those that depend on others; that filling in twice changes
+//! nothing more; and that what is stated stays.
+
 use keelson_meta::{GroupVersion, GroupVersionKind, Object};
 use serde_json::{Value, json};
 

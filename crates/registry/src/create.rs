@@ -29,7 +29,8 @@ enum Attempt {
 }
 
 impl Registry {
-    /// Creates an object that [`accept`](crate::accept) has taken in. Its name is generated when only `generateName` is given.
+    /// Creates an object that [`accept`](crate::accept) has taken in. Its name is generated when only `generateName` is
+    /// given.
     ///
     /// # Errors
     /// 400 for an object that does not fit the URL, 404 for a missing namespace, 403 for one that is being deleted, 409

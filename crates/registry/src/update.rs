@@ -16,7 +16,8 @@ use crate::versions::convert;
 use crate::write::{Change, Written, modified};
 
 impl Registry {
-    /// Replaces the object of the target's URL by one that [`accept`](crate::accept) has taken in; below `/status` only its status, elsewhere everything but its status.
+    /// Replaces the object of the target's URL by one that [`accept`](crate::accept) has taken in; below `/status` only its
+    /// status, elsewhere everything but its status.
     ///
     /// # Errors
     /// 404 when there is none, 409 when it has another resourceVersion or uid than the client thinks, 422 when its
