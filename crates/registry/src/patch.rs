@@ -86,7 +86,8 @@ impl Patch {
             }
             PatchKind::Strategic => {
                 let schemas = Schemas::builtin();
-                let schema = schemas.kind(&kind.group, &kind.version, &kind.kind).ok_or(ApiError::UnsupportedPatchType)?;
+                let schema =
+                    schemas.kind(&kind.group, &kind.version, &kind.kind).ok_or(ApiError::UnsupportedPatchType)?;
                 Ok(strategic::apply_to_object(object, &self.document, schema)?.into_value())
             }
             PatchKind::Json => Ok(json_patch::apply(&object.into_value(), &self.document, Limits::default())?),
