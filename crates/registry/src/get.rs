@@ -21,8 +21,10 @@ impl Registry {
             RequestedVersion::Any => {}
             RequestedVersion::At(revision) => self.wait_for(revision).await?,
         }
-        self.collection(target)?
-            .get(&target.relative_key(name))
-            .ok_or_else(|| ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() })
+        let not_found = || ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() };
+        if target.is_empty_by_nature() {
+            return Err(not_found());
+        }
+        self.collection(target)?.get(&target.relative_key(name)).ok_or_else(not_found)
     }
 }

@@ -1,7 +1,7 @@
 //! What a request is about: a resource in a version, and the namespace and name of its URL.
 
 use keelson_meta::{GroupKind, GroupResource, GroupVersionKind};
-use keelson_resources::{Catalogue, Collection, Resource, ServedVersion, Subresource};
+use keelson_resources::{Catalogue, Collection, Resource, ServedVersion, Subresource, Verb};
 
 use crate::view::VersionedView;
 
@@ -39,6 +39,12 @@ impl Target {
     /// The kind in the version that was asked for.
     pub fn kind(&self) -> GroupVersionKind {
         self.resource.gvk(self.version.name)
+    }
+
+    /// Whether the resource can be read though nothing of it is stored, so that there is nothing to be read:
+    /// componentstatuses, which this server has none of.
+    pub(crate) fn is_empty_by_nature(&self) -> bool {
+        self.stored().is_none() && self.version.verbs.contains(&Verb::List)
     }
 
     /// Where the objects are stored; `None` for resources that are not.

@@ -18,7 +18,7 @@ use keelson_meta::{ApiError, Revision};
 pub(crate) use crate::list::history::Rests;
 pub(crate) use crate::list::page::KeyRange;
 use crate::list::plan::ListPlan;
-use crate::registry::Registry;
+use crate::registry::{Registry, store_error};
 use crate::selection::Selection;
 use crate::target::Target;
 
@@ -75,6 +75,11 @@ impl Registry {
     pub async fn list(&self, target: &Target, options: &ListOptions) -> Result<ListPage, ApiError> {
         let selection = Selection::new(target, options)?;
         let plan = ListPlan::new(target, options, &self.config)?;
+        if target.is_empty_by_nature() {
+            let revision = self.store().current_revision().await.map_err(store_error)?;
+            let items = ListItems::Chosen(Vec::new());
+            return Ok(ListPage { revision, continue_token: None, remaining: None, items });
+        }
         let collection = self.collection(target)?;
         match self.snapshot(collection, &plan).await? {
             Some(snapshot) => {

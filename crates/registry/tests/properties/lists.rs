@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use keelson_meta::ApiError;
 use keelson_meta::error::ExpiredKind;
+use keelson_meta::options::GetOptions;
 use keelson_registry::ListItems;
 use keelson_storage::continue_token::TokenRevision;
 use keelson_storage::{ContinueToken, StoreKey, Transaction};
@@ -266,6 +267,22 @@ fn a_list_from_the_store_shows_what_the_cache_would() {
         let chunk = list(server, Place::Everywhere, &format!("{past}&limit=1")).await.unwrap();
         assert_eq!(chunk.items, now.items[..1]);
         assert_eq!(server.counters().lists_from_store(), from_store + 2, "the cache has forgotten the revision");
+    });
+}
+
+/// Discovery says that componentstatuses can be read; this server has no components, and says so.
+#[test]
+fn what_nothing_is_stored_of_is_empty() {
+    run(async {
+        let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
+        let (server, statuses) = (cluster.server(0), target("componentstatuses", None));
+        let page = server.list(&statuses, &options("limit=5")).await.unwrap();
+        assert_eq!((page.revision.get(), page.continue_token), (cluster.revision().await, None));
+        assert!(page.items.into_entries().is_empty());
+        let missing = server.get(&statuses, "scheduler", &GetOptions::default()).await.err().unwrap();
+        assert_eq!(missing.to_string(), "componentstatuses \"scheduler\" not found");
+        let bindings = target("bindings", Some("q"));
+        assert_eq!(server.list(&bindings, &options("")).await.err().unwrap().code(), 405);
     });
 }
 
