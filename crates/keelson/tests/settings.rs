@@ -42,7 +42,7 @@ async fn a_server_is_known_by_its_name() {
     let metrics = server.raw().get("/metrics").await.expect(200);
     let metrics = metrics.text();
     let info = metrics.lines().find(|line| line.starts_with("keelson_server_info{")).unwrap();
-    assert!(info.contains("server_id=\"east-1\"") && info.ends_with(" 1"), "{info}");
+    assert!(info.contains("server_id=\"east-1\"") && info.ends_with(" 1.0"), "{info}");
     let told = async {
         // The server answers a moment before it says so.
         while !server.log().contains("server id:  east-1") {
