@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use keelson_testkit::ProcessServer;
+use keelson_testkit::{ProcessServer, ProcessServerBuilder};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -38,7 +38,7 @@ async fn a_setting_that_names_nothing_is_refused() {
 #[tokio::test]
 async fn a_server_is_known_by_its_name() {
     let args = ["--server-id", "east-1", "--no-chunking", "secrets,roles.rbac.authorization.k8s.io"];
-    let server = args.into_iter().fold(ProcessServer::builder(KEELSON), |builder, arg| builder.arg(arg)).start().await;
+    let server = args.into_iter().fold(ProcessServer::builder(KEELSON), ProcessServerBuilder::arg).start().await;
     let metrics = server.raw().get("/metrics").await.expect(200);
     let metrics = metrics.text();
     let info = metrics.lines().find(|line| line.starts_with("keelson_server_info{")).unwrap();
