@@ -59,7 +59,7 @@ impl Bench {
         };
         Ok(Self {
             runs: options.runs,
-            pods: Rc::new(Pods::new(options.pods)),
+            pods: Rc::new(Pods::new(options.pods, vec![String::new()])),
             launch: Launch { binary: options.server.clone(), args: options.server_args.clone() },
             directory,
             server: None,
@@ -99,7 +99,8 @@ impl Bench {
         let server = self.server.as_ref().context("the server was started")?;
         let (client, process) = (server.client.clone(), server.process.clone());
         create_namespaces(&client).await?;
-        self.pods = Rc::new(sized(&client, self.pods.count).await?);
+        let owners = create_owners(&client).await?;
+        self.pods = Rc::new(sized(&client, Pods::new(self.pods.count, owners)).await?);
         let pods = Rc::clone(&self.pods);
         let meter = Meter::start(&process)?;
         let create = move |number| Request::post(pods.collection(number), pods.body(number));
@@ -163,12 +164,22 @@ async fn create_namespaces(client: &Client) -> Result<()> {
     Ok(())
 }
 
+/// Creates the replica sets that own the pods, and returns their uids in the order of the pods' numbers.
+async fn create_owners(client: &Client) -> Result<Vec<String>> {
+    let mut connection = client.connect().await?;
+    let mut uids = Vec::new();
+    for (collection, body) in Pods::owners() {
+        let created = connection.send(Request::post(collection, body)).await?;
+        uids.push(created.field("uid").context("a replica set was created without a uid")?);
+    }
+    Ok(uids)
+}
+
 /// Pods that are stored in the size that the figures are stated for, whatever the server drops or adds.
-async fn sized(client: &Client, count: usize) -> Result<Pods> {
-    let mut pods = Pods::new(count);
+async fn sized(client: &Client, mut pods: Pods) -> Result<Pods> {
     let mut connection = client.connect().await?;
     // Not one of the numbers that will be filled, and removed at once.
-    let probe = count;
+    let probe = pods.count;
     connection.send(Request::post(pods.collection(probe), pods.body(probe))).await?;
     let stored = connection.send(Request::get(pods.path(probe))).await?.bytes;
     connection.send(Request::delete(format!("{}?gracePeriodSeconds=0", pods.path(probe)))).await?;

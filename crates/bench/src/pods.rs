@@ -19,7 +19,7 @@ pub(crate) const SAMPLED: usize = 200;
 const DESCRIBED: usize = 128;
 
 /// What stands in the template where pods differ, in the order of [`Pods::values`].
-const MARKS: [&str; 6] = ["@name@", "@namespace@", "@app@", "@node@", "@sample@", "@padding@"];
+const MARKS: [&str; 7] = ["@name@", "@namespace@", "@app@", "@node@", "@sample@", "@padding@", "@owner@"];
 
 /// The pods of one measurement.
 pub(crate) struct Pods {
@@ -28,15 +28,20 @@ pub(crate) struct Pods {
     pieces: Vec<(String, Option<usize>)>,
     description: String,
     padding: usize,
+    /// The uid of the replica set that owns the pods of each app in each namespace. Pods whose owner does not exist are
+    /// garbage, and would be collected while they are measured.
+    owners: Vec<String>,
 }
 
 impl Pods {
-    pub(crate) fn new(count: usize) -> Self {
+    /// `owners` are the uids of the replica sets of [`Pods::owners`], in that order.
+    pub(crate) fn new(count: usize, owners: Vec<String>) -> Self {
         Self {
             count,
             pieces: cut(&template().to_string()),
             description: spec().to_string().replace('"', "'"),
             padding: 0,
+            owners,
         }
     }
 
@@ -47,6 +52,24 @@ impl Pods {
 
     pub(crate) fn namespaces() -> impl Iterator<Item = String> {
         (0..NAMESPACES).map(|number| format!("bench-{number:02}"))
+    }
+
+    /// The replica sets that own the pods: where each is created, and its body.
+    pub(crate) fn owners() -> impl Iterator<Item = (String, Vec<u8>)> {
+        (0..NAMESPACES * APPS).map(|number| {
+            let labels = json!({"app": app(number)});
+            let set = json!({
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "metadata": {"name": format!("{}-6d4f8b7c9", app(number))},
+                "spec": {
+                    "replicas": 0,
+                    "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+                },
+            });
+            (format!("/apis/apps/v1/namespaces/{}/replicasets", namespace(number)), set.to_string().into_bytes())
+        })
     }
 
     /// The body that creates or replaces pod `number`.
@@ -82,6 +105,7 @@ impl Pods {
             node(number),
             if sampled { "yes" } else { "no" }.to_owned(),
             filler(number, &self.description, self.padding),
+            self.owners[number % self.owners.len()].clone(),
         ]
     }
 }
@@ -158,7 +182,7 @@ fn template() -> Value {
                 "apiVersion": "apps/v1",
                 "kind": "ReplicaSet",
                 "name": "@app@-6d4f8b7c9",
-                "uid": "7c1b2a5e-4b1f-4f57-9c7d-3f1e5f0f6a21",
+                "uid": "@owner@",
                 "controller": true,
                 "blockOwnerDeletion": true,
             }],
@@ -259,9 +283,13 @@ mod tests {
 
     use super::{MARKS, NAMESPACES, Pods, SAMPLED, STORED_SIZE, name};
 
+    fn owners() -> Vec<String> {
+        Pods::owners().map(|_| "7c1b2a5e-4b1f-4f57-9c7d-3f1e5f0f6a21".to_owned()).collect()
+    }
+
     #[test]
     fn a_body_is_the_pod_of_its_number() {
-        let pods = Pods::new(1_000);
+        let pods = Pods::new(1_000, owners());
         let pod: Value = serde_json::from_slice(&pods.body(7)).unwrap();
         assert!(pods.path(7).ends_with(pod["metadata"]["name"].as_str().unwrap()));
         assert_eq!(pod["spec"]["nodeName"], "node-0007");
@@ -270,7 +298,7 @@ mod tests {
 
     #[test]
     fn names_are_distinct_and_samples_are_as_many_as_stated() {
-        let pods = Pods::new(20_000);
+        let pods = Pods::new(20_000, owners());
         assert_eq!((0..20_000).map(name).collect::<HashSet<_>>().len(), 20_000);
         let sampled = (0..20_000).filter(|number| pods.values(*number)[4] == "yes").count();
         assert_eq!((sampled, Pods::namespaces().count()), (SAMPLED, NAMESPACES));
@@ -278,7 +306,7 @@ mod tests {
 
     #[test]
     fn padding_makes_up_for_what_is_missing() {
-        let mut pods = Pods::new(10);
+        let mut pods = Pods::new(10, owners());
         let bare = pods.body(0).len();
         assert!(bare < STORED_SIZE, "the template alone has {bare} bytes");
         pods.pad(bare);
