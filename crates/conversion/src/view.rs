@@ -62,6 +62,11 @@ impl View {
 }
 
 impl View {
+    /// Whether the kind is served in no other version.
+    pub fn is_sole(&self) -> bool {
+        self.sources.iter().all(|source| source.is_identity())
+    }
+
     /// Whether all versions that lead here have the same fields, so that only the name of the version differs.
     pub fn is_rename(&self) -> bool {
         self.sources.iter().all(|source| source.is_rename() || source.is_identity())

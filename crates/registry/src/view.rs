@@ -17,6 +17,8 @@ pub struct VersionedView {
     kind: GroupVersionKind,
     api_version: String,
     view: Option<&'static View>,
+    /// Whether the kind has no other version, which is the case of most.
+    sole: bool,
 }
 
 impl VersionedView {
@@ -24,7 +26,8 @@ impl VersionedView {
     pub fn of(target: &Target) -> Self {
         let kind = target.kind();
         let api_version = kind.group_version().to_string();
-        Self { view: Views::builtin().of(target.resource, target.version.name), kind, api_version }
+        let view = Views::builtin().of(target.resource, target.version.name);
+        Self { sole: view.is_none_or(View::is_sole), view, kind, api_version }
     }
 
     /// The kind in this version.
@@ -34,7 +37,7 @@ impl VersionedView {
 
     /// Whether the object is stored in this version, so that its bytes are shown as they are.
     pub fn is_same(&self, object: &StoredObject) -> bool {
-        object.api_version() == self.api_version
+        self.sole || object.api_version() == self.api_version
     }
 
     /// Whether items of lists are the stored bytes, whichever version an object is stored in: items do not name their

@@ -5,6 +5,7 @@
 //! the initial events, and what leaves the selection is deleted with its old content.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use keelson_cache::{Collection, Entry, Event, FrameKind, RangeCursor, WatchCurso
 use keelson_meta::error::ExpiredKind;
 use keelson_meta::options::{ListOptions, RequestedVersion};
 use keelson_meta::{ApiError, Revision};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::list::KeyRange;
 use crate::registry::Registry;
@@ -21,6 +22,10 @@ use crate::target::Target;
 
 /// How many events are taken from the history at once, so that one watcher can't hold a worker for long.
 const STEP_EVENTS: usize = 128;
+/// A step that finds fewer events than this keeps the pace.
+const FEW_EVENTS: usize = 8;
+/// How far apart steps with few events are.
+const PACE: Duration = Duration::from_millis(3);
 /// How many bytes of objects are handed out at once, unless one object alone has more: what a watcher that does not read
 /// holds beside its position.
 const STEP_BYTES: usize = 64 * 1024;
@@ -72,7 +77,12 @@ pub struct WatchStream {
     bookmark_interval: Duration,
     next_bookmark: Instant,
     last_bookmark: Instant,
-    deadline: Instant,
+    /// When events were last told.
+    told: Instant,
+    /// Fires when the watch is over. The timers are kept over all steps: setting one costs more than an event.
+    deadline: Pin<Box<Sleep>>,
+    /// Fires when the next bookmark is due.
+    bookmark_due: Pin<Box<Sleep>>,
     /// The revision of the newest thing sent.
     sent: Revision,
 }
@@ -115,7 +125,9 @@ impl Registry {
             bookmark_interval: interval,
             next_bookmark: now + interval,
             last_bookmark: deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE).unwrap_or(now),
-            deadline,
+            deadline: Box::pin(sleep_until(deadline)),
+            bookmark_due: Box::pin(sleep_until(now + interval)),
+            told: now,
             sent: floor,
         })
     }
@@ -176,6 +188,10 @@ impl WatchStream {
     pub async fn next(&mut self) -> Option<Vec<WatchOutput>> {
         while self.pending.is_empty() {
             let outputs = self.step().await?;
+            let bytes: usize = outputs.iter().map(WatchOutput::size).sum();
+            if !outputs.is_empty() && bytes <= STEP_BYTES {
+                return Some(outputs);
+            }
             self.pending.extend(outputs);
         }
         Some(self.hand_out())
@@ -218,25 +234,49 @@ impl WatchStream {
         // Whatever happens while waiting, the next step finds the watch live, unless it is put into another state below.
         self.state = State::Live;
         let bookmark_at = self.next_bookmark.min(self.last_bookmark);
+        if self.bookmarks && self.bookmark_due.deadline() != bookmark_at {
+            self.bookmark_due.as_mut().reset(bookmark_at);
+        }
         let cursor = self.cursor.as_mut()?;
         tokio::select! {
             biased;
-            () = sleep_until(self.deadline) => {
+            () = self.deadline.as_mut() => {
                 self.state = State::Done;
                 None
             }
             // Before the events, which may never cease: a bookmark that is due is sent as soon as nothing is left that it
             // would have to wait for.
-            () = sleep_until(bookmark_at), if self.bookmarks && cursor.delivered_up_to().is_some() => {
+            () = self.bookmark_due.as_mut(), if self.bookmarks && cursor.delivered_up_to().is_some() => {
                 Some(self.bookmark(bookmark_at))
             }
             batch = cursor.next(STEP_EVENTS) => match batch {
-                Ok(batch) => Some(self.select(&batch.events)),
+                Ok(batch) => {
+                    self.gather(&batch.events).await;
+                    Some(Vec::new())
+                }
                 Err(gone) => {
                     self.state = State::Failed(too_old(gone.requested, gone.oldest));
                     Some(Vec::new())
                 }
             },
+        }
+    }
+
+    /// Makes the events pending. When there are few and the last ones were told a moment ago, what comes in meanwhile is
+    /// told along: in a steady stream a write to the connection costs more than the events in it. The first event after a
+    /// rest is told at once.
+    async fn gather(&mut self, events: &[Arc<Event>]) {
+        let outputs = self.select(events);
+        self.pending.extend(outputs);
+        if events.len() >= FEW_EVENTS {
+            return;
+        }
+        sleep_until(self.told + PACE).await;
+        self.told = Instant::now();
+        // A cursor that has fallen out of the history says so again in the next step.
+        if let Some(Ok(batch)) = self.cursor.as_mut().map(|cursor| cursor.try_next(STEP_EVENTS)) {
+            let outputs = self.select(&batch.events);
+            self.pending.extend(outputs);
         }
     }
 
@@ -261,7 +301,7 @@ impl WatchStream {
 
     fn bookmark(&mut self, due: Instant) -> Vec<WatchOutput> {
         if due == self.last_bookmark {
-            self.last_bookmark = self.deadline;
+            self.last_bookmark = self.deadline.deadline();
         }
         self.next_bookmark = Instant::now() + self.bookmark_interval;
         let Some(cursor) = self.cursor.as_ref() else {

@@ -37,14 +37,16 @@ fn frames(
     encoder: EventEncoder,
     stopping: CancellationToken,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
-    let state = (watch, encoder, stopping);
-    let steps = stream::unfold(state, |(mut watch, mut encoder, stopping)| async move {
+    // One registration for the whole watch: each takes a lock that all watches share.
+    let stopped = Box::pin(stopping.cancelled_owned());
+    let steps = stream::unfold((watch, encoder, stopped), |(mut watch, mut encoder, mut stopped)| async move {
         let outputs = tokio::select! {
+            biased;
             outputs = watch.next() => outputs?,
-            () = stopping.cancelled() => return None,
+            () = stopped.as_mut() => return None,
         };
         let bytes = encoder.encode(&outputs);
-        Some((bytes, (watch, encoder, stopping)))
+        Some((bytes, (watch, encoder, stopped)))
     });
     Box::pin(steps)
 }

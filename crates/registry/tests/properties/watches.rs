@@ -15,6 +15,9 @@ use serde_json::Value;
 use crate::cluster::*;
 use crate::model::*;
 
+/// A watch that tells nothing for this long has nothing to tell: longer than it waits for more to tell along.
+const REST: Duration = Duration::from_millis(10);
+
 #[derive(Clone, Debug)]
 enum Step {
     Write(usize, Write),
@@ -107,7 +110,7 @@ impl Watcher {
     async fn drain(&mut self, cluster: &Cluster, model: &Model, keeps_all: bool) {
         cluster.caught_up().await;
         while let Some(stream) = &mut self.stream {
-            let Ok(outputs) = tokio::time::timeout(Duration::from_millis(1), stream.next()).await else { break };
+            let Ok(outputs) = tokio::time::timeout(REST, stream.next()).await else { break };
             let outputs = outputs.expect("a watch ends only at its deadline or after an error");
             let mut expected = model.told(self.seen, self.place, &self.selector).into_iter();
             for output in outputs {
