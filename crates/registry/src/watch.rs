@@ -25,7 +25,7 @@ const STEP_EVENTS: usize = 128;
 /// A step that finds fewer events than this keeps the pace.
 const FEW_EVENTS: usize = 8;
 /// How far apart steps with few events are.
-const PACE: Duration = Duration::from_millis(3);
+const PACE: Duration = Duration::from_millis(10);
 /// How many bytes of objects are handed out at once, unless one object alone has more: what a watcher that does not read
 /// holds beside its position.
 const STEP_BYTES: usize = 64 * 1024;

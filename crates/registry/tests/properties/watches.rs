@@ -16,7 +16,7 @@ use crate::cluster::*;
 use crate::model::*;
 
 /// A watch that tells nothing for this long has nothing to tell: longer than it waits for more to tell along.
-const REST: Duration = Duration::from_millis(10);
+const REST: Duration = Duration::from_millis(25);
 
 #[derive(Clone, Debug)]
 enum Step {
