@@ -1,0 +1,209 @@
+//! The cache keeps the store's contract: the suite that every engine passes, with all reads answered by the cache.
+//!
+//! Writes go to an engine below; gets, ranges at a revision, counts and tails come from snapshots and watch cursors, and
+//! from the engine only where the registry goes there too: past the cache's history. The suite's values are bytes, so
+//! they are wrapped in objects on the way in and unwrapped on the way out.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream;
+use keelson_cache::{Cache, CacheConfig, Collection, CollectionSpec, Entry, Scope, Snapshot};
+use keelson_meta::{Revision, SystemClock};
+use keelson_storage::conformance::Factory;
+use keelson_storage::memory::MemoryStore;
+use keelson_storage::{
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, StoreKey, Tail,
+    TailBatch, Transaction, Write,
+};
+use serde_json::{Value, json};
+
+/// One collection holds every key.
+const PREFIX: &str = "/";
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many events a tail takes at once.
+const BATCH: usize = 1000;
+
+/// An engine with its cache before it.
+struct CachedStore {
+    engine: Arc<dyn Store>,
+    cache: Arc<Cache>,
+}
+
+impl CachedStore {
+    async fn over(engine: Arc<dyn Store>) -> Self {
+        let spec = CollectionSpec { prefix: PREFIX.to_owned(), fields: Vec::new(), dispatch: None, namespaced: true };
+        let config = CacheConfig::new(Arc::new(SystemClock));
+        let cache = Cache::start(engine.clone(), vec![spec], config).await.unwrap();
+        Self { engine, cache }
+    }
+
+    fn collection(&self) -> &Arc<Collection> {
+        self.cache.collection(0)
+    }
+
+    async fn catch_up(&self) -> Result<Revision, StoreError> {
+        let newest = self.engine.current_revision().await?;
+        self.cache.wait_for(newest, PATIENCE).await.unwrap();
+        Ok(newest)
+    }
+
+    /// The snapshot at a revision; `None` where only the engine still knows it.
+    async fn snapshot(&self, revision: Option<Revision>) -> Result<Option<Snapshot>, StoreError> {
+        let current = self.catch_up().await?;
+        let Some(requested) = revision else {
+            return Ok(Some(self.collection().snapshot()));
+        };
+        if requested > current {
+            return Err(StoreError::Future { requested, current });
+        }
+        let oldest = self.engine.oldest_revision().await?;
+        if requested < oldest {
+            return Err(StoreError::Compacted { requested, oldest });
+        }
+        Ok(self.collection().snapshot_at(requested).ok())
+    }
+}
+
+#[async_trait]
+impl Store for CachedStore {
+    async fn commit(&self, mut transaction: Transaction) -> Result<Committed, CommitError> {
+        for write in &mut transaction.writes {
+            if let Write::Put { value, .. } = write {
+                *value = wrapped(value);
+            }
+        }
+        self.engine.commit(transaction).await.map_err(|error| match error {
+            CommitError::Compare { index, current } => CommitError::Compare { index, current: current.map(unwrapped) },
+            CommitError::Store(error) => CommitError::Store(error),
+        })
+    }
+
+    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
+        self.catch_up().await?;
+        Ok(self.collection().get(relative(key)).map(|entry| stored(&entry)))
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
+        let Some(snapshot) = self.snapshot(request.revision).await? else {
+            let page = self.engine.range(request).await?;
+            return Ok(RangePage { entries: page.entries.into_iter().map(unwrapped).collect(), ..page });
+        };
+        let (from, to) = (relative(&request.from), relative(&request.to));
+        let limit = request.limit.unwrap_or(usize::MAX);
+        let entries: Vec<_> = snapshot.range(from, Some(to)).take(limit).map(|entry| stored(entry)).collect();
+        let more = snapshot.count(from, Some(to)) > entries.len();
+        Ok(RangePage { entries, revision: request.revision.unwrap_or(snapshot.revision), more })
+    }
+
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        match self.snapshot(request.revision).await? {
+            Some(snapshot) => {
+                let count = snapshot.count(relative(&request.from), Some(relative(&request.to)));
+                Ok(count.min(request.limit.unwrap_or(usize::MAX)) as u64)
+            }
+            None => self.engine.count(request).await,
+        }
+    }
+
+    async fn current_revision(&self) -> Result<Revision, StoreError> {
+        self.engine.current_revision().await
+    }
+
+    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
+        self.engine.oldest_revision().await
+    }
+
+    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
+        let current = self.catch_up().await?;
+        if after > current {
+            return Err(StoreError::Future { requested: after, current });
+        }
+        let oldest = self.engine.oldest_revision().await?;
+        if after < oldest {
+            return Err(StoreError::Compacted { requested: after, oldest });
+        }
+        let cursor = self.collection().watch(after, Scope::All).unwrap();
+        let batches = stream::unfold(cursor, |mut cursor| async move {
+            let batch = cursor
+                .next(BATCH)
+                .await
+                .map_err(|gone| StoreError::Compacted { requested: gone.requested, oldest: gone.oldest });
+            let batch = batch.map(|batch| TailBatch {
+                events: batch.events.iter().map(|event| told(event)).collect(),
+                watermark: batch.watermark,
+            });
+            Some((batch, cursor))
+        });
+        Ok(batches.boxed())
+    }
+
+    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
+        self.engine.compact(oldest).await?;
+        self.cache.compacted(oldest);
+        Ok(())
+    }
+
+    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
+        self.engine.expire(now).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.engine.check().await
+    }
+}
+
+fn relative(key: &StoreKey) -> &str {
+    key.as_str().strip_prefix(PREFIX).unwrap()
+}
+
+fn stored(entry: &Entry) -> KeyValue {
+    KeyValue {
+        key: StoreKey::new(format!("{PREFIX}{}", entry.key)),
+        value: plain(entry.object.bytes()),
+        revision: entry.revision,
+    }
+}
+
+fn told(event: &keelson_cache::Event) -> StoreEvent {
+    StoreEvent {
+        key: StoreKey::new(format!("{PREFIX}{}", event.key())),
+        revision: event.revision,
+        value: event.current.as_ref().map(|entry| plain(entry.object.bytes())),
+    }
+}
+
+/// An object that holds the bytes as a list of numbers.
+fn wrapped(value: &Bytes) -> Bytes {
+    let object = json!({"kind": "Held", "apiVersion": "v1", "metadata": {}, "bytes": value.to_vec()});
+    Bytes::from(object.to_string())
+}
+
+fn plain(object: &Bytes) -> Bytes {
+    let object: Value = serde_json::from_slice(object).unwrap();
+    let bytes = object["bytes"].as_array().unwrap().iter();
+    bytes.map(|byte| u8::try_from(byte.as_u64().unwrap()).unwrap()).collect()
+}
+
+fn unwrapped(stored: KeyValue) -> KeyValue {
+    KeyValue { value: plain(&stored.value), ..stored }
+}
+
+/// The cache over the in-memory engine; opening it again is a server that starts anew on the same store.
+#[derive(Default)]
+struct Cached(MemoryStore);
+
+impl Factory for Cached {
+    async fn open(&mut self) -> Arc<dyn Store> {
+        Arc::new(CachedStore::over(Arc::new(self.0.clone())).await)
+    }
+}
+
+mod over_memory {
+    keelson_storage::conformance_tests!(super::Cached::default());
+}
