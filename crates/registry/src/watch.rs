@@ -188,10 +188,6 @@ impl WatchStream {
     pub async fn next(&mut self) -> Option<Vec<WatchOutput>> {
         while self.pending.is_empty() {
             let outputs = self.step().await?;
-            let bytes: usize = outputs.iter().map(WatchOutput::size).sum();
-            if !outputs.is_empty() && bytes <= STEP_BYTES {
-                return Some(outputs);
-            }
             self.pending.extend(outputs);
         }
         Some(self.hand_out())
