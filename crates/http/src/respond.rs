@@ -109,6 +109,13 @@ pub fn mark_gzip(headers: &mut HeaderMap) {
     headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
+/// Adds warnings in their order.
+pub fn add_warnings(headers: &mut HeaderMap, texts: &[String]) {
+    for text in texts {
+        add_warning(headers, text);
+    }
+}
+
 /// Adds a warning that clients show to people (RFC 7234 section 5.5, code 299).
 pub fn add_warning(headers: &mut HeaderMap, text: &str) {
     let mut quoted = String::with_capacity(text.len() + 2);

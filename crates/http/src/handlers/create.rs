@@ -29,8 +29,6 @@ pub(super) async fn handle(
         let review = registry.review(target, decoded.object, &request.user)?;
         respond::value(StatusCode::CREATED, &serde_json::Value::Object(review.0), renderer.media())
     };
-    for warning in &decoded.warnings {
-        respond::add_warning(response.headers_mut(), warning);
-    }
+    respond::add_warnings(response.headers_mut(), &decoded.warnings);
     Ok(response)
 }

@@ -28,9 +28,7 @@ pub(super) async fn handle(
     let name = resolve::name(target)?;
     let patched = registry.patch(target, name, &patch, &options).await?;
     let mut response = renderer.answer(StatusCode::OK, &patched.object, patched.revision)?;
-    for warning in &patched.warnings {
-        respond::add_warning(response.headers_mut(), warning);
-    }
+    respond::add_warnings(response.headers_mut(), &patched.warnings);
     Ok(response)
 }
 

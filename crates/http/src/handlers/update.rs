@@ -24,8 +24,6 @@ pub(super) async fn handle(
     let name = resolve::name(target)?;
     let updated = registry.update(target, name, &decoded.object, &options).await?;
     let mut response = renderer.answer(StatusCode::OK, &updated.object, updated.revision)?;
-    for warning in &decoded.warnings {
-        respond::add_warning(response.headers_mut(), warning);
-    }
+    respond::add_warnings(response.headers_mut(), &decoded.warnings);
     Ok(response)
 }
