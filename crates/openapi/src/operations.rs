@@ -5,6 +5,7 @@
 use keelson_meta::GroupVersionKind;
 use keelson_resources::{Group, Resource, ServedVersion, Subresource, Verb};
 use keelson_schema::{SchemaRef, Schemas};
+use serde_json::{Map, Value};
 
 use crate::action::{Action, Body};
 use crate::definitions::META;
@@ -16,6 +17,22 @@ pub(crate) struct PathItem<'a> {
     pub(crate) path: String,
     pub(crate) parameters: Vec<&'static Parameter>,
     pub(crate) operations: Vec<Operation<'a>>,
+}
+
+impl<'a> PathItem<'a> {
+    /// The item in a dialect, which says how operations and parameters are written.
+    pub(crate) fn described(
+        &self,
+        operation: impl Fn(&Operation<'a>) -> Value,
+        parameter: impl Fn(&Parameter) -> Value,
+    ) -> Value {
+        let mut fields: Map<String, Value> =
+            self.operations.iter().map(|each| (each.action.method().to_owned(), operation(each))).collect();
+        if !self.parameters.is_empty() {
+            fields.insert("parameters".to_owned(), self.parameters.iter().copied().map(parameter).collect());
+        }
+        Value::Object(fields)
+    }
 }
 
 /// One operation on a path.

@@ -19,7 +19,7 @@ use crate::schema::{Dialect, kind};
 pub(crate) fn json(catalogue: &Catalogue, schemas: &Schemas, kinds: &Kinds, server_version: &str) -> Vec<u8> {
     let items = items(catalogue, schemas);
     let mut out = format!(r#"{{"swagger":"2.0","info":{},"paths":"#, info(server_version)).into_bytes();
-    write_object(&mut out, items.iter().map(|item| (&item.path, path_item(item))));
+    write_object(&mut out, items.iter().map(|item| (&item.path, item.described(operation, parameter))));
     out.extend_from_slice(br#","definitions":"#);
     let definitions = needed(&items).into_iter();
     write_object(&mut out, definitions.map(|(name, schema)| (name, Dialect::V2.definition(schema, kinds))));
@@ -32,7 +32,7 @@ pub(crate) fn protobuf(catalogue: &Catalogue, schemas: &Schemas, kinds: &Kinds, 
     let items = items(catalogue, schemas);
     let mut document = protobuf::DocumentWriter::new("2.0", &info(server_version));
     for item in &items {
-        document.path(&item.path, &path_item(item));
+        document.path(&item.path, &item.described(operation, parameter));
     }
     for (name, schema) in needed(&items) {
         document.definition(name, &Dialect::V2.definition(schema, kinds));
@@ -49,15 +49,6 @@ fn items<'a>(catalogue: &Catalogue, schemas: &'a Schemas) -> Vec<PathItem<'a>> {
 
 fn info(server_version: &str) -> Value {
     json!({ "title": "Kubernetes", "version": server_version })
-}
-
-fn path_item(item: &PathItem<'_>) -> Value {
-    let mut fields: Map<String, Value> =
-        item.operations.iter().map(|each| (each.action.method().to_owned(), operation(each))).collect();
-    if !item.parameters.is_empty() {
-        fields.insert("parameters".to_owned(), item.parameters.iter().copied().map(parameter).collect());
-    }
-    Value::Object(fields)
 }
 
 fn operation(operation: &Operation<'_>) -> Value {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::action::Body;
 use crate::definitions::{Kinds, needed};
 use crate::json::write_object;
-use crate::operations::{Operation, PathItem};
+use crate::operations::Operation;
 use crate::parameters::{Parameter, Place};
 use crate::part::Part;
 use crate::schema::{Dialect, kind};
@@ -16,21 +16,12 @@ pub(crate) fn document(part: Part, schemas: &Schemas, kinds: &Kinds, server_vers
     let items = part.items(schemas);
     let info = json!({ "title": "Kubernetes", "version": server_version });
     let mut out = format!(r#"{{"openapi":"3.0.0","info":{info},"paths":"#).into_bytes();
-    write_object(&mut out, items.iter().map(|item| (&item.path, path_item(item))));
+    write_object(&mut out, items.iter().map(|item| (&item.path, item.described(operation, parameter))));
     out.extend_from_slice(br#","components":{"schemas":"#);
     let definitions = needed(&items).into_iter();
     write_object(&mut out, definitions.map(|(name, schema)| (name, Dialect::V3.definition(schema, kinds))));
     out.extend_from_slice(b"}}");
     out
-}
-
-fn path_item(item: &PathItem<'_>) -> Value {
-    let mut fields: Map<String, Value> =
-        item.operations.iter().map(|each| (each.action.method().to_owned(), operation(each))).collect();
-    if !item.parameters.is_empty() {
-        fields.insert("parameters".to_owned(), item.parameters.iter().copied().map(parameter).collect());
-    }
-    Value::Object(fields)
 }
 
 fn operation(operation: &Operation<'_>) -> Value {
