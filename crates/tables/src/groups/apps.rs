@@ -21,7 +21,7 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// `spec.replicas`, with its default: an object from before the default existed shows what it means.
-pub(super) fn replicas(spec: Part<'_>) -> i64 {
+fn replicas(spec: Part<'_>) -> i64 {
     spec.at("replicas").set_int().unwrap_or(1)
 }
 
@@ -63,6 +63,11 @@ const REPLICA_SET: &[Column<'_>] = &[
 ];
 
 fn replica_set(of: Subject<'_>) -> Vec<Value> {
+    replicated(of, selector::label_selector(of.at("spec").at("selector")))
+}
+
+/// The row of what keeps a number of pods running, which differ in how they write their selector.
+pub(super) fn replicated(of: Subject<'_>, selector: Value) -> Vec<Value> {
     let (spec, status) = (of.at("spec"), of.at("status"));
     let pod = spec.at("template").at("spec");
     vec![
@@ -73,7 +78,7 @@ fn replica_set(of: Subject<'_>) -> Vec<Value> {
         of.age(),
         container_names(pod),
         container_images(pod),
-        selector::label_selector(spec.at("selector")),
+        selector,
     ]
 }
 

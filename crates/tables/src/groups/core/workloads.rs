@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::column::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use crate::docs::core as docs;
-use crate::groups::apps::replicas;
+use crate::groups::apps::replicated;
 use crate::part::Subject;
 use crate::printer::Printer;
 use crate::selector;
@@ -24,18 +24,7 @@ const CONTROLLER_COLUMNS: &[Column<'_>] = &[
 ];
 
 fn replication_controller(of: Subject<'_>) -> Vec<Value> {
-    let (spec, status) = (of.at("spec"), of.at("status"));
-    let pod = spec.at("template").at("spec");
-    vec![
-        of.name(),
-        replicas(spec).into(),
-        status.at("replicas").int_cell(),
-        status.at("readyReplicas").int_cell(),
-        of.age(),
-        container_names(pod),
-        container_images(pod),
-        selector::labels(spec.at("selector")),
-    ]
+    replicated(of, selector::labels(of.at("spec").at("selector")))
 }
 
 pub(super) const POD_TEMPLATE: Printer = Printer::new(TEMPLATE_COLUMNS, pod_template);
