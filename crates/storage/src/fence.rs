@@ -1,0 +1,324 @@
+//! Fencing: a server writes only as long as its own identity stands in the store.
+//!
+//! Every transaction compares the key of the server's identity as well, so that a server that was paused for too long, or
+//! was declared dead, can't write what others no longer expect. Knows keys and revisions; what an identity is, who renews it
+//! and who declares a server dead is decided above.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use keelson_meta::{Clock, Revision};
+use tokio::sync::{Notify, watch};
+
+use crate::key::StoreKey;
+use crate::store::{
+    CommitError, Committed, Condition, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, Transaction,
+};
+
+/// How long a write that met a changed identity waits to hear whether it was only renewed.
+const VERDICT_PATIENCE: Duration = Duration::from_secs(1);
+/// How often a write is tried again because the identity was renewed under it. Renewals are seconds apart.
+const ATTEMPTS: usize = 4;
+
+/// How a server stands with the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It has not registered yet and makes itself ready: nothing is compared.
+    Starting,
+    /// Its identity is written.
+    Held(Identity),
+    /// Its identity is gone or too old. It has to register anew before it writes again.
+    Lost,
+}
+
+/// An identity that is written in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Where it is written.
+    pub key: StoreKey,
+    /// The revision that wrote it last.
+    pub revision: Revision,
+    /// When it ends unless it is renewed.
+    pub until: SystemTime,
+    /// Which registration this is: renewals keep it, a new registration has another.
+    pub registration: u64,
+}
+
+/// What a server knows of its own identity. Shared by the one who keeps it and the store that compares it.
+pub struct Fence {
+    standing: watch::Sender<Standing>,
+    doubted: Notify,
+    /// Keys with this prefix are written without an identity: those of the identities themselves.
+    identities: String,
+    clock: Arc<dyn Clock>,
+}
+
+impl Fence {
+    /// A fence that is open until the first [`Fence::hold`]. Keys that start with `identities` are never fenced.
+    pub fn new(identities: impl Into<String>, clock: Arc<dyn Clock>) -> Self {
+        let standing = watch::Sender::new(Standing::Starting);
+        Self { standing, doubted: Notify::new(), identities: identities.into(), clock }
+    }
+
+    /// The identity is written as told.
+    pub fn hold(&self, identity: Identity) {
+        self.standing.send_replace(Standing::Held(identity));
+    }
+
+    /// The identity is gone. Writes are refused from now on.
+    pub fn lose(&self) {
+        self.standing.send_replace(Standing::Lost);
+    }
+
+    /// Returns when a write has met another identity than it expected, so that it should be looked after at once.
+    pub async fn doubted(&self) {
+        self.doubted.notified().await;
+    }
+
+    /// Whether writes pass.
+    pub fn is_open(&self) -> bool {
+        match &*self.standing.borrow() {
+            Standing::Starting => true,
+            Standing::Held(identity) => self.clock.now() < identity.until,
+            Standing::Lost => false,
+        }
+    }
+
+    /// Whether a transaction writes nothing but identities.
+    fn exempts(&self, transaction: &Transaction) -> bool {
+        transaction.writes.iter().all(|write| write.key().as_str().starts_with(&self.identities))
+    }
+
+    /// The identity that a write has to compare; `None` for none yet.
+    fn identity(&self) -> Result<Option<Identity>, StoreError> {
+        match &*self.standing.borrow() {
+            Standing::Starting => Ok(None),
+            Standing::Held(identity) if self.clock.now() < identity.until => Ok(Some(identity.clone())),
+            Standing::Held(_) | Standing::Lost => {
+                self.doubted.notify_one();
+                Err(lost())
+            }
+        }
+    }
+
+    /// What an identity that no longer stood as expected has become.
+    ///
+    /// # Errors
+    /// When it was not just renewed.
+    async fn renewed(&self, before: &Identity) -> Result<Identity, StoreError> {
+        let mut standing = self.standing.subscribe();
+        self.doubted.notify_one();
+        let told = standing.wait_for(|standing| *standing != Standing::Held(before.clone()));
+        match tokio::time::timeout(VERDICT_PATIENCE, told).await {
+            Ok(Ok(standing)) => match &*standing {
+                Standing::Held(identity) if identity.registration == before.registration => Ok(identity.clone()),
+                Standing::Held(_) | Standing::Starting | Standing::Lost => Err(lost()),
+            },
+            Ok(Err(_)) | Err(_) => Err(lost()),
+        }
+    }
+}
+
+fn lost() -> StoreError {
+    StoreError::Unavailable("this server's identity has ended; it registers anew".to_owned())
+}
+
+/// A store that a server writes to only as long as its identity stands.
+pub struct FencedStore {
+    store: Arc<dyn Store>,
+    fence: Arc<Fence>,
+}
+
+impl FencedStore {
+    /// The store behind the fence.
+    pub fn new(store: Arc<dyn Store>, fence: Arc<Fence>) -> Self {
+        Self { store, fence }
+    }
+}
+
+#[async_trait]
+impl Store for FencedStore {
+    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
+        if self.fence.exempts(&transaction) {
+            return self.store.commit(transaction).await;
+        }
+        let Some(mut identity) = self.fence.identity()? else {
+            return self.store.commit(transaction).await;
+        };
+        for _ in 0..ATTEMPTS {
+            // Last, so that a client hears of its own conflict first.
+            let fenced = transaction.clone().when(identity.key.clone(), Condition::At(identity.revision));
+            match self.store.commit(fenced).await {
+                Err(CommitError::Compare { index, .. }) if index == transaction.compares.len() => {
+                    identity = self.fence.renewed(&identity).await?;
+                }
+                done => return done,
+            }
+        }
+        Err(lost().into())
+    }
+
+    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
+        self.store.get(key).await
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
+        self.store.range(request).await
+    }
+
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        self.store.count(request).await
+    }
+
+    async fn current_revision(&self) -> Result<Revision, StoreError> {
+        self.store.current_revision().await
+    }
+
+    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
+        self.store.oldest_revision().await
+    }
+
+    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
+        self.store.tail(after).await
+    }
+
+    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
+        self.store.compact(oldest).await
+    }
+
+    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
+        self.store.expire(now).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        if self.fence.is_open() { self.store.check().await } else { Err(lost()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keelson_meta::clock::ManualClock;
+
+    use crate::memory::MemoryStore;
+
+    const IDENTITIES: &str = "/identities/";
+
+    struct Server {
+        store: Arc<dyn Store>,
+        fence: Arc<Fence>,
+        fenced: Arc<FencedStore>,
+        clock: Arc<ManualClock>,
+    }
+
+    impl Server {
+        fn new() -> Self {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+            let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+            let fence = Arc::new(Fence::new(IDENTITIES, clock.clone()));
+            let fenced = Arc::new(FencedStore::new(store.clone(), fence.clone()));
+            Self { store, fence, fenced, clock }
+        }
+
+        fn key() -> StoreKey {
+            StoreKey::new("/identities/one")
+        }
+
+        /// Writes the identity past the fence, and tells it if `told`.
+        async fn register(&self, registration: u64, told: bool) {
+            let written = self.store.commit(Transaction::default().put(Self::key(), "me")).await.unwrap();
+            let until = self.clock.now() + Duration::from_secs(60);
+            let identity = Identity { key: Self::key(), revision: written.revisions[0], until, registration };
+            if told {
+                self.fence.hold(identity);
+            }
+        }
+
+        async fn write(&self) -> Result<Committed, CommitError> {
+            self.fenced.commit(Transaction::default().put(StoreKey::new("/a"), "b")).await
+        }
+
+        async fn is_refused(&self) -> bool {
+            let before = self.store.get(&StoreKey::new("/a")).await.unwrap();
+            let refused = matches!(self.write().await, Err(CommitError::Store(StoreError::Unavailable(_))));
+            assert_eq!(self.store.get(&StoreKey::new("/a")).await.unwrap() == before, refused);
+            refused
+        }
+    }
+
+    #[tokio::test]
+    async fn writes_pass_before_the_first_registration_and_after_it() {
+        let server = Server::new();
+        assert!(!server.is_refused().await);
+        server.register(1, true).await;
+        assert!(!server.is_refused().await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_declared_dead_writes_nothing_until_it_registers_anew() {
+        let server = Server::new();
+        server.register(1, true).await;
+        server.store.commit(Transaction::default().delete(Server::key())).await.unwrap();
+        assert!(server.is_refused().await);
+        server.fence.doubted().await;
+        server.fence.lose();
+        assert!(server.is_refused().await && server.fenced.check().await.is_err());
+        server.register(2, true).await;
+        assert!(!server.is_refused().await);
+    }
+
+    #[tokio::test]
+    async fn a_server_whose_identity_is_too_old_writes_nothing() {
+        let server = Server::new();
+        server.register(1, true).await;
+        server.clock.advance(Duration::from_secs(60));
+        assert!(server.is_refused().await);
+        server.fence.doubted().await;
+        server.register(1, true).await;
+        assert!(!server.is_refused().await);
+    }
+
+    /// The write is sent while the renewal is written but not told yet.
+    async fn write_during_a_registration(registration: u64) -> Result<Committed, CommitError> {
+        let server = Server::new();
+        server.register(1, true).await;
+        server.register(registration, false).await;
+        let revision = server.store.get(&Server::key()).await.unwrap().unwrap().revision;
+        let until = server.clock.now() + Duration::from_secs(60);
+        let told = async {
+            server.fence.doubted().await;
+            server.fence.hold(Identity { key: Server::key(), revision, until, registration });
+        };
+        tokio::join!(server.write(), told).0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_under_a_write_is_not_noticed() {
+        write_during_a_registration(1).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_from_before_a_new_registration_is_refused() {
+        let refused = write_during_a_registration(2).await.unwrap_err();
+        assert!(matches!(refused, CommitError::Store(StoreError::Unavailable(_))));
+    }
+
+    #[tokio::test]
+    async fn a_clients_own_conflict_is_told_first() {
+        let server = Server::new();
+        server.register(1, true).await;
+        server.store.commit(Transaction::default().delete(Server::key())).await.unwrap();
+        let transaction = Transaction::default().when(StoreKey::new("/a"), Condition::Exists);
+        let refused = server.fenced.commit(transaction.put(StoreKey::new("/a"), "b")).await.unwrap_err();
+        assert!(matches!(refused, CommitError::Compare { index: 0, .. }));
+    }
+
+    #[tokio::test]
+    async fn identities_themselves_are_written_past_the_fence() {
+        let server = Server::new();
+        server.fence.lose();
+        server.fenced.commit(Transaction::default().put(Server::key(), "me")).await.unwrap();
+        assert!(server.is_refused().await);
+    }
+}
