@@ -9,6 +9,7 @@ mod ci;
 mod deny;
 mod kubectl;
 mod run;
+mod servers;
 mod test;
 mod tidy;
 mod workspace;
@@ -49,6 +50,8 @@ enum Task {
     },
     /// Print the path of the kubectl that the tests use, fetching it if needed.
     Kubectl,
+    /// Print the variables that name the PostgreSQL and the etcd of the tests, fetching them if needed.
+    Servers,
 }
 
 fn main() -> ExitCode {
@@ -73,6 +76,12 @@ fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
         Task::Kubectl => {
             println!("{}", kubectl::find(&workspace)?.display());
             Ok(ExitCode::SUCCESS)
+        }
+        Task::Servers => {
+            let servers = servers::find(&workspace)?;
+            servers.missing.iter().for_each(|missing| eprintln!("{missing}"));
+            servers.variables.iter().for_each(|(variable, path)| println!("{variable}={}", path.display()));
+            Ok(run::code(servers.missing.is_empty()))
         }
     }
 }

@@ -1,25 +1,30 @@
 //! `cargo xtask test`: prepares what the tests need, then hands over to `cargo test`.
 //!
-//! Nothing is printed after cargo's own closing lines, so that whoever reads the end of the output reads the result.
+//! Nothing is printed after cargo's own closing lines, so that whoever reads the end of the output reads the result; but for
+//! the tests that could not run.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 
 use crate::workspace::Workspace;
-use crate::{kubectl, run};
+use crate::{kubectl, run, servers};
 
 /// Tells the tests where kubectl is; the test kit reads it.
 const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
 
 pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let kubectl = kubectl::find(workspace)?;
+    let servers = servers::find(workspace)?;
     let mut command = run::cargo();
     command.current_dir(&workspace.root).env(KUBECTL_VARIABLE, kubectl).args(["test", "--locked", "--no-fail-fast"]);
+    command.envs(servers.variables);
     if !names_a_package(args) {
         command.arg("--workspace");
     }
-    run::shown(command.args(args)).map(run::code)
+    let passed = run::shown(command.args(args))?;
+    servers.missing.iter().for_each(|missing| eprintln!("{missing}"));
+    Ok(run::code(passed))
 }
 
 fn names_a_package(args: &[String]) -> bool {

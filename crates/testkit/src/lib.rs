@@ -11,6 +11,7 @@ mod record;
 mod server;
 
 pub use endpoint::Endpoint;
+pub use keelson_teststores::{EtcdServer, EtcdServerBuilder, PostgresServer, PostgresServerBuilder};
 pub use kubectl::{Kubectl, KubectlOutput, KubectlStream};
 pub use process::{ProcessServer, ProcessServerBuilder};
 pub use raw::{Answer, Call, Raw, Stream};

@@ -1,0 +1,147 @@
+//! A server as a child process that can't outlive the tests.
+//!
+//! Beside each server stands a shell that waits for the end of its standard input, which this process holds open. It
+//! ends the server and removes its directory then: when the handle is dropped, when a test panics, and also when the
+//! test process is killed, which no destructor would see.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longest time that a start is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a starting server is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The server's process number stands in this file while it runs.
+const PROCESS_FILE: &str = "running";
+
+/// Signals to a process that is gone, and directories that are gone, are what the shell is there for.
+const SCRIPT: &str = r#"
+    trap '' INT TERM HUP
+    read -r _
+    if [ -s "$1/running" ]; then
+        pid=$(cat "$1/running")
+        kill -s "$2" "$pid" 2>/dev/null
+        tries=0
+        while kill -0 "$pid" 2>/dev/null && [ $tries -lt 100 ]; do sleep 0.05; tries=$((tries + 1)); done
+        kill -s KILL "$pid" 2>/dev/null
+    fi
+    rm -rf "$1"
+"#;
+
+/// A directory, the server that runs in it, and who looks after both.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    directory: PathBuf,
+    server: Option<Child>,
+    shell: Child,
+}
+
+impl Guarded {
+    /// A guarded directory in which nothing runs yet. `stop` is the signal that ends the server at once.
+    pub(crate) fn new(stop: &str) -> Self {
+        // The shell removes it; a destructor of ours would come too early, while the server still writes.
+        let directory = TempDir::with_prefix("keelson-").expect("a temporary directory can be made").keep();
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, "guard"]).arg(&directory).arg(stop);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let shell = command.spawn().expect("there is a shell");
+        Self { directory, server: None, shell }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Starts the server and waits until `ready` says so. `Err` has what it logged, when it ended instead.
+    pub(crate) fn start(&mut self, command: &mut Command, ready: impl Fn() -> bool) -> Result<(), String> {
+        assert!(self.server.is_none(), "the server still runs");
+        let log = File::options().create(true).append(true).open(self.log_file()).expect("the log can be written");
+        let errors = log.try_clone().expect("a file can be opened twice");
+        command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        let mut server = command.spawn().map_err(|error| format!("cannot start {}: {error}", name_of(command)))?;
+        fs::write(self.directory.join(PROCESS_FILE), server.id().to_string()).expect("our directory is writable");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = server.try_wait().expect("a child of ours can be waited for") {
+                self.note_end();
+                return Err(format!("{} ended ({status}):\n{}", name_of(command), self.log()));
+            }
+            if ready() {
+                self.server = Some(server);
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                // ORDER: noted before the panic, whose unwinding drops the handle.
+                self.server = Some(server);
+                panic!("{} is not ready after {PATIENCE:?}:\n{}", name_of(command), self.log());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(&mut self) {
+        let mut server = self.server.take().expect("the server runs");
+        server.kill().expect("a child of ours can be killed");
+        server.wait().expect("a child of ours can be waited for");
+        self.note_end();
+    }
+
+    /// Sends a signal to the server and leaves it to it what it does.
+    pub(crate) fn signal(&self, signal: &str) {
+        let server = self.server.as_ref().expect("the server runs");
+        let sent = Command::new("kill").args(["-s", signal, &server.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "cannot send {signal}");
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
+    /// The process number may be another's from now on.
+    fn note_end(&self) {
+        fs::remove_file(self.directory.join(PROCESS_FILE)).expect("it was written at the start");
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // The pipe's end is the shell's sign; both are waited for, so that nothing is left when a test has ended.
+        drop(self.shell.stdin.take());
+        let _ = self.server.take().map(|mut server| server.wait());
+        let _ = self.shell.wait();
+    }
+}
+
+/// A port that is free at this moment.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback address has a free port");
+    listener.local_addr().expect("a bound socket has an address").port()
+}
+
+/// The programs of an unpacked tree find their libraries in it; for installed ones this changes nothing.
+pub(crate) fn with_libraries(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    let libs = program.ancestors().map(|ancestor| ancestor.join("usr/lib")).find(|lib| lib.is_dir());
+    let entries = libs.and_then(|lib| fs::read_dir(lib).ok()).into_iter().flatten().flatten();
+    let machines = entries.filter(|entry| entry.file_name().to_string_lossy().contains("-linux-gnu"));
+    if let Ok(path) = std::env::join_paths(machines.map(|entry| entry.path())) {
+        command.env("LD_LIBRARY_PATH", path);
+    }
+    command
+}
+
+fn name_of(command: &Command) -> String {
+    Path::new(command.get_program()).file_name().unwrap_or(OsStr::new("")).to_string_lossy().into_owned()
+}

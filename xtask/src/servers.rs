@@ -1,0 +1,169 @@
+//! Finds the PostgreSQL and the etcd that the tests of those stores start: the ones that a variable names, installed ones, or
+//! Debian's packages, unpacked below the target directory. The system is left as it is, and nothing needs root.
+//!
+//! A machine without them can still run every other test: what is missing is a sentence here, not a failure, and the
+//! tests that were not run for it are named at the end.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::run;
+use crate::workspace::Workspace;
+
+mod debian;
+
+/// A server of another make, and how to come by it.
+struct Make {
+    /// What it is called.
+    name: &'static str,
+    /// The variable that names it: set by the user to choose one, and by us for the tests. Empty says that there is none.
+    variable: &'static str,
+    /// Debian's package that depends on the newest version.
+    package: &'static str,
+    /// Which other packages of those that it needs are fetched, by how their names begin.
+    follow: &'static [&'static str],
+    /// The program, by which its place is recognised.
+    program: &'static str,
+    /// Where a system or an unpacked package has the program's directory, below its root; `*` is one directory.
+    directories: &'static [&'static str],
+    /// Whether the variable names the directory of the program rather than the program.
+    by_directory: bool,
+}
+
+const MAKES: [Make; 2] = [
+    Make {
+        name: "PostgreSQL",
+        variable: "KEELSON_POSTGRES_BIN",
+        package: "postgresql",
+        follow: &["postgresql-1", "postgresql-2", "postgresql-client-1", "postgresql-client-2", "lib"],
+        program: "initdb",
+        directories: &["usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "usr/local/pgsql/bin"],
+        by_directory: true,
+    },
+    Make {
+        name: "etcd",
+        variable: "KEELSON_ETCD",
+        package: "etcd-server",
+        follow: &[],
+        program: "etcd",
+        directories: &["usr/bin", "usr/local/bin"],
+        by_directory: false,
+    },
+];
+
+/// What was found, as variables for the tests, and what was not.
+pub(crate) struct Servers {
+    /// A variable and its value for each make.
+    pub(crate) variables: Vec<(&'static str, PathBuf)>,
+    /// One sentence for each make whose tests can't run.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Finds or fetches all of them.
+pub(crate) fn find(workspace: &Workspace) -> Result<Servers> {
+    let mut servers = Servers { variables: Vec::new(), missing: Vec::new() };
+    for make in MAKES {
+        let found = match make.named_by_user()? {
+            Some(path) => path,
+            None => make.find(workspace).unwrap_or_else(|error| {
+                servers.missing.push(make.how_to_get(&error));
+                PathBuf::new()
+            }),
+        };
+        servers.variables.push((make.variable, found));
+    }
+    Ok(servers)
+}
+
+impl Make {
+    /// What the user's variable says. A wrong one is an error: whoever sets it wants that one and no other.
+    fn named_by_user(&self) -> Result<Option<PathBuf>> {
+        let Some(path) = std::env::var_os(self.variable).filter(|path| !path.is_empty()).map(PathBuf::from) else {
+            return Ok(None);
+        };
+        let directory = if self.by_directory { Some(path.as_path()) } else { path.parent() };
+        match directory.and_then(|directory| self.check(directory)) {
+            Some(_) => Ok(Some(path)),
+            None => bail!("{} is {}, where no {} can be started", self.variable, path.display(), self.program),
+        }
+    }
+
+    fn find(&self, workspace: &Workspace) -> Result<PathBuf> {
+        let unpacked = workspace.target.join("servers").join(self.package);
+        if let Some(found) = self.below(Path::new("/")).or_else(|| self.on_path()).or_else(|| self.below(&unpacked)) {
+            return Ok(found);
+        }
+        debian::unpack(self.package, self.follow, &unpacked)?;
+        self.below(&unpacked).with_context(|| format!("Debian's {} holds no {}", self.package, self.program))
+    }
+
+    fn below(&self, root: &Path) -> Option<PathBuf> {
+        self.directories.iter().flat_map(|pattern| matching(root, pattern)).find_map(|path| self.check(&path))
+    }
+
+    fn on_path(&self) -> Option<PathBuf> {
+        let path = std::env::var_os("PATH")?;
+        // PostgreSQL looks for its files beside the program, not beside a link to it.
+        std::env::split_paths(&path)
+            .filter_map(|directory| directory.join(self.program).canonicalize().ok())
+            .find_map(|program| self.check(program.parent()?))
+    }
+
+    /// Starts the program in the directory, to be sure that it runs here. Returns what the variable is to say.
+    fn check(&self, directory: &Path) -> Option<PathBuf> {
+        let program = directory.join(self.program);
+        let libraries = debian::libraries_beside(directory);
+        let mut command = Command::new(&program);
+        command.arg("--version").env("LD_LIBRARY_PATH", libraries);
+        run::output(&mut command).ok()?;
+        Some(if self.by_directory { directory.to_path_buf() } else { program })
+    }
+
+    fn how_to_get(&self, error: &anyhow::Error) -> String {
+        format!(
+            "the tests on {name} were NOT run: there is no {name} here, and fetching it failed ({error:#})\n\
+             \x20 either install it (Debian: apt-get install {package}),\n\
+             \x20 or make `apt-get download` work, or set {variable} to {what} that you have",
+            name = self.name,
+            package = self.package,
+            variable = self.variable,
+            what = if self.by_directory { "the bin directory of one" } else { "the path of one" },
+        )
+    }
+}
+
+/// The directories that match a pattern of which one component may hold `*`; those with the highest version first.
+fn matching(root: &Path, pattern: &str) -> Vec<PathBuf> {
+    let Some((before, after)) = pattern.split_once('*') else { return vec![root.join(pattern)] };
+    let (parent, prefix) = before.rsplit_once('/').unwrap_or(("", before));
+    let Ok(entries) = std::fs::read_dir(root.join(parent)) else { return Vec::new() };
+    let mut found: Vec<(u32, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let version = name.strip_prefix(prefix)?.parse().ok()?;
+            Some((version, entry.path().join(after.trim_start_matches('/'))))
+        })
+        .collect();
+    found.sort();
+    found.into_iter().rev().map(|(_, path)| path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matching;
+
+    #[test]
+    fn the_highest_version_comes_first() {
+        let root = std::env::temp_dir().join(format!("keelson-xtask-{}", std::process::id()));
+        for version in ["9", "15", "notes"] {
+            std::fs::create_dir_all(root.join("usr/lib/postgresql").join(version).join("bin")).expect("it is writable");
+        }
+        let found = matching(&root, "usr/lib/postgresql/*/bin");
+        let expected = ["15", "9"].map(|version| root.join("usr/lib/postgresql").join(version).join("bin"));
+        std::fs::remove_dir_all(&root).expect("it was made above");
+        assert_eq!(found, expected);
+    }
+}
