@@ -7,7 +7,7 @@ use super::Finding;
 use crate::workspace::Member;
 
 /// What the crates of one layer may use in production code, lowest layer first.
-const ALLOWED: [(&str, &[&str]); 23] = [
+const ALLOWED: [(&str, &[&str]); 25] = [
     // pure: no IO, no clock, no threads
     ("meta", &[]),
     ("codec", &["meta"]),
@@ -15,9 +15,10 @@ const ALLOWED: [(&str, &[&str]); 23] = [
     ("schema", &["meta"]),
     ("patch", &["meta", "schema"]),
     ("protobuf", &["meta"]),
-    ("tables", &["meta"]),
+    ("tables", &["meta", "codec"]),
     ("conversion", &["meta", "resources"]),
     ("defaults", &["meta"]),
+    ("validation", &["meta"]),
     // state
     ("storage", &["meta"]),
     ("storage-sql", &["meta", "storage"]),
@@ -26,7 +27,19 @@ const ALLOWED: [(&str, &[&str]); 23] = [
     ("access", &["meta"]),
     (
         "registry",
-        &["meta", "codec", "patch", "resources", "schema", "conversion", "defaults", "storage", "cache", "access"],
+        &[
+            "meta",
+            "codec",
+            "patch",
+            "resources",
+            "schema",
+            "conversion",
+            "defaults",
+            "validation",
+            "storage",
+            "cache",
+            "access",
+        ],
     ),
     // documents that are built once and served as they are
     ("discovery", &["meta", "resources"]),
@@ -60,13 +73,14 @@ const ALLOWED: [(&str, &[&str]); 23] = [
     ),
     ("keelson", &["server"]),
     // beside
-    ("testkit", &["meta", "storage", "server"]),
+    ("teststores", &[]),
+    ("testkit", &["meta", "storage", "server", "teststores"]),
     ("bench", &[]),
     ("xtask", &[]),
 ];
 
 /// What any crate may use in its tests besides: both engines, and whole servers.
-const FOR_TESTS: [&str; 4] = ["meta", "storage", "storage-sql", "testkit"];
+const FOR_TESTS: [&str; 5] = ["meta", "storage", "storage-sql", "testkit", "teststores"];
 
 pub(super) fn check(members: &[Member]) -> Vec<Finding> {
     members.iter().flat_map(check_member).collect()
