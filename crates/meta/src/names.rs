@@ -163,11 +163,13 @@ fn mask_trailing_dash(name: &str) -> String {
     format!("{}a", &rest[..kept])
 }
 
-fn length_faults(text: &str, limit: usize) -> Vec<String> {
+/// The complaint about a text of more than `limit` bytes.
+pub fn length_faults(text: &str, limit: usize) -> Vec<String> {
     if text.len() > limit { vec![format!("must be no more than {limit} bytes")] } else { Vec::new() }
 }
 
-fn regex_fault(text: &str, regex: &str, examples: &[&str]) -> String {
+/// The complaint that shows what is expected, examples of it, and a regular expression for it.
+pub fn regex_fault(text: &str, regex: &str, examples: &[&str]) -> String {
     let examples: String = examples
         .iter()
         .enumerate()

@@ -7,7 +7,7 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
 use keelson_meta::metadata_rules::validate_metadata;
-use keelson_meta::{ApiError, Object};
+use keelson_meta::{ApiError, GroupVersionKind, Object};
 
 use crate::kinds;
 use crate::registry::Registry;
@@ -40,7 +40,7 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
 /// Checks a new object that is ready to be stored.
 ///
 /// # Errors
-/// 422 with all that is wrong with its metadata; 500 when the client set a resourceVersion.
+/// 422 with all that is wrong with it; 500 when the client set a resourceVersion.
 pub(crate) fn check_new(target: &Target, object: &Object) -> Result<(), ApiError> {
     validate(target, object)?;
     match object.resource_version() {
@@ -49,22 +49,30 @@ pub(crate) fn check_new(target: &Target, object: &Object) -> Result<(), ApiError
     }
 }
 
-/// Checks the metadata of an object.
+/// Checks an object: its metadata, then what its kind has rules for.
 ///
 /// # Errors
 /// 422 with everything that is wrong.
 pub(crate) fn validate(target: &Target, object: &Object) -> Result<(), ApiError> {
-    refuse(target, object, validate_metadata(object, target.is_namespaced(), target.resource.name_rule))
+    let mut errors = validate_metadata(object, target.is_namespaced(), target.resource.name_rule);
+    errors.extend(keelson_validation::create(&kind_of_rules(target), object));
+    refuse(target, object, errors)
 }
 
-/// Checks the metadata of what an object shall become, by itself and beside what it was.
+/// Checks what an object shall become, by itself and beside what it was.
 ///
 /// # Errors
 /// 422 with everything that is wrong.
 pub(crate) fn validate_update(target: &Target, current: &Object, next: &Object) -> Result<(), ApiError> {
     let mut errors = validate_metadata(next, target.is_namespaced(), target.resource.name_rule);
     errors.extend(new_finalizers(current, next));
+    errors.extend(keelson_validation::update(&kind_of_rules(target), target.subresource_name(), current, next));
     refuse(target, next, errors)
+}
+
+/// The kind as whose an object is judged. Events of both groups are stored alike, but judged by the group they were sent to.
+fn kind_of_rules(target: &Target) -> GroupVersionKind {
+    GroupVersionKind { group: target.resource.group.to_owned(), ..target.storage_kind() }
 }
 
 /// What is on its way out may not be held by anybody new: those who wait for it would wait for somebody unknown.

@@ -6,7 +6,6 @@
 
 mod base64;
 mod path;
-mod quantity;
 mod report;
 mod scalar;
 mod times;

@@ -1,9 +1,10 @@
 //! Single values: whether they fit their type, how they are written, and what stands for "nothing".
 
+use keelson_meta::quantity;
 use serde_json::{Map, Number, Value};
 
 use super::times::{Canonical, Precision};
-use super::{base64, quantity, times};
+use super::{base64, times};
 use crate::layout::Type;
 use crate::schemas::SchemaRef;
 

@@ -19,6 +19,70 @@ const FAST_DIGITS: i32 = 18;
 /// Beyond this many digits or powers of ten a quantity is not rewritten.
 const MOST_DIGITS: usize = 28;
 
+/// An amount, in nano units, to be compared and added. What is beyond 128 bits counts as the largest that fits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Quantity(i128);
+
+/// How many nano units a unit has.
+const UNIT: i128 = 1_000_000_000;
+
+impl Quantity {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// The amount that a text means; `None` if it is no quantity.
+    pub fn parse(text: &str) -> Option<Self> {
+        let parts = split(text).ok().filter(|_| !text.is_empty())?;
+        let form = form(parts.suffix)?;
+        let digits = format!("{}{}", parts.whole, parts.fraction);
+        let places = i32::try_from(parts.fraction.len()).ok()?;
+        let value: i128 = digits.parse().unwrap_or(i128::MAX);
+        let amount = match form {
+            Form::Exponent(power) | Form::Decimal(power) => shift(value, power.saturating_sub(places)),
+            Form::Binary(power) => shift(value.saturating_mul(1 << power), -places),
+        };
+        Some(Self(if parts.negative { -amount } else { amount }))
+    }
+
+    /// So many whole units.
+    pub const fn units(number: i64) -> Self {
+        Self(number as i128 * UNIT)
+    }
+
+    /// Whether it is a whole number of units.
+    pub fn is_whole(self) -> bool {
+        self.0 % UNIT == 0
+    }
+
+    /// The number of units, rounded away from zero, as Kubernetes reads a quantity where it wants a number.
+    pub fn rounded_up(self) -> i128 {
+        self.0 / UNIT + if self.0 % UNIT == 0 { 0 } else { self.0.signum() }
+    }
+
+    /// Whether it is a multiple of another amount; nothing is a multiple of nothing.
+    pub fn is_multiple_of(self, part: Self) -> bool {
+        part.0 != 0 && self.0 % part.0 == 0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+/// `value * 10^power` units in nano units.
+fn shift(value: i128, power: i32) -> i128 {
+    let power = power.saturating_sub(NANO);
+    let factor = 10i128.checked_pow(power.unsigned_abs());
+    match (power >= 0, factor) {
+        (true, Some(factor)) => value.saturating_mul(factor),
+        (true, None) => value.saturating_mul(i128::MAX),
+        (false, Some(factor)) => value / factor + if value % factor == 0 { 0 } else { value.signum() },
+        (false, None) => value.signum(),
+    }
+}
+
 /// How a quantity was written, and is written again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -42,7 +106,7 @@ struct Parts<'a> {
 ///
 /// # Errors
 /// Upstream's message.
-pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
+pub fn canonical(text: &str) -> Result<Option<String>, String> {
     if text.is_empty() {
         return Err(WRONG_FORMAT.to_owned());
     }
@@ -234,7 +298,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn amounts_compare_whatever_way_they_are_written() {
+        let check =
+            |left: &str, right: &str| assert_eq!(Quantity::parse(left), Quantity::parse(right), "{left} {right}");
+        check("1", "1000m");
+        check("1Ki", "1024");
+        check("0.5Gi", "512Mi");
+        check("1e3", "1k");
+        check("-1.5", "-1500m");
+        assert!(Quantity::parse("100m") < Quantity::parse("1"));
+        assert!(Quantity::parse("9E") < Quantity::parse("9999999999999999999999999999E"));
+        assert!(Quantity::parse("1Gi") > Quantity::parse("1G"));
+        assert_eq!(Quantity::parse("0"), Some(Quantity::ZERO));
+        assert_eq!(Quantity::parse("x"), None);
+        assert_eq!(Quantity::parse(""), None);
+        let of = |text| Quantity::parse(text).expect("a quantity");
+        assert!(of("2").is_whole() && !of("1500m").is_whole());
+        assert_eq!((of("1500m").rounded_up(), of("2").rounded_up()), (2, 2));
+        assert!(of("4Mi").is_multiple_of(of("2Mi")) && !of("3Mi").is_multiple_of(of("2Mi")));
+    }
+
     proptest! {
+        #[test]
+        fn an_amount_is_that_of_its_canonical_form(text in "[1-9][0-9]{0,10}([.][0-9]{1,6})?(|n|u|m|k|M|G|T|Ki|Mi|Gi|e3|e-3)") {
+            if let Some(written) = canonical(&text).unwrap() {
+                prop_assert_eq!(Quantity::parse(&text), Quantity::parse(&written), "{} {}", text, written);
+            }
+        }
+
         #[test]
         fn writing_is_stable(digits in "[1-9][0-9]{0,10}", fraction in "([.][0-9]{1,9})?", suffix in "(|n|u|m|k|M|G|T|Ki|Mi|Gi|e3|e-3)") {
             let text = format!("{digits}{fraction}{suffix}");

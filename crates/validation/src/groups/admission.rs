@@ -1,0 +1,14 @@
+//! Admission webhooks and policies.
+//!
+//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+
+use crate::shape::{Kind, kind};
+
+pub(super) const KINDS: &[Kind] = &[
+    kind("MutatingAdmissionPolicy"),
+    kind("MutatingAdmissionPolicyBinding"),
+    kind("MutatingWebhookConfiguration"),
+    kind("ValidatingAdmissionPolicy"),
+    kind("ValidatingAdmissionPolicyBinding"),
+    kind("ValidatingWebhookConfiguration"),
+];

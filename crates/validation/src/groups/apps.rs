@@ -1,0 +1,8 @@
+//! Workloads.
+//!
+//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+
+use crate::shape::{Kind, kind};
+
+pub(super) const KINDS: &[Kind] =
+    &[kind("ControllerRevision"), kind("DaemonSet"), kind("Deployment"), kind("ReplicaSet"), kind("StatefulSet")];

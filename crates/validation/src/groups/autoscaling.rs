@@ -1,0 +1,7 @@
+//! Autoscalers.
+//!
+//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+
+use crate::shape::{Kind, kind};
+
+pub(super) const KINDS: &[Kind] = &[kind("HorizontalPodAutoscaler")];

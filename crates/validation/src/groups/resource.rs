@@ -1,0 +1,14 @@
+//! Devices and the claims to them.
+//!
+//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+
+use crate::shape::{Kind, kind};
+
+pub(super) const KINDS: &[Kind] = &[
+    kind("DeviceClass"),
+    kind("DeviceTaintRule"),
+    kind("ResourceClaim"),
+    kind("ResourceClaimTemplate"),
+    kind("ResourcePoolStatusRequest"),
+    kind("ResourceSlice"),
+];
