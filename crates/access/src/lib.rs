@@ -1,7 +1,7 @@
 //! Who may do what, and the keys that prove it.
 //!
-//! Makes and keeps the server's certificates and signing keys, tells who a client is from its certificate, and decides
-//! whether it may do what it asks. Nothing here knows HTTP; requests are described to it as [`authorize::Attributes`].
+//! Makes and keeps the server's certificates and signing keys, tells who a client is from its certificate or its token,
+//! and decides whether it may do what it asks. Nothing here knows HTTP; requests are described to it as [`authorize::Attributes`].
 //!
 //! Until roles are enforced, members of `system:masters` may do anything and nobody else may do anything.
 
@@ -10,9 +10,11 @@ pub mod authorize;
 pub mod kubeconfig;
 pub mod pki;
 pub mod tls;
+pub mod token;
 pub mod user;
 
 pub use authenticate::{ClientIdentity, IdentityError};
 pub use authorize::{Attributes, Decision, authorize};
 pub use pki::{Pki, PkiError, PkiOptions};
+pub use token::{Claims, TokenError, TokenIssuer};
 pub use user::User;

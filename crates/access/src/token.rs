@@ -1,0 +1,213 @@
+//! Tokens of service accounts: what they claim, and how claims are signed and read back (RFC 7519, ES256 of RFC 7518).
+//!
+//! A token that is read here was signed by this server and is in time. Whether its account still exists is not known
+//! here. The form of the claims is kube-apiserver's (KEP-1205), so that tokens mean the same wherever they are verified.
+
+mod claims;
+mod key;
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use crate::pki::SigningKey;
+use key::TokenKey;
+
+pub use claims::{Claims, ObjectRef, seconds};
+pub use key::KeyError;
+
+/// The issuer of a cluster that is given no other name.
+pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+/// How far the clocks of two servers may be apart.
+pub const LEEWAY: Duration = Duration::from_mins(1);
+
+const ALGORITHM: &str = "ES256";
+
+/// Signs tokens in the name of an issuer, and reads those that it signed.
+pub struct TokenIssuer {
+    name: String,
+    key: TokenKey,
+}
+
+/// Why a token is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It is no token of this issuer: somebody else might know it.
+    #[error("invalid bearer token")]
+    Foreign,
+    /// It names this issuer, and was not signed by it.
+    #[error("invalid signature")]
+    Signature,
+    /// It is over.
+    #[error("service account token has expired")]
+    Expired,
+    /// Its time has not come.
+    #[error("service account token is not valid yet")]
+    NotYet,
+    /// It does not claim what every token does.
+    #[error("service account token claims could not be validated due to unexpected private claim")]
+    Claims,
+}
+
+impl TokenIssuer {
+    /// An issuer of this name, which is a URL, with this key.
+    ///
+    /// # Errors
+    /// When the key is no key of the curve P-256.
+    pub fn new(name: String, key: &SigningKey) -> Result<Self, KeyError> {
+        Ok(Self { name, key: TokenKey::read(key)? })
+    }
+
+    /// The URL that tokens name as their issuer, and that is the audience of this server.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Signs claims, to which the issuer is added.
+    ///
+    /// # Errors
+    /// When the system's cryptography fails.
+    pub fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
+        let header = json!({ "alg": ALGORITHM, "kid": self.key.id() });
+        let signed = format!("{}.{}", key::encode(header.to_string()), key::encode(claims.to_json(&self.name)));
+        let signature = self.key.sign(signed.as_bytes())?;
+        Ok(format!("{signed}.{}", key::encode(signature)))
+    }
+
+    /// Reads a token and checks its signature and its time.
+    ///
+    /// # Errors
+    /// Says why it is not taken.
+    pub fn verify(&self, token: &str, now: SystemTime) -> Result<Claims, TokenError> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Foreign)?;
+        let (header, payload) = signed.split_once('.').ok_or(TokenError::Foreign)?;
+        let payload = key::decode_json(payload).ok_or(TokenError::Foreign)?;
+        if payload.get("iss").and_then(Value::as_str) != Some(&self.name) {
+            return Err(TokenError::Foreign);
+        }
+        let algorithm = key::decode_json(header).and_then(|header| header.get("alg")?.as_str().map(str::to_owned));
+        let signature = key::decode(signature).filter(|_| algorithm.as_deref() == Some(ALGORITHM));
+        if !signature.is_some_and(|signature| self.key.verifies(signed.as_bytes(), &signature)) {
+            return Err(TokenError::Signature);
+        }
+        let claims = Claims::from_json(payload).ok_or(TokenError::Claims)?;
+        let (now, leeway) = (seconds(now), LEEWAY.as_secs().cast_signed());
+        match () {
+            () if now - leeway > claims.expires => Err(TokenError::Expired),
+            () if now + leeway < claims.not_before => Err(TokenError::NotYet),
+            () => Ok(claims),
+        }
+    }
+
+    /// The keys by which others verify tokens (RFC 7517).
+    pub fn key_set(&self) -> Value {
+        json!({ "keys": [self.key.public(ALGORITHM)] })
+    }
+
+    /// Where others learn of the keys (OpenID Connect Discovery 1.0, as far as it is about verifying).
+    pub fn configuration(&self, key_set_url: &str) -> Value {
+        json!({
+            "issuer": self.name,
+            "jwks_uri": key_set_url,
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [ALGORITHM],
+        })
+    }
+}
+
+impl std::fmt::Debug for TokenIssuer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenIssuer").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pki::{self, PkiOptions};
+    use keelson_meta::SystemClock;
+    use keelson_meta::random::SystemRandom;
+
+    const NOW: Duration = Duration::from_secs(1_800_000_000);
+
+    fn issuer(name: &str) -> TokenIssuer {
+        let pki = pki::ephemeral(&PkiOptions::default(), &SystemClock, &SystemRandom).unwrap();
+        TokenIssuer::new(name.to_owned(), &pki.service_account).unwrap()
+    }
+
+    fn claims() -> Claims {
+        let now = NOW.as_secs().cast_signed();
+        Claims {
+            audiences: vec!["a".into(), "b".into()],
+            expires: now + 600,
+            issued: now,
+            not_before: now,
+            id: "id".into(),
+            namespace: "team".into(),
+            account: ObjectRef { name: "web".into(), uid: "u".into() },
+            pod: Some(ObjectRef { name: "web-0".into(), uid: "p".into() }),
+            secret: None,
+            node: Some(ObjectRef { name: "n".into(), uid: String::new() }),
+            warn_after: None,
+        }
+    }
+
+    #[test]
+    fn a_signed_token_reads_back_until_it_is_over() {
+        let issuer = issuer("https://i");
+        let token = issuer.sign(&claims()).unwrap();
+        let at =
+            |offset: i64| SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.as_secs().saturating_add_signed(offset));
+        assert_eq!(issuer.verify(&token, at(0)), Ok(claims()));
+        assert_eq!(issuer.verify(&token, at(660)), Ok(claims()), "clocks differ");
+        assert_eq!(issuer.verify(&token, at(661)), Err(TokenError::Expired));
+        assert_eq!(issuer.verify(&token, at(-61)), Err(TokenError::NotYet));
+    }
+
+    #[test]
+    fn nobody_else_can_sign() {
+        let (issuer, other) = (issuer("https://i"), issuer("https://i"));
+        let now = SystemTime::UNIX_EPOCH + NOW;
+        let token = issuer.sign(&claims()).unwrap();
+        assert_eq!(other.verify(&token, now), Err(TokenError::Signature));
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let (header, _) = signed.split_once('.').unwrap();
+        let mut forged = claims();
+        forged.namespace = "kube-system".into();
+        let forged = key::encode(forged.to_json("https://i"));
+        assert_eq!(issuer.verify(&format!("{header}.{forged}.{signature}"), now), Err(TokenError::Signature));
+        let none = key::encode(r#"{"alg":"none"}"#);
+        assert_eq!(issuer.verify(&format!("{none}.{forged}."), now), Err(TokenError::Signature));
+        for foreign in ["", "x", "a.b.c", "..", &self::issuer("https://j").sign(&claims()).unwrap()] {
+            assert_eq!(issuer.verify(foreign, now), Err(TokenError::Foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn the_claims_stand_as_upstream_writes_them() {
+        let text = claims().to_json("https://i");
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"aud":["a","b"],"exp":1800000600,"iat":1800000000,"iss":"https://i","jti":"id","#,
+                r#""kubernetes.io":{"namespace":"team","node":{"name":"n"},"pod":{"name":"web-0","uid":"p"},"#,
+                r#""serviceaccount":{"name":"web","uid":"u"}},"nbf":1800000000,"#,
+                r#""sub":"system:serviceaccount:team:web"}"#
+            )
+        );
+    }
+
+    #[test]
+    fn the_key_set_names_the_key_of_the_tokens() {
+        let issuer = issuer("https://i");
+        let token = issuer.sign(&claims()).unwrap();
+        let header = key::decode_json(token.split('.').next().unwrap()).unwrap();
+        let keys = issuer.key_set();
+        assert_eq!(keys["keys"][0]["kid"], header["kid"]);
+        for coordinate in ["x", "y"] {
+            assert_eq!(key::decode(keys["keys"][0][coordinate].as_str().unwrap()).unwrap().len(), 32);
+        }
+        assert_eq!(issuer.configuration("https://k/openid/v1/jwks")["jwks_uri"], "https://k/openid/v1/jwks");
+    }
+}

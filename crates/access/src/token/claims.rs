@@ -1,0 +1,128 @@
+//! What a token claims, and its JSON: members in the order of their names, as kube-apiserver writes them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+
+/// What a token says of whom it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// `aud`: who may accept it.
+    pub audiences: Vec<String>,
+    /// `exp`, in seconds since 1970.
+    pub expires: i64,
+    /// `iat`, in seconds since 1970.
+    pub issued: i64,
+    /// `nbf`, in seconds since 1970.
+    pub not_before: i64,
+    /// `jti`: the name of this one token.
+    pub id: String,
+    /// The namespace of the account.
+    pub namespace: String,
+    /// The account.
+    pub account: ObjectRef,
+    /// The pod with which the token ends.
+    pub pod: Option<ObjectRef>,
+    /// The secret with which the token ends.
+    pub secret: Option<ObjectRef>,
+    /// The node of the pod, or the one with which the token ends.
+    pub node: Option<ObjectRef>,
+    /// From when on its use should be noted, in seconds since 1970.
+    pub warn_after: Option<i64>,
+}
+
+/// One object for all time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectRef {
+    /// Its name.
+    pub name: String,
+    /// Its uid; empty for a node that was not there.
+    pub uid: String,
+}
+
+/// A time as claims have it: in whole seconds since 1970.
+pub fn seconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+impl Claims {
+    /// `sub`: the name of the account as a user.
+    pub fn subject(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.account.name)
+    }
+
+    pub(super) fn to_json(&self, issuer: &str) -> String {
+        let mut private = Map::new();
+        private.insert("namespace".to_owned(), json!(self.namespace));
+        let bound = [("node", &self.node), ("pod", &self.pod), ("secret", &self.secret)];
+        for (name, object) in bound.into_iter().filter_map(|(name, object)| Some((name, object.as_ref()?))) {
+            private.insert(name.to_owned(), object.to_json());
+        }
+        private.insert("serviceaccount".to_owned(), self.account.to_json());
+        if let Some(seconds) = self.warn_after {
+            private.insert("warnafter".to_owned(), json!(seconds));
+        }
+        json!({
+            "aud": self.audiences,
+            "exp": self.expires,
+            "iat": self.issued,
+            "iss": issuer,
+            "jti": self.id,
+            "kubernetes.io": private,
+            "nbf": self.not_before,
+            "sub": self.subject(),
+        })
+        .to_string()
+    }
+
+    /// `None` when a claim is missing or of a wrong type, or the subject is another than the account.
+    pub(super) fn from_json(payload: Value) -> Option<Self> {
+        let time = |name: &str| payload.get(name)?.as_i64();
+        let private = payload.get("kubernetes.io")?;
+        let audiences = match payload.get("aud")? {
+            Value::String(one) => vec![one.clone()],
+            many => many.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect::<Option<_>>()?,
+        };
+        let claims = Self {
+            audiences,
+            expires: time("exp")?,
+            issued: time("iat")?,
+            not_before: time("nbf")?,
+            id: text(&payload, "jti").unwrap_or_default(),
+            namespace: text(private, "namespace")?,
+            account: ObjectRef::from_json(private.get("serviceaccount")?)?,
+            pod: bound(private, "pod")?,
+            secret: bound(private, "secret")?,
+            node: bound(private, "node")?,
+            warn_after: private.get("warnafter").and_then(Value::as_i64),
+        };
+        (text(&payload, "sub")? == claims.subject()).then_some(claims)
+    }
+}
+
+impl ObjectRef {
+    fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("name".to_owned(), json!(self.name));
+        if !self.uid.is_empty() {
+            object.insert("uid".to_owned(), json!(self.uid));
+        }
+        Value::Object(object)
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
+        Some(Self { name: text(value, "name")?, uid: text(value, "uid").unwrap_or_default() })
+    }
+}
+
+/// `Some(None)` when the token is not bound to such an object; `None` when what stands there is no reference.
+fn bound(private: &Value, name: &str) -> Option<Option<ObjectRef>> {
+    match private.get(name) {
+        None | Some(Value::Null) => Some(None),
+        Some(object) => ObjectRef::from_json(object).map(Some),
+    }
+}
+
+fn text(value: &Value, name: &str) -> Option<String> {
+    value.get(name)?.as_str().map(str::to_owned)
+}
