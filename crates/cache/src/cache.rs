@@ -5,17 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use keelson_meta::{Clock, Revision};
-use keelson_storage::{Store, StoreError};
+use keelson_storage::{KeyValue, Store, StoreError};
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use crate::check::Checker;
 use crate::collection::{Change, Collection, CollectionSpec};
+use crate::entry::Entry;
 use crate::history::Budget;
 use crate::tail::Follower;
 use crate::watermark::{Behind, Watermark};
 
 /// How long history is kept unless configured: what etcd-backed API servers compact after.
 pub const DEFAULT_HISTORY: Duration = Duration::from_secs(5 * 60);
+/// How often the cache is compared with the store, unless a server is told otherwise.
+pub const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_mins(10);
 /// How many bytes all histories may hold unless configured.
 pub const DEFAULT_HISTORY_BYTES: u64 = 256 << 20;
 
@@ -26,21 +31,23 @@ pub struct CacheConfig {
     pub history: Duration,
     /// How many bytes all histories together may hold beyond the newest state. What goes over it is dropped early.
     pub history_bytes: u64,
+    /// In what time every collection is compared with the store once; `None` is never.
+    pub check_interval: Option<Duration>,
     /// Tells how old events are.
     pub clock: Arc<dyn Clock>,
 }
 
 impl CacheConfig {
-    /// The default bounds, by this clock.
+    /// The default bounds, by this clock, and no comparisons with the store.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { history: DEFAULT_HISTORY, history_bytes: DEFAULT_HISTORY_BYTES, clock }
+        Self { history: DEFAULT_HISTORY, history_bytes: DEFAULT_HISTORY_BYTES, check_interval: None, clock }
     }
 }
 
 /// All collections of a store, as of one watermark.
 pub struct Cache {
     shared: Arc<Shared>,
-    task: AbortHandle,
+    tasks: Vec<AbortHandle>,
 }
 
 /// The tail of the store is broken; the cache serves what it has and tries again.
@@ -64,6 +71,12 @@ pub struct CacheStats {
     pub tail_restarts: u64,
     /// How often everything was loaded again, which ends all watches.
     pub reloads: u64,
+    /// How often a collection was compared with the store.
+    pub checks: u64,
+    /// How often a collection differed from the store and was loaded again, which ends its watches.
+    pub repairs: u64,
+    /// How many revisions the store has, as far as is known, that the cache does not show yet.
+    pub lag: u64,
     /// States of the past that were rebuilt from a history; those that were still at hand are not counted.
     pub snapshots_rebuilt: u64,
     /// Bytes that the histories hold beyond the newest state.
@@ -78,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) watermark: Arc<Watermark>,
     budget: Arc<Budget>,
     fault: Mutex<Option<TailFault>>,
+    /// The newest revision of the store that anybody has heard of.
+    heard_of: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -87,6 +102,8 @@ pub(crate) struct Counters {
     pub(crate) undecodable: AtomicU64,
     pub(crate) tail_restarts: AtomicU64,
     pub(crate) reloads: AtomicU64,
+    pub(crate) checks: AtomicU64,
+    pub(crate) repairs: AtomicU64,
 }
 
 impl Cache {
@@ -103,10 +120,16 @@ impl Cache {
         config: CacheConfig,
     ) -> Result<Arc<Self>, StoreError> {
         let shared = Arc::new(Shared::new(specs, config.history_bytes)?);
-        let mut follower = Follower::new(store, shared.clone(), config);
+        let (repairs, to_repair) = mpsc::channel(1);
+        let checks = config.check_interval;
+        let mut follower = Follower::new(store.clone(), shared.clone(), config, to_repair);
         let tail = follower.start().await?;
-        let task = tokio::spawn(follower.run(tail)).abort_handle();
-        Ok(Arc::new(Self { shared, task }))
+        let mut tasks = vec![tokio::spawn(follower.run(tail)).abort_handle()];
+        if let Some(interval) = checks {
+            let checker = Checker { store, shared: shared.clone(), interval, repairs };
+            tasks.push(tokio::spawn(checker.run()).abort_handle());
+        }
+        Ok(Arc::new(Self { shared, tasks }))
     }
 
     /// The revision up to which every collection shows every write.
@@ -135,6 +158,11 @@ impl Cache {
         &self.shared.collections
     }
 
+    /// Notes that the store has a revision, for the figure by how much the cache is behind.
+    pub fn heard_of(&self, revision: Revision) {
+        self.shared.heard_of(revision);
+    }
+
     /// Whether the cache hears from the store.
     ///
     /// # Errors
@@ -151,12 +179,15 @@ impl Cache {
 
     /// What the cache has done so far.
     pub fn stats(&self) -> CacheStats {
-        let Counters { events, undecodable, tail_restarts, reloads } = &self.shared.counters;
+        let Counters { events, undecodable, tail_restarts, reloads, checks, repairs } = &self.shared.counters;
         CacheStats {
             events: events.load(Ordering::Relaxed),
             undecodable: undecodable.load(Ordering::Relaxed),
             tail_restarts: tail_restarts.load(Ordering::Relaxed),
             reloads: reloads.load(Ordering::Relaxed),
+            checks: checks.load(Ordering::Relaxed),
+            repairs: repairs.load(Ordering::Relaxed),
+            lag: self.shared.heard_of.load(Ordering::Relaxed).saturating_sub(self.watermark().get()),
             snapshots_rebuilt: self.shared.collections.iter().map(|collection| collection.rebuilt()).sum(),
             history_bytes: self.shared.budget.used(),
         }
@@ -165,7 +196,7 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -182,7 +213,7 @@ impl Shared {
         let collections =
             specs.into_iter().map(|spec| Arc::new(Collection::new(spec, watermark.clone(), budget.clone()))).collect();
         let (fault, counters) = (Mutex::new(None), Counters::default());
-        Ok(Self { collections, routes, watermark, budget, fault, counters })
+        Ok(Self { collections, routes, watermark, budget, fault, heard_of: AtomicU64::new(0), counters })
     }
 
     /// The collection that a key of the store belongs to, and the key relative to it.
@@ -202,10 +233,18 @@ impl Shared {
         self.collections.iter().for_each(|collection| collection.trim(oldest));
     }
 
-    /// Notes that a value can't be shown. The operator must see it: to clients the object is gone.
-    pub(crate) fn undecodable(&self, key: &str, error: &keelson_codec::DecodeError) {
-        self.counters.undecodable.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(key, %error, "a stored value is not an object and is not shown");
+    /// Reads a value of the collection at `place`; `None` when it can't be shown. The operator must see that: to clients
+    /// the object is gone.
+    pub(crate) fn decode(&self, place: usize, stored: &KeyValue) -> Option<Arc<Entry>> {
+        let decoded = self.collections[place].decode(stored).map_err(|error| {
+            self.counters.undecodable.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(key = %stored.key, %error, "a stored value is not an object and is not shown");
+        });
+        decoded.ok()
+    }
+
+    pub(crate) fn heard_of(&self, revision: Revision) {
+        self.heard_of.fetch_max(revision.get(), Ordering::Relaxed);
     }
 
     pub(crate) fn set_fault(&self, now: SystemTime, error: &StoreError) {

@@ -12,11 +12,13 @@
 //! - An event costs nothing for watchers of other scopes.
 
 mod cache;
+mod check;
 mod collection;
 mod entry;
 mod event;
 mod history;
 mod labels;
+mod load;
 mod snapshot;
 mod tail;
 pub mod tree;
@@ -24,7 +26,9 @@ mod trees;
 mod watch;
 mod watermark;
 
-pub use cache::{Cache, CacheConfig, CacheStats, DEFAULT_HISTORY, DEFAULT_HISTORY_BYTES, TailFault};
+pub use cache::{
+    Cache, CacheConfig, CacheStats, DEFAULT_CHECK_INTERVAL, DEFAULT_HISTORY, DEFAULT_HISTORY_BYTES, TailFault,
+};
 pub use collection::{Collection, CollectionSpec, CollectionStats};
 pub use entry::Entry;
 pub use event::{Event, FrameKind, ViewId};

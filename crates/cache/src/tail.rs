@@ -1,68 +1,112 @@
 //! Follows one tail of the store and feeds all collections from it.
 //!
 //! The only writer of collections. Events of a batch are applied to every collection before the watermark moves, so a
-//! reader that sees the watermark finds them all. When the tail breaks it is opened again after the watermark; when the
-//! store no longer knows what happened since, everything is loaded anew and watches end.
+//! reader that sees the watermark finds them all. When the tail breaks, or tells nothing of what the store has, it is
+//! opened again after the watermark; when the store no longer knows what happened since, everything is loaded anew and
+//! watches end.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
 use keelson_meta::Revision;
-use keelson_storage::{KeyValue, RangeRequest, Store, StoreError, StoreEvent, StoreKey, Tail, TailBatch};
+use keelson_storage::{KeyValue, Store, StoreError, StoreEvent, Tail, TailBatch};
+use tokio::sync::mpsc;
 
 use crate::cache::{CacheConfig, Shared};
-use crate::collection::{Change, Collection};
-use crate::entry::Entry;
+use crate::check::Repair;
+use crate::collection::Change;
+use crate::load;
 use crate::trees::Trees;
 
-/// How many keys one read asks for while loading.
-const LOAD_PAGE: usize = 1000;
 /// How often loading begins again because the store was compacted meanwhile.
-const LOAD_ATTEMPTS: usize = 5;
+const LOAD_ATTEMPTS: u32 = 6;
+/// How many of these still try to learn some of the history.
+const ATTEMPTS_WITH_HISTORY: u32 = 4;
 /// How long the first wait before opening a broken tail again takes. Each further one takes twice as long.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 /// The longest such wait.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// How often the age of the history is looked at.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is asked whether the store has more than the tail has told.
+const PULSE_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a tail may tell nothing while the store has more.
+const STALL_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the store may take to open a tail, or to tell its newest revision, before it is asked again.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Follower {
     store: Arc<dyn Store>,
     shared: Arc<Shared>,
     config: CacheConfig,
+    /// What the comparison with the store has found to be wrong.
+    repairs: mpsc::Receiver<Repair>,
     /// When the watermark was where, ascending: what the age of events is told by.
     marks: VecDeque<(SystemTime, Revision)>,
 }
 
+/// A batch of the tail, decoded.
+struct Prepared {
+    /// By collection.
+    changes: Vec<Vec<Change>>,
+    watermark: Revision,
+}
+
 impl Follower {
-    pub(crate) const fn new(store: Arc<dyn Store>, shared: Arc<Shared>, config: CacheConfig) -> Self {
-        Self { store, shared, config, marks: VecDeque::new() }
+    pub(crate) const fn new(
+        store: Arc<dyn Store>,
+        shared: Arc<Shared>,
+        config: CacheConfig,
+        repairs: mpsc::Receiver<Repair>,
+    ) -> Self {
+        Self { store, shared, config, repairs, marks: VecDeque::new() }
     }
 
     /// Loads, opens the tail, and follows it until it has caught up.
     pub(crate) async fn start(&mut self) -> Result<Tail, StoreError> {
-        let mut attempts = LOAD_ATTEMPTS;
+        let mut attempt = 0;
         loop {
-            match self.try_start().await {
-                Err(StoreError::Compacted { .. }) if attempts > 1 => attempts -= 1,
+            attempt += 1;
+            match self.try_start(attempt).await {
+                Err(StoreError::Compacted { .. }) if attempt < LOAD_ATTEMPTS => {}
                 done => return done,
             }
         }
     }
 
-    async fn try_start(&mut self) -> Result<Tail, StoreError> {
+    /// Each attempt that a compaction overtakes is followed by one with half as much history to replay, and in the end by
+    /// one with none: what is newest now stays readable for as long as the store keeps any history.
+    async fn try_start(&mut self, attempt: u32) -> Result<Tail, StoreError> {
         let oldest = self.store.oldest_revision().await?;
-        self.load(oldest).await?;
-        let mut tail = self.store.tail(oldest).await?;
+        let newest = self.store.current_revision().await?;
+        let known = newest.get().saturating_sub(oldest.get());
+        let replayed = if attempt <= ATTEMPTS_WITH_HISTORY { known >> (attempt - 1) } else { 0 };
+        let begin = Revision::new(newest.get() - replayed);
+        self.load(begin).await?;
+        let mut tail = self.store.tail(begin).await?;
         let target = self.store.current_revision().await?;
-        while self.shared.watermark.get() < target {
-            let batch = next_batch(&mut tail).await?;
-            self.apply(batch);
-        }
+        self.replay(&mut tail, begin, target).await?;
         Ok(tail)
+    }
+
+    /// Follows the tail until `target`, decoding on all cores.
+    async fn replay(&self, tail: &mut Tail, begin: Revision, target: Revision) -> Result<(), StoreError> {
+        let mut read = begin;
+        let mut waiting = VecDeque::new();
+        loop {
+            while read < target && waiting.len() < load::decoders() {
+                let batch = next_batch(tail).await?;
+                let (shared, after) = (self.shared.clone(), read);
+                read = batch.watermark;
+                waiting.push_back(load::on_a_core(move || shared.prepare(batch, after)));
+            }
+            let Some(prepared) = waiting.pop_front() else { return Ok(()) };
+            self.shared.publish(prepared.await?);
+        }
     }
 
     /// Follows the tail for ever.
@@ -82,11 +126,13 @@ impl Follower {
     /// Applies batches until the tail breaks.
     async fn follow(&mut self, tail: &mut Tail) -> StoreError {
         let mut age = tokio::time::interval(AGE_INTERVAL);
+        let mut stalled = pin!(stalled(self.store.clone(), self.shared.clone()));
         loop {
             tokio::select! {
                 batch = next_batch(tail) => match batch {
                     Ok(batch) => {
-                        self.apply(batch);
+                        let after = self.shared.watermark.get();
+                        self.shared.publish(self.shared.prepare(batch, after));
                         self.shared.clear_fault();
                         // Batches may follow each other without a wait; readers on this worker have their turn between.
                         tokio::task::yield_now().await;
@@ -94,6 +140,12 @@ impl Follower {
                     Err(error) => return error,
                 },
                 _ = age.tick() => self.drop_aged(),
+                error = &mut stalled => return error,
+                Some(Repair(place)) = self.repairs.recv() => {
+                    if let Err(error) = self.repair(place).await {
+                        return error;
+                    }
+                }
             }
         }
     }
@@ -108,34 +160,36 @@ impl Follower {
             self.shared.counters.tail_restarts.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(*backoff).await;
             *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
-            let opened = match self.store.tail(reached).await {
+            let opened = match answer(self.store.tail(reached)).await {
                 Err(StoreError::Compacted { .. }) => self.reload().await,
                 other => other,
             };
-            match opened {
-                Ok(tail) => {
-                    // A tail at rest says nothing, and the store has just answered.
-                    self.shared.clear_fault();
+            match (opened, answer(self.store.current_revision()).await) {
+                (Ok(tail), Ok(newest)) => {
+                    // A tail at rest says nothing. One with more to tell has to show first that it does.
+                    if self.shared.watermark.get() >= newest {
+                        self.shared.clear_fault();
+                    }
                     return tail;
                 }
-                Err(failed) => error = failed,
+                (Err(failed), _) | (_, Err(failed)) => error = failed,
             }
         }
     }
 
     /// Loads everything at the newest revision: what happened since the watermark can't be told any more.
-    async fn reload(&mut self) -> Result<Tail, StoreError> {
-        let newest = self.store.current_revision().await?;
+    async fn reload(&self) -> Result<Tail, StoreError> {
+        let newest = answer(self.store.current_revision()).await?;
         self.load(newest).await?;
         self.shared.counters.reloads.fetch_add(1, Ordering::Relaxed);
-        self.store.tail(newest).await
+        answer(self.store.tail(newest)).await
     }
 
     /// Replaces all collections by what the store holds at a revision.
-    async fn load(&mut self, revision: Revision) -> Result<(), StoreError> {
+    async fn load(&self, revision: Revision) -> Result<(), StoreError> {
         let mut loaded = Vec::with_capacity(self.shared.collections.len());
-        for collection in &self.shared.collections {
-            loaded.push(self.read(collection, revision).await?);
+        for place in 0..self.shared.collections.len() {
+            loaded.push(load::entries(&self.store, &self.shared, place, revision).await?);
         }
         for (collection, entries) in self.shared.collections.iter().zip(loaded) {
             collection.restart(revision, Trees::from_sorted(entries, collection.spec().dispatch));
@@ -144,60 +198,16 @@ impl Follower {
         Ok(())
     }
 
-    async fn read(&self, collection: &Collection, revision: Revision) -> Result<Vec<Arc<Entry>>, StoreError> {
-        let to = StoreKey::prefix_end(collection.prefix());
-        let mut from = StoreKey::new(collection.prefix());
-        let mut entries = Vec::new();
-        loop {
-            let request = RangeRequest { from, to: to.clone(), revision: Some(revision), limit: Some(LOAD_PAGE) };
-            let page = self.store.range(request).await?;
-            let last = page.entries.last().map(|stored| stored.key.clone());
-            for stored in &page.entries {
-                match collection.decode(stored) {
-                    Ok(entry) => entries.push(entry),
-                    Err(error) => self.shared.undecodable(stored.key.as_str(), &error),
-                }
-            }
-            match last {
-                Some(last) if page.more => from = StoreKey::new(format!("{last}\0")),
-                _ => return Ok(entries),
-            }
-        }
-    }
-
-    fn apply(&self, batch: TailBatch) {
+    /// Replaces one collection by what the store holds at the watermark. Its watches end: what they have missed is not
+    /// known. No batch is half applied when this is called, so the watermark is where all collections stand.
+    async fn repair(&self, place: usize) -> Result<(), StoreError> {
         let reached = self.shared.watermark.get();
-        let mut changes: Vec<Vec<Change>> = Vec::new();
-        changes.resize_with(self.shared.collections.len(), Vec::new);
-        for event in batch.events.into_iter().filter(|event| event.revision > reached) {
-            if let Some((place, change)) = self.change(event) {
-                changes[place].push(change);
-            }
-        }
-        for (place, changes) in changes.into_iter().enumerate().filter(|(_, changes)| !changes.is_empty()) {
-            self.shared.apply(place, changes);
-        }
-        // ORDER: after every collection has the batch.
-        self.shared.watermark.advance(batch.watermark);
-    }
-
-    /// What an event changes, if it concerns any collection.
-    fn change(&self, event: StoreEvent) -> Option<(usize, Change)> {
-        let (place, key) = self.shared.route(event.key.as_str())?;
-        let revision = event.revision;
-        let gone = |key: &str| Change { key: key.into(), revision, entry: None };
-        let Some(value) = event.value else {
-            return Some((place, gone(key)));
-        };
-        let stored = KeyValue { key: event.key.clone(), value, revision };
-        match self.shared.collections[place].decode(&stored) {
-            Ok(entry) => Some((place, Change { key: entry.key.clone(), revision, entry: Some(entry) })),
-            Err(error) => {
-                // The object's old content would be wrong, so it is shown as deleted.
-                self.shared.undecodable(event.key.as_str(), &error);
-                Some((place, gone(key)))
-            }
-        }
+        let entries = load::entries(&self.store, &self.shared, place, reached).await?;
+        let collection = &self.shared.collections[place];
+        collection.restart(reached, Trees::from_sorted(entries, collection.spec().dispatch));
+        self.shared.counters.repairs.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(collection = collection.prefix(), revision = %reached, "the cache was repaired");
+        Ok(())
     }
 
     /// Drops the history that is older than configured.
@@ -220,6 +230,65 @@ impl Follower {
             self.shared.trim(oldest);
         }
     }
+}
+
+impl Shared {
+    /// Decodes the events after a revision.
+    fn prepare(&self, batch: TailBatch, after: Revision) -> Prepared {
+        let mut changes: Vec<Vec<Change>> = Vec::new();
+        changes.resize_with(self.collections.len(), Vec::new);
+        for event in batch.events.into_iter().filter(|event| event.revision > after) {
+            if let Some((place, change)) = self.change(event) {
+                changes[place].push(change);
+            }
+        }
+        Prepared { changes, watermark: batch.watermark }
+    }
+
+    fn publish(&self, prepared: Prepared) {
+        for (place, changes) in prepared.changes.into_iter().enumerate().filter(|(_, changes)| !changes.is_empty()) {
+            self.apply(place, changes);
+        }
+        // ORDER: after every collection has the batch.
+        self.watermark.advance(prepared.watermark);
+    }
+
+    /// What an event changes, if it concerns any collection.
+    fn change(&self, event: StoreEvent) -> Option<(usize, Change)> {
+        let (place, key) = self.route(event.key.as_str())?;
+        let revision = event.revision;
+        let gone = |key: &str| Change { key: key.into(), revision, entry: None };
+        let Some(value) = event.value else {
+            return Some((place, gone(key)));
+        };
+        let stored = KeyValue { key: event.key.clone(), value, revision };
+        // The old content of what can't be read would be wrong, so it is shown as deleted.
+        let change = self
+            .decode(place, &stored)
+            .map_or_else(|| gone(key), |entry| Change { key: entry.key.clone(), revision, entry: Some(entry) });
+        Some((place, change))
+    }
+}
+
+/// Waits until the tail tells nothing although the store has more, and says so. A tail whose connection died can look
+/// for ever like one at rest.
+async fn stalled(store: Arc<dyn Store>, shared: Arc<Shared>) -> StoreError {
+    loop {
+        tokio::time::sleep(PULSE_INTERVAL).await;
+        let reached = shared.watermark.get();
+        // Whether the store answers at all is asked elsewhere.
+        let Ok(newest) = answer(store.current_revision()).await else { continue };
+        shared.heard_of(newest);
+        if shared.watermark.wait_for(newest, STALL_PATIENCE).await.is_err() && shared.watermark.get() == reached {
+            return StoreError::Unavailable(format!("its tail is silent at {reached}, while it has {newest}"));
+        }
+    }
+}
+
+/// The store's answer, or that it takes too long.
+async fn answer<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let silent = |_| StoreError::Unavailable(format!("it has not answered in {ANSWER_PATIENCE:?}"));
+    tokio::time::timeout(ANSWER_PATIENCE, asked).await.map_err(silent)?
 }
 
 async fn next_batch(tail: &mut Tail) -> Result<TailBatch, StoreError> {

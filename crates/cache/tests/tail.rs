@@ -5,79 +5,22 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use common::*;
-use futures::StreamExt;
 use keelson_cache::{Cache, CacheConfig, Scope};
 use keelson_meta::Revision;
 use keelson_meta::clock::ManualClock;
+use keelson_storage::faulty::{Fault, FaultyStore};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreKey, Tail, Transaction, Write,
 };
-use tokio::sync::Notify;
 
-/// A memory store whose tails can be cut.
-#[derive(Clone, Default)]
-struct Flaky {
-    inner: MemoryStore,
-    cut: Arc<Notify>,
-    down: Arc<AtomicBool>,
-}
-
-impl Flaky {
-    fn fail(&self) {
-        self.down.store(true, Ordering::SeqCst);
-        self.cut.notify_waiters();
-    }
-
-    fn recover(&self) {
-        self.down.store(false, Ordering::SeqCst);
-    }
-}
-
-#[async_trait]
-impl Store for Flaky {
-    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
-        self.inner.commit(transaction).await
-    }
-    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
-        self.inner.get(key).await
-    }
-    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
-        self.inner.range(request).await
-    }
-    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
-        self.inner.count(request).await
-    }
-    async fn current_revision(&self) -> Result<Revision, StoreError> {
-        self.inner.current_revision().await
-    }
-    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
-        self.inner.oldest_revision().await
-    }
-    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
-        let down = || StoreError::Unavailable("cut".to_owned());
-        if self.down.load(Ordering::SeqCst) {
-            return Err(down());
-        }
-        let cut = self.cut.clone();
-        let until = Box::pin(async move { cut.notified().await });
-        let broken = futures::stream::once(async move { Err(down()) });
-        Ok(self.inner.tail(after).await?.take_until(until).chain(broken).boxed())
-    }
-    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
-        self.inner.compact(oldest).await
-    }
-    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
-        self.inner.expire(now).await
-    }
-    async fn check(&self) -> Result<(), StoreError> {
-        self.inner.check().await
-    }
+fn faulty() -> FaultyStore {
+    FaultyStore::new(Arc::new(MemoryStore::new()))
 }
 
 fn body(number: u32) -> Body {
@@ -96,18 +39,18 @@ async fn settle(mut done: impl FnMut() -> bool) {
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_tail_is_opened_again_and_loses_nothing() {
-    let store = Flaky::default();
+    let store = faulty();
     let cache = Cache::start(Arc::new(store.clone()), specs(), config()).await.unwrap();
     let mut cursor = pods(&cache).watch(cache.watermark(), Scope::All).unwrap();
     let mut written = Vec::new();
     for round in 0..5 {
         written.push(commit(&store, "a/p1", Some(&body(round))).await);
-        store.fail();
+        store.set_tails(Fault::Error);
         settle(|| cache.healthy().is_err()).await;
         written.push(commit(&store, "a/p2", Some(&body(round))).await);
         let behind = cache.wait_for(written[written.len() - 1], Duration::from_secs(1)).await.unwrap_err();
         assert_eq!(behind.current, cache.watermark());
-        store.recover();
+        store.set_tails(Fault::None);
         catch_up(&store, &cache).await;
         settle(|| cache.healthy().is_ok()).await;
     }
@@ -119,7 +62,7 @@ async fn a_broken_tail_is_opened_again_and_loses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_happened_in_a_compacted_gap_ends_watches_but_not_the_cache() {
-    let store = Flaky::default();
+    let store = faulty();
     commit(&store, "a/old", Some(&body(0))).await;
     let cache = Cache::start(Arc::new(store.clone()), specs(), config()).await.unwrap();
     let before = cache.watermark();
@@ -127,12 +70,12 @@ async fn what_happened_in_a_compacted_gap_ends_watches_but_not_the_cache() {
     let mut of_one = pods(&cache).watch(before, Scope::Object { key: "a/rest".to_owned() }).unwrap();
     let waiting = tokio::spawn(async move { of_all.next(1).await.err() });
     tokio::task::yield_now().await;
-    store.fail();
+    store.set_tails(Fault::Error);
     settle(|| cache.healthy().is_err()).await;
     commit(&store, "a/old", None).await;
     let newest = commit(&store, "a/new", Some(&body(1))).await;
     store.compact(newest).await.unwrap();
-    store.recover();
+    store.set_tails(Fault::None);
     catch_up(&store, &cache).await;
     assert_eq!(cache.stats().reloads, 1);
     let gone = waiting.await.unwrap().expect("a waiting watcher is woken to be told");
@@ -211,7 +154,7 @@ async fn history_older_than_configured_is_dropped() {
 
 #[tokio::test]
 async fn a_dropped_cache_stops_following() {
-    let store = Flaky::default();
+    let store = faulty();
     let cache = Cache::start(Arc::new(store.clone()), specs(), config()).await.unwrap();
     let pods = pods(&cache).clone();
     drop(cache);
@@ -219,4 +162,147 @@ async fn a_dropped_cache_stops_following() {
     commit(&store, "a/p1", Some(&body(1))).await;
     tokio::task::yield_now().await;
     assert!(pods.is_empty());
+}
+
+/// A connection that died without a word looks like a store at rest, until it is asked what it has.
+#[tokio::test(start_paused = true)]
+async fn a_tail_that_falls_silent_is_opened_again() {
+    let store = faulty();
+    let cache = Cache::start(Arc::new(store.clone()), specs(), config()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(cache.stats().tail_restarts, 0, "a store at rest is well");
+    store.set_tails(Fault::Hang);
+    let newest = commit(&store, "a/p1", Some(&body(1))).await;
+    settle(|| cache.healthy().is_err()).await;
+    let told = cache.healthy().unwrap_err().to_string();
+    assert!(told.contains(&format!("it has {newest}")), "{told}");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(cache.healthy().is_err(), "a tail that can be opened and tells nothing is not well");
+    assert_eq!(cache.stats().lag, newest.get() - cache.watermark().get());
+    store.set_tails(Fault::None);
+    catch_up(&store, &cache).await;
+    settle(|| cache.healthy().is_ok()).await;
+    assert_eq!(cache.stats().lag, 0);
+}
+
+/// Also a store that takes calls and never answers them is left in the end.
+#[tokio::test(start_paused = true)]
+async fn everything_recovers_from_a_store_that_hung() {
+    let store = faulty();
+    let cache = Cache::start(Arc::new(store.clone()), specs(), config()).await.unwrap();
+    store.set(Fault::Error);
+    settle(|| cache.healthy().is_err()).await;
+    store.set(Fault::Hang);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(cache.healthy().is_err());
+    store.set(Fault::None);
+    commit(&store, "a/p1", Some(&body(1))).await;
+    catch_up(&store, &cache).await;
+    settle(|| cache.healthy().is_ok()).await;
+    assert_eq!(pods(&cache).len(), 1);
+}
+
+/// Answers so many range reads with a compaction to the newest revision before the read, as a slow load sees them.
+struct Compacts {
+    inner: MemoryStore,
+    left: AtomicUsize,
+}
+
+#[async_trait]
+impl Store for Compacts {
+    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
+        self.inner.commit(transaction).await
+    }
+    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
+        self.inner.get(key).await
+    }
+    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            let newest = commit(&self.inner, "a/busy", Some(&body(0))).await;
+            self.inner.compact(newest).await?;
+        }
+        self.inner.range(request).await
+    }
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        self.inner.count(request).await
+    }
+    async fn current_revision(&self) -> Result<Revision, StoreError> {
+        self.inner.current_revision().await
+    }
+    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
+        self.inner.oldest_revision().await
+    }
+    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
+        self.inner.tail(after).await
+    }
+    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
+        self.inner.compact(oldest).await
+    }
+    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
+        self.inner.expire(now).await
+    }
+    async fn check(&self) -> Result<(), StoreError> {
+        self.inner.check().await
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_compactions_overtake_begins_again() {
+    for compactions in [1, 3, 5] {
+        let inner = MemoryStore::new();
+        for number in 0..20 {
+            commit(&inner, &format!("a/p{number}"), Some(&body(number))).await;
+        }
+        let store = Arc::new(Compacts { inner: inner.clone(), left: AtomicUsize::new(compactions) });
+        let cache = Cache::start(store, specs(), config()).await.unwrap();
+        catch_up(&inner, &cache).await;
+        assert_eq!(pods(&cache).len(), 21, "after {compactions} compactions");
+        assert!(pods(&cache).oldest() >= inner.oldest_revision().await.unwrap());
+    }
+    let endless = Arc::new(Compacts { inner: MemoryStore::new(), left: AtomicUsize::new(usize::MAX) });
+    assert!(matches!(Cache::start(endless, specs(), config()).await, Err(StoreError::Compacted { .. })));
+}
+
+/// The load reads many pages, and the replay many batches, while others write: every revision since the oldest is the
+/// one that was written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_beside_writers_knows_every_revision() {
+    let store = MemoryStore::new();
+    let mut model = Model::default();
+    let write = async |model: &mut Model, number: u32| {
+        let key = format!("a/p{:04}", number % 700);
+        let revision = commit(&store, &key, Some(&body(number))).await;
+        model.apply(revision, &key, Some(body(number)));
+        revision
+    };
+    for number in 0..700 {
+        write(&mut model, number).await;
+    }
+    store.compact(store.current_revision().await.unwrap()).await.unwrap();
+    for number in 700..5000 {
+        write(&mut model, number).await;
+    }
+    let starting = tokio::spawn({
+        let store = store.clone();
+        async move { start(&store).await }
+    });
+    let mut number = 5000;
+    while !starting.is_finished() {
+        write(&mut model, number).await;
+        number += 1;
+        tokio::task::yield_now().await;
+    }
+    let cache = starting.await.unwrap();
+    catch_up(&store, &cache).await;
+    let oldest = store.oldest_revision().await.unwrap();
+    assert_eq!(pods(&cache).oldest(), oldest);
+    for revision in (oldest.get()..=cache.watermark().get()).step_by(977).map(Revision::new) {
+        let snapshot = pods(&cache).snapshot_at(revision).unwrap();
+        assert_eq!(state_of(snapshot.range("", None)), model.at(revision), "at {revision}");
+    }
+    let (mut cursor, mut seen) = (pods(&cache).watch(oldest, Scope::All).unwrap(), Vec::new());
+    while cursor.delivered_up_to().is_none() {
+        seen.extend(cursor.try_next(usize::MAX).unwrap().events.iter().map(|event| happened(event)));
+    }
+    assert!(seen == model.events_after(oldest, &Scope::All));
 }

@@ -6,11 +6,14 @@
 
 pub mod conformance;
 pub mod continue_token;
+pub mod faulty;
+pub mod fence;
 pub mod key;
 pub mod memory;
 pub mod store;
 
 pub use continue_token::ContinueToken;
+pub use fence::{Fence, FencedStore, Identity};
 pub use key::StoreKey;
 pub use store::{
     CommitError, Committed, Compare, Condition, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, Tail,

@@ -1,0 +1,70 @@
+//! Reads collections out of the store: page by page, decoded on all cores while the next page is on its way.
+//!
+//! Memory is bounded by what is kept: as many pages as there are cores are in work, whatever the collection holds.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use futures::{Stream, TryStreamExt as _, stream};
+use keelson_meta::Revision;
+use keelson_storage::{KeyValue, RangeRequest, Store, StoreError, StoreKey};
+
+use crate::cache::Shared;
+use crate::entry::Entry;
+
+/// How many keys one read asks for.
+pub(crate) const PAGE: usize = 500;
+
+/// How many pieces are decoded at the same time.
+pub(crate) fn decoders() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// What the store holds under a prefix at a revision, in key order.
+pub(crate) fn pages(
+    store: Arc<dyn Store>,
+    prefix: &str,
+    revision: Revision,
+) -> impl Stream<Item = Result<Vec<KeyValue>, StoreError>> + Send + 'static {
+    let to = StoreKey::prefix_end(prefix);
+    stream::try_unfold(Some(StoreKey::new(prefix)), move |from| {
+        let (store, to) = (store.clone(), to.clone());
+        async move {
+            let Some(from) = from else { return Ok(None) };
+            let page = store.range(RangeRequest { from, to, revision: Some(revision), limit: Some(PAGE) }).await?;
+            let last = page.entries.last().filter(|_| page.more);
+            let next = last.map(|stored| StoreKey::new(format!("{}\0", stored.key)));
+            Ok(Some((page.entries, next)))
+        }
+    })
+}
+
+/// The entries of the collection at `place`, at a revision, in key order. Values that are not objects are left out.
+pub(crate) async fn entries(
+    store: &Arc<dyn Store>,
+    shared: &Arc<Shared>,
+    place: usize,
+    revision: Revision,
+) -> Result<Vec<Arc<Entry>>, StoreError> {
+    let decoded = pages(store.clone(), shared.collections[place].prefix(), revision)
+        .map_ok(|page| {
+            let shared = shared.clone();
+            on_a_core(move || page.iter().filter_map(|stored| shared.decode(place, stored)).collect::<Vec<_>>())
+        })
+        .try_buffered(decoders());
+    decoded.try_concat().await
+}
+
+/// Has work done beside the runtime's own threads. It begins at once, whether or not the future is polled.
+pub(crate) fn on_a_core<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = Result<T, StoreError>> + Send + 'static {
+    let task = tokio::task::spawn_blocking(work);
+    async move {
+        match task.await {
+            Ok(done) => Ok(done),
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(StoreError::Unavailable("the server is stopping".to_owned())),
+        }
+    }
+}

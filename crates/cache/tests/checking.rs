@@ -1,0 +1,100 @@
+//! Comparing the cache with the store: what differs is loaded anew, and what is equal is left alone.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::*;
+use keelson_cache::{Cache, CacheConfig, Scope};
+use keelson_storage::faulty::{Fault, FaultyStore};
+use keelson_storage::memory::MemoryStore;
+use keelson_storage::{StoreKey, Transaction, Write};
+
+const INTERVAL: Duration = Duration::from_secs(60);
+
+fn body(number: u32) -> Body {
+    Body { app: Some(1), node: None, number }
+}
+
+/// A cache that is compared with its store, over 1,200 pods: several pages.
+async fn start() -> (FaultyStore, Arc<Cache>) {
+    let store = FaultyStore::new(Arc::new(MemoryStore::new()));
+    for number in 0..1200 {
+        commit(&store, &format!("a/p{number:04}"), Some(&body(number))).await;
+    }
+    let config = CacheConfig { check_interval: Some(INTERVAL), ..config() };
+    let cache = Cache::start(Arc::new(store.clone()), specs(), config).await.unwrap();
+    (store, cache)
+}
+
+async fn swallow(store: &FaultyStore, key: &str, written: Option<&Body>) {
+    store.swallow(StoreKey::new(format!("/registry/pods/{key}")));
+    commit(store, key, written).await;
+}
+
+/// Whichever event was lost, the collection is as the store has it again, and who watched it has to list again.
+async fn check_repaired(key: &str, written: Option<&Body>) {
+    let (store, cache) = start().await;
+    let others = cache.collection(NODES).watch(cache.watermark(), Scope::All).unwrap();
+    let mut watch = pods(&cache).watch(cache.watermark(), Scope::All).unwrap();
+    swallow(&store, key, written).await;
+    let newest = commit(&store, "b/later", Some(&body(1))).await;
+    catch_up(&store, &cache).await;
+    assert_eq!(watch.next(10).await.unwrap().events.len(), 1, "the lost event is told to nobody");
+    let shown = |cache: &Cache| pods(cache).get(key).map(|entry| body_of(&entry));
+    assert_ne!(shown(&cache), written.cloned());
+
+    let gone = watch.next(10).await.err().expect("a watch that has missed something ends");
+    assert_eq!(gone.oldest, newest);
+    assert_eq!(shown(&cache), written.cloned());
+    assert_eq!((cache.stats().repairs, cache.stats().reloads), (1, 0));
+    assert!(others.delivered_up_to().is_some(), "watches of other collections go on");
+    // And the collection follows the store as before.
+    let mut again = pods(&cache).watch(newest, Scope::All).unwrap();
+    commit(&store, key, Some(&body(7))).await;
+    assert_eq!(again.next(10).await.unwrap().events.len(), 1);
+    tokio::time::sleep(INTERVAL * 3).await;
+    assert_eq!(cache.stats().repairs, 1, "what is equal is left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_change_is_found_and_mended() {
+    check_repaired("a/p0700", Some(&body(5000))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_creation_is_found_and_mended() {
+    check_repaired("a/p0700-new", Some(&body(5000))).await;
+    check_repaired("z/last", Some(&body(5000))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_deletion_is_found_and_mended() {
+    check_repaired("a/p0000", None).await;
+    check_repaired("a/p1199", None).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_shows_what_the_store_has_is_left_alone() {
+    let (store, cache) = start().await;
+    let broken = Write::Put { key: StoreKey::new("/registry/pods/a/broken"), value: "no object".into(), expires: None };
+    keelson_storage::Store::commit(&store, Transaction { compares: Vec::new(), writes: vec![broken] }).await.unwrap();
+    for round in 0..200 {
+        commit(&store, &format!("a/p{:04}", round * 5), Some(&body(round))).await;
+        tokio::time::sleep(INTERVAL / 50).await;
+    }
+    assert!(cache.stats().checks >= 6, "{:?}", cache.stats());
+    assert_eq!(cache.stats().repairs, 0);
+    // What can't be compared is compared later.
+    let before = cache.stats().checks;
+    store.set_calls(Fault::Error);
+    tokio::time::sleep(INTERVAL * 2).await;
+    assert_eq!(cache.stats().checks, before);
+    store.set_calls(Fault::None);
+    tokio::time::sleep(INTERVAL * 2).await;
+    assert!(cache.stats().checks > before);
+    assert_eq!(cache.stats().repairs, 0);
+}

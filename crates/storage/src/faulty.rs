@@ -1,0 +1,272 @@
+//! A store that fails when it is told to: for tests of what a server does while its store is away.
+//!
+//! It stands before another engine, and its calls and its tails are broken and mended apart. What it says is the truth
+//! about the engine behind it, unless it is told to swallow an event or to lose an answer.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use futures::{StreamExt as _, stream};
+use keelson_meta::Revision;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::key::StoreKey;
+use crate::store::{
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, TailBatch, Transaction,
+};
+
+/// What is wrong with the calls or the tails of a [`FaultyStore`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Calls fail at once, without effect; tails end with the error.
+    Error,
+    /// Calls and tails say nothing until the fault is gone, and then go on.
+    Hang,
+    /// Calls take this long to get to the engine, and their answers as long to come back; batches of tails take as long.
+    Slow(Duration),
+}
+
+/// A store that can be broken and mended. A clone is another handle with the same faults.
+#[derive(Clone)]
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    controls: Arc<Controls>,
+}
+
+struct Controls {
+    calls: watch::Sender<Fault>,
+    tails: watch::Sender<Fault>,
+    /// How many commits that take effect are still to be answered with an error.
+    answers_to_lose: AtomicUsize,
+    /// Keys whose next event no tail tells.
+    swallowed: Mutex<HashSet<StoreKey>>,
+    /// How often the newest revision was asked for.
+    questions: AtomicU64,
+}
+
+impl FaultyStore {
+    /// The store as it is, until something is broken.
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        let controls = Controls {
+            calls: watch::Sender::default(),
+            tails: watch::Sender::default(),
+            answers_to_lose: AtomicUsize::new(0),
+            swallowed: Mutex::default(),
+            questions: AtomicU64::new(0),
+        };
+        Self { inner, controls: Arc::new(controls) }
+    }
+
+    /// Breaks calls and tails, or mends both.
+    pub fn set(&self, fault: Fault) {
+        self.set_calls(fault);
+        self.set_tails(fault);
+    }
+
+    /// Breaks calls alone, or mends them.
+    pub fn set_calls(&self, fault: Fault) {
+        self.controls.calls.send_replace(fault);
+    }
+
+    /// Breaks tails alone, or mends them.
+    pub fn set_tails(&self, fault: Fault) {
+        self.controls.tails.send_replace(fault);
+    }
+
+    /// The next commits take effect, but their callers are told that the store is unavailable: what a connection that
+    /// breaks at the wrong moment does.
+    pub fn lose_answers(&self, commits: usize) {
+        self.controls.answers_to_lose.store(commits, Ordering::SeqCst);
+    }
+
+    /// The next event of this key is left out of the tail that comes upon it.
+    pub fn swallow(&self, key: StoreKey) {
+        self.controls.swallowed.lock().insert(key);
+    }
+
+    /// How often the newest revision was asked for.
+    pub fn questions(&self) -> u64 {
+        self.controls.questions.load(Ordering::SeqCst)
+    }
+
+    async fn call<T, E: From<StoreError>>(&self, call: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
+        let mut fault = self.controls.calls.subscribe();
+        let fault = *fault.wait_for(|fault| *fault != Fault::Hang).await.map_err(|_| broken())?;
+        match fault {
+            Fault::None | Fault::Hang => call.await,
+            Fault::Error => Err(broken().into()),
+            Fault::Slow(delay) => {
+                tokio::time::sleep(delay).await;
+                let answer = call.await;
+                tokio::time::sleep(delay).await;
+                answer
+            }
+        }
+    }
+}
+
+fn broken() -> StoreError {
+    StoreError::Unavailable("broken on purpose".to_owned())
+}
+
+/// A tail and what may be done to it.
+struct FaultyTail {
+    inner: Tail,
+    fault: watch::Receiver<Fault>,
+    controls: Arc<Controls>,
+}
+
+impl FaultyTail {
+    async fn next(&mut self) -> Option<Result<TailBatch, StoreError>> {
+        loop {
+            let fault = *self.fault.borrow_and_update();
+            match fault {
+                Fault::None => {}
+                Fault::Error => return Some(Err(broken())),
+                Fault::Hang => {
+                    self.fault.changed().await.ok()?;
+                    continue;
+                }
+                Fault::Slow(delay) => tokio::time::sleep(delay).await,
+            }
+            tokio::select! {
+                biased;
+                changed = self.fault.changed() => changed.ok()?,
+                batch = self.inner.next() => return batch.map(|batch| batch.map(|batch| self.without_swallowed(batch))),
+            }
+        }
+    }
+
+    fn without_swallowed(&self, mut batch: TailBatch) -> TailBatch {
+        let mut swallowed = self.controls.swallowed.lock();
+        batch.events.retain(|event| !swallowed.remove(&event.key));
+        batch
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
+        let committed = self.call(self.inner.commit(transaction)).await?;
+        let take = |left: usize| left.checked_sub(1);
+        match self.controls.answers_to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
+            Ok(_) => Err(broken().into()),
+            Err(_) => Ok(committed),
+        }
+    }
+
+    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
+        self.call(self.inner.get(key)).await
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
+        self.call(self.inner.range(request)).await
+    }
+
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        self.call(self.inner.count(request)).await
+    }
+
+    async fn current_revision(&self) -> Result<Revision, StoreError> {
+        self.controls.questions.fetch_add(1, Ordering::SeqCst);
+        self.call(self.inner.current_revision()).await
+    }
+
+    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
+        self.call(self.inner.oldest_revision()).await
+    }
+
+    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
+        let (fault, controls) = (self.controls.tails.subscribe(), self.controls.clone());
+        if *fault.borrow() == Fault::Error {
+            return Err(broken());
+        }
+        let tail = FaultyTail { inner: self.call(self.inner.tail(after)).await?, fault, controls };
+        Ok(Box::pin(stream::unfold(Some(tail), |tail| async move {
+            let mut tail = tail?;
+            let batch = tail.next().await?;
+            let rest = batch.is_ok().then_some(tail);
+            Some((batch, rest))
+        })))
+    }
+
+    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
+        self.call(self.inner.compact(oldest)).await
+    }
+
+    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
+        self.call(self.inner.expire(now)).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.call(self.inner.check()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::Factory;
+    use crate::memory::MemoryStore;
+
+    struct Wrapped(MemoryStore);
+
+    impl Factory for Wrapped {
+        async fn open(&mut self) -> Arc<dyn Store> {
+            Arc::new(FaultyStore::new(Arc::new(self.0.clone())))
+        }
+    }
+
+    crate::conformance_tests!(Wrapped(MemoryStore::new()));
+
+    fn put(key: &str) -> Transaction {
+        Transaction::default().put(StoreKey::new(key), "x")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_broken_stays_so_until_it_is_mended() {
+        let store = FaultyStore::new(Arc::new(MemoryStore::new()));
+        let mut tail = store.tail(Revision::new(1)).await.unwrap();
+        store.set(Fault::Hang);
+        let waiting = tokio::spawn({
+            let store = store.clone();
+            async move { store.commit(put("/a")).await }
+        });
+        let long = Duration::from_secs(60);
+        assert!(tokio::time::timeout(long, store.get(&StoreKey::new("/a"))).await.is_err());
+        store.set_calls(Fault::None);
+        waiting.await.unwrap().unwrap();
+        assert!(tokio::time::timeout(long, tail.next()).await.is_err(), "the tail still hangs");
+        store.set_tails(Fault::None);
+        assert_eq!(tail.next().await.unwrap().unwrap().events.len(), 1);
+        store.set(Fault::Error);
+        assert!(store.commit(put("/b")).await.is_err());
+        assert!(tail.next().await.unwrap().is_err());
+        assert!(tail.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_lost_answer_is_of_a_write_that_happened() {
+        let store = FaultyStore::new(Arc::new(MemoryStore::new()));
+        let mut tail = store.tail(Revision::new(1)).await.unwrap();
+        store.lose_answers(1);
+        assert!(store.commit(put("/a")).await.is_err());
+        assert!(store.get(&StoreKey::new("/a")).await.unwrap().is_some());
+        store.swallow(StoreKey::new("/b"));
+        store.commit(put("/b")).await.unwrap();
+        store.commit(put("/b")).await.unwrap();
+        let mut told = Vec::new();
+        while told.len() < 2 {
+            told.extend(tail.next().await.unwrap().unwrap().events);
+        }
+        assert_eq!([told[0].key.as_str(), told[1].key.as_str()], ["/a", "/b"]);
+        assert_eq!(told[1].revision, Revision::new(4));
+    }
+}
