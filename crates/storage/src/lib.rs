@@ -6,6 +6,7 @@
 
 pub mod conformance;
 pub mod continue_token;
+pub mod copy;
 pub mod faulty;
 pub mod fence;
 pub mod key;

@@ -1,0 +1,344 @@
+//! Moving all objects from one store to another: resumable, and verified before it is called done.
+//!
+//! A pass reads the source in pages at one revision and writes what the target has otherwise; passes are repeated until one
+//! finds no difference and the source stands still. So a copy that was interrupted goes on by beginning again, and the last
+//! pass is the proof. A mark in the target says that a copy into it is not finished: no server starts on such a store.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures::stream::{self, TryStreamExt as _};
+use keelson_meta::Revision;
+
+use crate::key::StoreKey;
+use crate::store::{CommitError, KeyValue, RangePage, RangeRequest, Store, StoreError, Transaction, Write};
+
+/// What all keys begin with.
+const EVERYTHING: &str = "/registry/";
+/// The key that says that a copy into a store is not finished.
+const MARK: &str = "/registry/keelson/unfinished-copy";
+/// How many keys a page has.
+const PAGE: usize = 500;
+/// How many writes one transaction has at the most; etcd takes 128 operations.
+const TRANSACTION_WRITES: usize = 100;
+/// How many bytes of values one transaction has at the most, unless one value alone is more; etcd takes 1.5 MiB.
+const TRANSACTION_BYTES: usize = 512 * 1024;
+/// How many transactions are under way at once, so that they share commits.
+const IN_FLIGHT: usize = 8;
+/// How many passes are made over a source that keeps changing before the copy gives up.
+const PASSES: usize = 16;
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyProgress {
+    /// Which pass over the source this is, from 1 on.
+    pub pass: usize,
+    /// How many objects this pass has compared.
+    pub compared: u64,
+    /// How many there are.
+    pub total: u64,
+    /// How many of them were written in all passes.
+    pub written: u64,
+    /// How many were deleted from the target in all passes, because the source no longer had them.
+    pub deleted: u64,
+}
+
+/// Why a copy did not come to its end. What was copied stays, and the same call goes on from it.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The source is an unfinished copy.
+    #[error("the source is itself an unfinished copy: finish that one first")]
+    SourceUnfinished,
+    /// The target holds something else.
+    #[error("the target holds objects already: copy into an empty store")]
+    TargetNotEmpty,
+    /// The source keeps changing.
+    #[error("the source is still being written after {PASSES} passes: stop its servers and copy again")]
+    SourceRestless,
+    /// The source can't be read.
+    #[error("reading the source: {0}")]
+    Source(#[source] StoreError),
+    /// The target can't be read or written.
+    #[error("writing the target: {0}")]
+    Target(#[source] StoreError),
+}
+
+/// Whether a copy into this store was begun and not finished.
+///
+/// # Errors
+/// When the store can't be read.
+pub async fn is_unfinished(store: &dyn Store) -> Result<bool, StoreError> {
+    Ok(store.get(&StoreKey::new(MARK)).await?.is_some())
+}
+
+/// Copies everything. `expiry` tells of a key when what is written there now ends by itself, if ever: stores do not tell
+/// what is left of an object's time.
+///
+/// # Errors
+/// When a store fails, the target holds something else, or the source never stands still.
+pub async fn copy(
+    from: &dyn Store,
+    to: &dyn Store,
+    expiry: impl Fn(&StoreKey) -> Option<SystemTime>,
+    mut report: impl FnMut(CopyProgress),
+) -> Result<CopyProgress, CopyError> {
+    if is_unfinished(from).await.map_err(CopyError::Source)? {
+        return Err(CopyError::SourceUnfinished);
+    }
+    begin(to).await?;
+    let mut progress = CopyProgress::default();
+    for pass in 1..=PASSES {
+        let revision = from.current_revision().await.map_err(CopyError::Source)?;
+        let total = from.count(all(Some(revision), None)).await.map_err(CopyError::Source)?;
+        let before = (progress.written, progress.deleted);
+        progress = CopyProgress { pass, compared: 0, total, ..progress };
+        match (Pass { from, to, revision, expiry: &expiry }).run(&mut progress, &mut report).await {
+            Ok(()) => {}
+            // It took longer than the source keeps its history: what was written is right as of then, so begin anew.
+            Err(CopyError::Source(StoreError::Compacted { .. })) => continue,
+            Err(error) => return Err(error),
+        }
+        let clean = before == (progress.written, progress.deleted);
+        if clean && from.current_revision().await.map_err(CopyError::Source)? == revision {
+            write(to, Transaction::default().delete(StoreKey::new(MARK))).await?;
+            return Ok(progress);
+        }
+    }
+    Err(CopyError::SourceRestless)
+}
+
+/// Marks the target, which has to be empty unless it is marked already.
+async fn begin(to: &dyn Store) -> Result<(), CopyError> {
+    if is_unfinished(to).await.map_err(CopyError::Target)? {
+        return Ok(());
+    }
+    if !to.range(all(None, Some(1))).await.map_err(CopyError::Target)?.entries.is_empty() {
+        return Err(CopyError::TargetNotEmpty);
+    }
+    write(to, Transaction::default().put(StoreKey::new(MARK), "a copy into this store is not finished")).await
+}
+
+async fn write(to: &dyn Store, transaction: Transaction) -> Result<(), CopyError> {
+    match to.commit(transaction).await {
+        Ok(_) => Ok(()),
+        Err(CommitError::Store(error)) => Err(CopyError::Target(error)),
+        // There is nothing to compare.
+        Err(error @ CommitError::Compare { .. }) => Err(CopyError::Target(StoreError::Corrupt(error.to_string()))),
+    }
+}
+
+fn all(revision: Option<Revision>, limit: Option<usize>) -> RangeRequest {
+    RangeRequest { from: StoreKey::new(EVERYTHING), to: StoreKey::prefix_end(EVERYTHING), revision, limit }
+}
+
+/// One way through the source, at one revision.
+struct Pass<'s, E> {
+    from: &'s dyn Store,
+    to: &'s dyn Store,
+    revision: Revision,
+    expiry: &'s E,
+}
+
+impl<E: Fn(&StoreKey) -> Option<SystemTime>> Pass<'_, E> {
+    async fn run(&self, progress: &mut CopyProgress, report: &mut impl FnMut(CopyProgress)) -> Result<(), CopyError> {
+        let mut start = StoreKey::new(EVERYTHING);
+        loop {
+            let page = self.from.range(self.request(&start)).await.map_err(CopyError::Source)?;
+            let next = next_start(&page);
+            let end = next.clone().unwrap_or_else(|| StoreKey::prefix_end(EVERYTHING));
+            let there = self.target_between(&start, &end).await.map_err(CopyError::Target)?;
+            let writes = self.differences(&page.entries, there);
+            let deleted = writes.iter().filter(|write| matches!(write, Write::Delete { .. })).count() as u64;
+            progress.written += writes.len() as u64 - deleted;
+            progress.deleted += deleted;
+            progress.compared += page.entries.len() as u64;
+            self.write(writes).await?;
+            report(*progress);
+            match next {
+                Some(next) => start = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn request(&self, start: &StoreKey) -> RangeRequest {
+        RangeRequest { from: start.clone(), ..all(Some(self.revision), Some(PAGE)) }
+    }
+
+    /// What the target holds in `[start, end)`.
+    async fn target_between(&self, start: &StoreKey, end: &StoreKey) -> Result<BTreeMap<StoreKey, Bytes>, StoreError> {
+        let mut found = BTreeMap::new();
+        let mut from = start.clone();
+        loop {
+            let request = RangeRequest { from, to: end.clone(), revision: None, limit: Some(PAGE) };
+            let page = self.to.range(request).await?;
+            let next = next_start(&page);
+            found.extend(page.entries.into_iter().map(|entry| (entry.key, entry.value)));
+            match next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        found.remove(&StoreKey::new(MARK));
+        Ok(found)
+    }
+
+    /// What has to be written so that the target holds the same.
+    fn differences(&self, source: &[KeyValue], mut target: BTreeMap<StoreKey, Bytes>) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for KeyValue { key, value, .. } in source {
+            if target.remove(key).as_ref() != Some(value) {
+                let expires = (self.expiry)(key);
+                writes.push(Write::Put { key: key.clone(), value: value.clone(), expires });
+            }
+        }
+        writes.extend(target.into_keys().map(|key| Write::Delete { key }));
+        writes
+    }
+
+    async fn write(&self, writes: Vec<Write>) -> Result<(), CopyError> {
+        stream::iter(in_transactions(writes).into_iter().map(Ok))
+            .try_for_each_concurrent(IN_FLIGHT, |writes| write(self.to, Transaction { compares: Vec::new(), writes }))
+            .await
+    }
+}
+
+/// The key behind the last one of a page that has a next one.
+fn next_start(page: &RangePage) -> Option<StoreKey> {
+    let last = page.entries.last().filter(|_| page.more)?;
+    Some(StoreKey::new(format!("{}\0", last.key)))
+}
+
+fn in_transactions(writes: Vec<Write>) -> Vec<Vec<Write>> {
+    let mut transactions: Vec<Vec<Write>> = Vec::new();
+    let mut bytes = 0;
+    for write in writes {
+        let size = match &write {
+            Write::Put { value, .. } => value.len(),
+            Write::Delete { .. } => 0,
+        };
+        match transactions.last_mut() {
+            Some(last) if last.len() < TRANSACTION_WRITES && bytes + size <= TRANSACTION_BYTES => {
+                bytes += size;
+                last.push(write);
+            }
+            _ => {
+                bytes = size;
+                transactions.push(vec![write]);
+            }
+        }
+    }
+    transactions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    use crate::memory::MemoryStore;
+
+    fn key(number: usize) -> StoreKey {
+        StoreKey::new(format!("/registry/configmaps/default/{number:05}"))
+    }
+
+    async fn filled(count: usize) -> MemoryStore {
+        let store = MemoryStore::new();
+        for number in 0..count {
+            put(&store, number, &format!("value {number}")).await;
+        }
+        store
+    }
+
+    async fn put(store: &MemoryStore, number: usize, value: &str) {
+        store.commit(Transaction::default().put(key(number), value.to_owned())).await.unwrap();
+    }
+
+    async fn contents(store: &MemoryStore) -> Vec<(StoreKey, Bytes)> {
+        let page = store.range(all(None, None)).await.unwrap();
+        page.entries.into_iter().map(|entry| (entry.key, entry.value)).collect()
+    }
+
+    async fn copied(from: &MemoryStore, to: &MemoryStore) -> Result<CopyProgress, CopyError> {
+        copy(from, to, |_| None, |_| {}).await
+    }
+
+    #[tokio::test]
+    async fn a_copy_holds_the_same_and_a_second_pass_proves_it() {
+        let (from, to) = (filled(1234).await, MemoryStore::new());
+        let progress = copied(&from, &to).await.unwrap();
+        assert_eq!(progress, CopyProgress { pass: 2, compared: 1234, total: 1234, written: 1234, deleted: 0 });
+        assert_eq!(contents(&from).await, contents(&to).await);
+        assert!(!is_unfinished(&to).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_was_interrupted_goes_on_and_takes_over_what_changed() {
+        let (from, to) = (filled(600).await, MemoryStore::new());
+        // As after the first page of a copy that was stopped.
+        begin(&to).await.unwrap();
+        for number in 0..PAGE {
+            put(&to, number, &format!("value {number}")).await;
+        }
+        put(&from, 0, "changed").await;
+        from.commit(Transaction::default().delete(key(1)).put(key(9000), "new")).await.unwrap();
+        let progress = copied(&from, &to).await.unwrap();
+        assert_eq!((progress.written, progress.deleted), (102, 1));
+        assert_eq!(contents(&from).await, contents(&to).await);
+    }
+
+    #[tokio::test]
+    async fn what_changes_meanwhile_is_taken_over_in_the_next_pass() {
+        let (from, to) = (filled(600).await, MemoryStore::new());
+        let source = from.clone();
+        let mut changed = false;
+        let report = |_| {
+            if !std::mem::replace(&mut changed, true) {
+                let transaction = Transaction::default().delete(key(0)).put(key(599), "changed");
+                source.commit(transaction).now_or_never().unwrap().unwrap();
+            }
+        };
+        assert_eq!(copy(&from, &to, |_| None, report).await.unwrap().pass, 3);
+        assert_eq!(contents(&from).await, contents(&to).await);
+    }
+
+    #[tokio::test]
+    async fn a_source_that_never_stands_still_is_given_up() {
+        let (from, to) = (filled(1).await, MemoryStore::new());
+        let source = from.clone();
+        let mut count = 0;
+        let report = |_| {
+            count += 1;
+            let transaction = Transaction::default().put(key(0), format!("{count}"));
+            source.commit(transaction).now_or_never().unwrap().unwrap();
+        };
+        assert!(matches!(copy(&from, &to, |_| None, report).await, Err(CopyError::SourceRestless)));
+        assert!(is_unfinished(&to).await.unwrap());
+        assert!(matches!(copied(&to, &MemoryStore::new()).await, Err(CopyError::SourceUnfinished)));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_copied_over_what_is_there() {
+        let (from, to) = (filled(3).await, filled(1).await);
+        assert!(matches!(copied(&from, &to).await, Err(CopyError::TargetNotEmpty)));
+        assert_eq!(contents(&to).await.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn objects_that_end_by_themselves_still_do() {
+        let (from, to) = (filled(2).await, MemoryStore::new());
+        let end = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(60);
+        copy(&from, &to, |copied| (*copied == key(0)).then_some(end), |_| {}).await.unwrap();
+        assert_eq!(to.expire(end).await.unwrap(), 1);
+    }
+
+    #[test]
+    fn transactions_are_bounded_by_writes_and_by_bytes() {
+        let put = |size: usize| Write::Put { key: key(0), value: vec![0; size].into(), expires: None };
+        let sizes = |writes: Vec<Write>| in_transactions(writes).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes((0..250).map(|_| put(1)).collect()), [100, 100, 50]);
+        assert_eq!(sizes(vec![put(1), put(TRANSACTION_BYTES), put(1)]), [1, 1, 1]);
+        assert!(sizes(Vec::new()).is_empty());
+    }
+}
