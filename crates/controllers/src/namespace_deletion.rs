@@ -132,7 +132,7 @@ impl NamespaceDeletion {
 
     /// Deletes every object of one kind that is not being deleted already; returns how many are left afterwards.
     async fn empty_one(&self, target: &Target, everything: &ListOptions) -> Result<usize, ApiError> {
-        let found = self.registry.list(target, everything).await?.items.into_entries();
+        let found = self.registry.list(target, everything).await?.items.into_entries().await?;
         if found.is_empty() {
             return Ok(0);
         }

@@ -10,7 +10,7 @@ use keelson_controllers::{GarbageCollection, NamespaceDeletion};
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{Object, SystemClock};
-use keelson_registry::{Registry, RegistryConfig, Target, namespaces_target};
+use keelson_registry::{Registry, RegistryConfig, Target, Writer, namespaces_target};
 use keelson_resources::Catalogue;
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
@@ -63,7 +63,7 @@ impl Server {
         if let Some(namespace) = &target.namespace {
             object.set_meta("namespace", namespace.as_str());
         }
-        let created = self.registry.create(target, object, &CreateOptions::default()).await.unwrap();
+        let created = self.registry.create(target, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
         created.object.summary(&[]).unwrap().uid
     }
 

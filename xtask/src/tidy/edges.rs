@@ -7,7 +7,7 @@ use super::Finding;
 use crate::workspace::Member;
 
 /// What the crates of one layer may use in production code, lowest layer first.
-const ALLOWED: [(&str, &[&str]); 25] = [
+const ALLOWED: [(&str, &[&str]); 26] = [
     // pure: no IO, no clock, no threads
     ("meta", &[]),
     ("codec", &["meta"]),
@@ -21,6 +21,7 @@ const ALLOWED: [(&str, &[&str]); 25] = [
     ("validation", &["meta"]),
     // state
     ("storage", &["meta"]),
+    ("storage-etcd", &["meta", "storage"]),
     ("storage-sql", &["meta", "storage"]),
     ("cache", &["meta", "codec", "storage"]),
     // rules
@@ -49,7 +50,7 @@ const ALLOWED: [(&str, &[&str]); 25] = [
         "http",
         &["meta", "codec", "resources", "tables", "protobuf", "cache", "access", "registry", "discovery", "openapi"],
     ),
-    ("controllers", &["meta", "resources", "cache", "registry"]),
+    ("controllers", &["meta", "resources", "storage", "cache", "registry"]),
     // top: wiring
     (
         "server",
@@ -80,7 +81,7 @@ const ALLOWED: [(&str, &[&str]); 25] = [
 ];
 
 /// What any crate may use in its tests besides: both engines, and whole servers.
-const FOR_TESTS: [&str; 5] = ["meta", "storage", "storage-sql", "testkit", "teststores"];
+const FOR_TESTS: [&str; 6] = ["meta", "storage", "storage-etcd", "storage-sql", "testkit", "teststores"];
 
 pub(super) fn check(members: &[Member]) -> Vec<Finding> {
     members.iter().flat_map(check_member).collect()

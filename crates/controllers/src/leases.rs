@@ -1,0 +1,60 @@
+//! What leases have in common, whoever holds them: who, since when, for how long.
+
+use std::time::{Duration, SystemTime};
+
+use keelson_meta::clock::{parse_rfc3339, rfc3339_micro};
+use keelson_meta::{ApiError, Object};
+use keelson_registry::Target;
+use serde_json::{Map, Value};
+
+use crate::client;
+
+/// The namespace of the leases by which a cluster runs itself.
+pub(crate) const NAMESPACE: &str = "kube-system";
+
+/// The leases of the cluster itself.
+///
+/// # Errors
+/// 500 when the catalogue has none.
+pub(crate) fn collection() -> Result<Target, ApiError> {
+    client::collection("coordination.k8s.io", "v1", "leases", Some(NAMESPACE))
+}
+
+/// What the keys of these leases begin with.
+///
+/// # Errors
+/// 500 when leases are not stored.
+pub fn key_prefix() -> Result<String, ApiError> {
+    let target = collection()?;
+    let stored = target.stored().ok_or_else(|| ApiError::Internal("leases are not stored".to_owned()))?;
+    Ok(format!("{}{}", stored.key_prefix(), target.key_prefix()))
+}
+
+/// Who holds a lease; empty for nobody.
+pub(crate) fn holder(lease: &Object) -> &str {
+    lease.get(&["spec", "holderIdentity"]).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// When a lease ends unless it is renewed; `None` for one that says neither when it was renewed nor for how long.
+pub(crate) fn end(lease: &Object) -> Option<SystemTime> {
+    let seconds = lease.get(&["spec", "leaseDurationSeconds"])?.as_u64()?;
+    Some(renewed(lease)? + Duration::from_secs(seconds))
+}
+
+/// When a lease was renewed last.
+pub(crate) fn renewed(lease: &Object) -> Option<SystemTime> {
+    parse_rfc3339(lease.get(&["spec", "renewTime"])?.as_str()?)
+}
+
+/// Changes fields of a lease's `spec`.
+pub(crate) fn set<const N: usize>(lease: &mut Object, fields: [(&str, Value); N]) {
+    let spec = lease.0.entry("spec").or_insert_with(|| Value::Object(Map::new()));
+    if let Some(spec) = spec.as_object_mut() {
+        spec.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    }
+}
+
+/// A time as leases have it.
+pub(crate) fn micro_time(time: SystemTime) -> Value {
+    Value::String(rfc3339_micro(time))
+}
