@@ -2,6 +2,8 @@
 //!
 //! A quantity with more digits or a larger exponent than 128 bits hold is checked but kept as it was written.
 
+use std::fmt;
+
 const WRONG_FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const WRONG_NUMBER: &str = "unable to parse numeric part of quantity";
@@ -68,6 +70,13 @@ impl Quantity {
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
+    }
+}
+
+/// With decimal suffixes, as sums of quantities are shown.
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&decimal(self.0, NANO, false).unwrap_or_else(|| self.rounded_up().to_string()))
     }
 }
 
@@ -315,6 +324,7 @@ mod tests {
         assert_eq!(Quantity::parse(""), None);
         let of = |text| Quantity::parse(text).expect("a quantity");
         assert!(of("2").is_whole() && !of("1500m").is_whole());
+        assert_eq!(of("1500m").plus(of("1Ki")).to_string(), "1025500m");
         assert_eq!((of("1500m").rounded_up(), of("2").rounded_up()), (2, 2));
         assert!(of("4Mi").is_multiple_of(of("2Mi")) && !of("3Mi").is_multiple_of(of("2Mi")));
     }

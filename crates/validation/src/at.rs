@@ -81,9 +81,24 @@ impl<'v> At<'v, '_> {
         tree.into_iter().flat_map(Map::keys).map(|name| (name.as_str(), self.key(name)))
     }
 
+    /// The same place under another name: for what upstream calls otherwise than the API does.
+    pub(crate) fn called(&self, name: &'v str) -> At<'v, '_> {
+        At { step: Step::Field(name), ..*self }
+    }
+
+    /// The object or list that this stands in.
+    pub(crate) fn parent(&self) -> Option<&At<'v, '_>> {
+        self.parent
+    }
+
     /// The same place with something else in it: for what upstream reports elsewhere than where it stands.
     pub(crate) fn holding(&self, value: &'v Value) -> At<'v, '_> {
         At { value, ..*self }
+    }
+
+    /// Whether a field of the object that stands here is set.
+    pub(crate) fn field_is_set(&self, name: &str) -> bool {
+        self.value.get(name).is_some_and(|value| !value.is_null())
     }
 
     /// Whether something stands here.

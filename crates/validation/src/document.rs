@@ -80,6 +80,10 @@ fn describe(text: &mut String, path: &str, shape: &'static Shape, shared: &mut V
         match rule {
             Rule::In(inner) | Rule::Always(inner) => inside(text, &path, inner, shared),
             Rule::Each(inner) => inside(text, &format!("{path}[]"), inner, shared),
+            Rule::With(words, _, inner) => {
+                entry(text, &path, words);
+                inside(text, &format!("{path}[]"), inner, shared);
+            }
             rule => entry(text, &path, &words(rule)),
         }
     }
@@ -122,7 +126,7 @@ fn words(rule: &Rule) -> String {
         Rule::Immutable => "immutable".to_owned(),
         Rule::SetOnce => "set once".to_owned(),
         Rule::Check(words, _) => (*words).to_owned(),
-        Rule::In(_) | Rule::Always(_) | Rule::Each(_) => String::new(),
+        Rule::In(_) | Rule::Always(_) | Rule::Each(_) | Rule::With(..) => String::new(),
     }
 }
 

@@ -12,6 +12,7 @@ mod at;
 mod document;
 mod formats;
 mod groups;
+mod pod;
 mod selectors;
 mod shape;
 
@@ -19,6 +20,7 @@ use keelson_meta::field_error::FieldError;
 use keelson_meta::{GroupVersionKind, Object};
 
 use at::At;
+use pod::Pod;
 use shape::{Kind, Run, Shape};
 
 pub use document::document;
@@ -49,7 +51,7 @@ fn find(kind: &GroupVersionKind) -> Option<&'static Kind> {
 }
 
 fn check(shapes: &[&'static Shape], object: &Object, before: Option<&Object>) -> Vec<FieldError> {
-    let mut run = Run { faults: Vec::new(), object, before };
+    let mut run = Run { faults: Vec::new(), object, before, pod: Pod::default() };
     let at = At::object(object, before);
     for shape in shapes {
         shape.check(&at, &mut run);

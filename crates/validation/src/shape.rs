@@ -8,6 +8,7 @@ use keelson_meta::field_error::FieldError;
 
 use crate::at::At;
 use crate::formats::Format;
+use crate::pod::Pod;
 
 /// One check of an object, or of a change.
 pub(crate) struct Run<'v> {
@@ -17,7 +18,12 @@ pub(crate) struct Run<'v> {
     pub(crate) object: &'v Object,
     /// What it was; `None` for a new object.
     pub(crate) before: Option<&'v Object>,
+    /// What rules for the parts of a pod need to know of the whole.
+    pub(crate) pod: Pod<'v>,
 }
+
+/// A rule as a function of a place.
+pub(crate) type Check = for<'v> fn(&At<'v, '_>, &mut Run<'v>);
 
 /// The rules of one type. A shape with a title is described once, under that title, and referred to elsewhere.
 pub(crate) struct Shape {
@@ -66,7 +72,9 @@ pub(crate) enum Rule {
     /// Each item of the list.
     Each(&'static Shape),
     /// What depends on more than one field, and in a few words what it is.
-    Check(&'static str, fn(&At<'_, '_>, &mut Run<'_>)),
+    Check(&'static str, Check),
+    /// The same, and the shape that the function checks items against.
+    With(&'static str, Check, &'static Shape),
 }
 
 /// The text for what an update may not touch.
@@ -86,7 +94,7 @@ impl Shape {
     }
 
     /// Checks the object at a place.
-    pub(crate) fn check(&self, at: &At<'_, '_>, run: &mut Run<'_>) {
+    pub(crate) fn check<'v>(&self, at: &At<'v, '_>, run: &mut Run<'v>) {
         for (name, rule) in self.rules {
             if name.is_empty() {
                 rule.check(at, run);
@@ -98,7 +106,7 @@ impl Shape {
 }
 
 impl Rule {
-    pub(crate) fn check(&self, at: &At<'_, '_>, run: &mut Run<'_>) {
+    pub(crate) fn check<'v>(&self, at: &At<'v, '_>, run: &mut Run<'v>) {
         match self {
             Self::Required(detail) if at.is_empty() => at.required(run, *detail),
             Self::OneOf(known) if !at.is_empty() => one_of(at, run, known),
@@ -124,7 +132,7 @@ impl Rule {
             Self::In(shape) if at.is_set() => shape.check(at, run),
             Self::Always(shape) => shape.check(at, run),
             Self::Each(shape) => at.items().for_each(|item| shape.check(&item, run)),
-            Self::Check(_, check) => check(at, run),
+            Self::Check(_, check) | Self::With(_, check, _) => check(at, run),
             Self::Required(_)
             | Self::OneOf(_)
             | Self::Format(_)

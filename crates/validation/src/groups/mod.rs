@@ -9,6 +9,7 @@ mod apps;
 mod autoscaling;
 mod batch;
 mod certificates;
+pub(crate) mod claim;
 mod coordination;
 mod core;
 mod discovery;
