@@ -1,29 +1,15 @@
-//! The store on SQLite: one file in a data directory, or in memory.
+//! The store on SQL: SQLite, embedded and for one server; PostgreSQL, for any number of servers.
 //!
-//! Every change is a row of one append-only table, numbered by its revision; a write never updates a row, and only
-//! compaction deletes any. One thread writes: all transactions that wait share one database transaction and one fsync.
-//! Readers have connections of their own and read at a published revision, so they never wait for the writer and
-//! never see a revision before everything below it.
+//! Both keep one multi-version table: every change is a row, numbered by its revision, and only compaction deletes any. Paths
+//! are compared bytewise. What a group of transactions writes becomes durable and visible at once, so a revision is
+//! never seen before all smaller ones; recent changes are kept in memory for the tails that keep up.
 //!
-//! [`backup`] copies the store of a running server; [`restore`] makes a data directory of the copy.
+//! [`backup`] copies the SQLite store of a running server; [`restore`] makes a data directory of the copy.
 
-mod backup;
-mod checkpoint;
-mod commit;
-mod error;
-mod expiry;
-mod open;
-mod private;
-mod read;
-mod readers;
+mod postgres;
 mod recent;
-mod schema;
-mod store;
-mod sweep;
+mod sqlite;
 mod tail;
-mod writer;
 
-pub use backup::{backup, restore};
-pub use error::OpenError;
-pub use open::{SqliteConfig, SqlitePath};
-pub use store::SqliteStore;
+pub use postgres::{PostgresConfig, PostgresError, PostgresStore};
+pub use sqlite::{OpenError, SqliteConfig, SqlitePath, SqliteStore, backup, restore};

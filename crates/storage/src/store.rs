@@ -142,7 +142,7 @@ pub enum CommitError {
 }
 
 /// A failure of the engine itself.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The revision asked for is compacted away; reads work from `oldest` on.
     #[error("revision {requested} is compacted; the oldest readable is {oldest}")]
@@ -163,6 +163,9 @@ pub enum StoreError {
     /// The engine can't be reached or has stopped; a retry may help.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// A limit of the engine's forbids a write, which has not happened; a retry does not help.
+    #[error("the store does not take this write: {0}")]
+    TooLarge(String),
     /// What is stored can't be understood, or the engine broke its own rules; a retry does not help.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
@@ -173,7 +176,7 @@ impl StoreError {
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::Future { .. } => true,
-            Self::Compacted { .. } | Self::Corrupt(_) => false,
+            Self::Compacted { .. } | Self::TooLarge(_) | Self::Corrupt(_) => false,
         }
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use crate::error::{stopped, store_error};
+use crate::sqlite::error::{stopped, store_error};
 
 /// Hands out connections.
 pub(crate) enum Readers {

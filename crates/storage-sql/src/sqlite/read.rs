@@ -9,7 +9,7 @@ use keelson_storage::{KeyValue, StoreEvent, StoreKey};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use crate::schema::{number, revision_at};
+use crate::sqlite::schema::{number, revision_at};
 
 /// A key's newest row.
 pub(crate) struct Newest {

@@ -11,10 +11,10 @@ use keelson_meta::Revision;
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::error::OpenError;
-use crate::open::{DATABASE_FILE, check_format, open_other, sync_directory};
-use crate::private::{self, beside};
-use crate::schema::{self, Fact};
+use crate::sqlite::error::OpenError;
+use crate::sqlite::open::{DATABASE_FILE, check_format, open_other, sync_directory};
+use crate::sqlite::private::{self, beside};
+use crate::sqlite::schema::{self, Fact};
 
 /// What the name of a file ends in while the file is not whole.
 const PARTIAL: &str = ".partial";

@@ -17,15 +17,15 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::checkpoint::Checkpoints;
-use crate::error::{OpenError, stopped};
-use crate::open::{DirectoryLock, SqliteConfig, SqlitePath, open_memory, open_other, open_writer};
-use crate::read;
-use crate::readers::Readers;
 use crate::recent::Recent;
-use crate::schema::{self, Fact};
+use crate::sqlite::checkpoint::Checkpoints;
+use crate::sqlite::error::{OpenError, stopped};
+use crate::sqlite::open::{DirectoryLock, SqliteConfig, SqlitePath, open_memory, open_other, open_writer};
+use crate::sqlite::read;
+use crate::sqlite::readers::Readers;
+use crate::sqlite::schema::{self, Fact};
+use crate::sqlite::writer::{Job, Writer};
 use crate::tail;
-use crate::writer::{Job, Writer};
 
 /// How many jobs may wait for the writer; further callers wait for a place.
 const QUEUE: usize = 1024;

@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::checkpoint::Checkpoints;
-use crate::commit::{self, Group};
-use crate::error::store_error;
-use crate::expiry::{self, Expired};
-use crate::schema::Fact;
-use crate::store::Shared;
-use crate::sweep;
+use crate::sqlite::checkpoint::Checkpoints;
+use crate::sqlite::commit::{self, Group};
+use crate::sqlite::error::store_error;
+use crate::sqlite::expiry::{self, Expired};
+use crate::sqlite::schema::Fact;
+use crate::sqlite::store::Shared;
+use crate::sqlite::sweep;
 
 /// How many jobs share a database transaction at the most.
 const MAX_GROUP: usize = 256;
@@ -184,10 +184,10 @@ impl Writer {
 impl Job {
     fn fail(self, error: &StoreError) {
         match self {
-            Self::Commit { answer, .. } => drop(answer.send(Err(copy_of(error).into()))),
-            Self::Compact { answer, .. } | Self::Check { answer } => drop(answer.send(Err(copy_of(error)))),
-            Self::Sweep { answer } => drop(answer.send(Err(copy_of(error)))),
-            Self::Expire { answer, .. } => drop(answer.send(Err(copy_of(error)))),
+            Self::Commit { answer, .. } => drop(answer.send(Err(error.clone().into()))),
+            Self::Compact { answer, .. } | Self::Check { answer } => drop(answer.send(Err(error.clone()))),
+            Self::Sweep { answer } => drop(answer.send(Err(error.clone()))),
+            Self::Expire { answer, .. } => drop(answer.send(Err(error.clone()))),
         }
     }
 }
@@ -205,20 +205,10 @@ impl Done {
 
     fn fail(self, error: &StoreError) {
         match self {
-            Self::Commit(answer, _) => drop(answer.send(Err(copy_of(error).into()))),
-            Self::Compact(answer, _) | Self::Check(answer) => drop(answer.send(Err(copy_of(error)))),
-            Self::Sweep(answer, _) => drop(answer.send(Err(copy_of(error)))),
-            Self::Expire(answer, _) => drop(answer.send(Err(copy_of(error)))),
+            Self::Commit(answer, _) => drop(answer.send(Err(error.clone().into()))),
+            Self::Compact(answer, _) | Self::Check(answer) => drop(answer.send(Err(error.clone()))),
+            Self::Sweep(answer, _) => drop(answer.send(Err(error.clone()))),
+            Self::Expire(answer, _) => drop(answer.send(Err(error.clone()))),
         }
-    }
-}
-
-/// The same error for another job of the group.
-fn copy_of(error: &StoreError) -> StoreError {
-    match error {
-        StoreError::Corrupt(text) => StoreError::Corrupt(text.clone()),
-        StoreError::Unavailable(text) => StoreError::Unavailable(text.clone()),
-        StoreError::Compacted { requested, oldest } => StoreError::Compacted { requested: *requested, oldest: *oldest },
-        StoreError::Future { requested, current } => StoreError::Future { requested: *requested, current: *current },
     }
 }

@@ -5,8 +5,8 @@ use keelson_storage::store::unix_seconds;
 use keelson_storage::{CommitError, Committed, KeyValue, StoreEvent, StoreKey, Transaction, Write};
 use rusqlite::{Connection, params};
 
-use crate::read;
-use crate::schema::number;
+use crate::sqlite::read;
+use crate::sqlite::schema::number;
 
 /// What a group has written so far. Nothing of it is visible to anyone before the group is durable.
 pub(crate) struct Group {

@@ -7,9 +7,9 @@ use keelson_meta::Revision;
 use keelson_storage::StoreKey;
 use rusqlite::{Connection, params};
 
-use crate::commit::{Group, seconds};
-use crate::read::{self, key_at};
-use crate::schema::{number, revision_at};
+use crate::sqlite::commit::{Group, seconds};
+use crate::sqlite::read::{self, key_at};
+use crate::sqlite::schema::{number, revision_at};
 
 /// How many rows one step looks at: a few milliseconds in which other writes wait.
 const STEP_ROWS: u32 = 256;

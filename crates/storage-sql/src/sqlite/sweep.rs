@@ -9,8 +9,8 @@ use keelson_meta::Revision;
 use keelson_storage::StoreKey;
 use rusqlite::{Connection, params};
 
-use crate::read::key_at;
-use crate::schema::{Fact, number, revision_at};
+use crate::sqlite::read::key_at;
+use crate::sqlite::schema::{Fact, number, revision_at};
 
 /// How many rows one step looks at: a few milliseconds in which other writes wait.
 const STEP_ROWS: u32 = 256;
@@ -61,8 +61,8 @@ mod tests {
     use keelson_storage::Transaction;
 
     use super::*;
-    use crate::commit::{self, Group};
-    use crate::open::open_memory;
+    use crate::sqlite::commit::{self, Group};
+    use crate::sqlite::open::open_memory;
 
     fn rows(connection: &Connection) -> i64 {
         connection.query_row("SELECT COUNT(*) FROM history", [], |row| row.get(0)).unwrap()

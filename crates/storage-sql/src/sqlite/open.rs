@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::error::OpenError;
-use crate::private;
-use crate::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
+use crate::sqlite::error::OpenError;
+use crate::sqlite::private;
+use crate::sqlite::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
 
 /// The database's file in the data directory.
 pub(crate) const DATABASE_FILE: &str = "keelson.db";

@@ -1,0 +1,224 @@
+//! A group of transactions as arguments of the function that applies it, and its answer as theirs.
+//!
+//! The function compares first and writes then, all at once. So a transaction that touches what an earlier one writes goes
+//! into a later wave; the waves of a group share one database transaction. Most groups have one.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use keelson_meta::Revision;
+use keelson_storage::store::unix_seconds;
+use keelson_storage::{CommitError, Committed, Condition, KeyValue, StoreEvent, StoreKey, Transaction, Write};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::statements::{number, revision};
+
+/// What the function is asked to find at a path, beside a revision: no value, or any.
+const ABSENT: i64 = -1;
+const EXISTS: i64 = -2;
+
+/// Which wave of its group each transaction belongs to.
+#[derive(Default)]
+pub(crate) struct Waves {
+    /// Of each path: the last wave that writes it, and the last that compares it.
+    touched: HashMap<StoreKey, (Option<usize>, Option<usize>)>,
+}
+
+impl Waves {
+    /// The first wave that a transaction can be in, after those that were placed before it.
+    pub(crate) fn earliest(&self, transaction: &Transaction) -> usize {
+        let after_write = |key| self.touched.get(key).and_then(|touched| touched.0).map_or(0, |wave| wave + 1);
+        let after_compare = |key| self.touched.get(key).and_then(|touched| touched.1).unwrap_or(0);
+        let compares = transaction.compares.iter().map(|compare| after_write(&compare.key));
+        let writes = transaction.writes.iter().map(Write::key);
+        compares.chain(writes.map(|key| after_write(key).max(after_compare(key)))).max().unwrap_or(0)
+    }
+
+    /// Places a transaction.
+    pub(crate) fn place(&mut self, transaction: &Transaction, wave: usize) {
+        for compare in &transaction.compares {
+            let compared = &mut self.touched.entry(compare.key.clone()).or_default().1;
+            *compared = (*compared).max(Some(wave));
+        }
+        for write in &transaction.writes {
+            self.touched.entry(write.key().clone()).or_default().0 = Some(wave);
+        }
+    }
+}
+
+/// The arguments for one wave.
+pub(crate) struct Arguments<'a> {
+    known: i64,
+    compare_tx: Vec<i32>,
+    compare_path: Vec<&'a str>,
+    compare_wanted: Vec<i64>,
+    write_tx: Vec<i32>,
+    write_path: Vec<&'a str>,
+    write_value: Vec<Option<&'a [u8]>>,
+    write_ends: Vec<Option<i64>>,
+}
+
+impl<'a> Arguments<'a> {
+    pub(crate) fn new(incarnation: i64, transactions: &[&'a Transaction]) -> Self {
+        let mut arguments = Self {
+            known: incarnation,
+            compare_tx: Vec::new(),
+            compare_path: Vec::new(),
+            compare_wanted: Vec::new(),
+            write_tx: Vec::new(),
+            write_path: Vec::new(),
+            write_value: Vec::new(),
+            write_ends: Vec::new(),
+        };
+        // A group is far smaller than 2^31.
+        for (tx, transaction) in (0..).zip(transactions) {
+            arguments.add(tx, transaction);
+        }
+        arguments
+    }
+
+    fn add(&mut self, tx: i32, transaction: &'a Transaction) {
+        for compare in &transaction.compares {
+            self.compare_tx.push(tx);
+            self.compare_path.push(compare.key.as_str());
+            self.compare_wanted.push(match compare.condition {
+                Condition::Absent => ABSENT,
+                Condition::Exists => EXISTS,
+                Condition::At(revision) => number(revision),
+            });
+        }
+        for write in &transaction.writes {
+            self.write_tx.push(tx);
+            self.write_path.push(write.key().as_str());
+            let (value, expires) = match write {
+                Write::Put { value, expires, .. } => (Some(&**value), *expires),
+                Write::Delete { .. } => (None, None),
+            };
+            self.write_value.push(value);
+            self.write_ends.push(expires.map(|at| i64::try_from(unix_seconds(at)).unwrap_or(i64::MAX)));
+        }
+    }
+
+    pub(crate) fn parameters(&self) -> [&(dyn ToSql + Sync); 8] {
+        [
+            &self.known,
+            &self.compare_tx,
+            &self.compare_path,
+            &self.compare_wanted,
+            &self.write_tx,
+            &self.write_path,
+            &self.write_value,
+            &self.write_ends,
+        ]
+    }
+}
+
+/// What became of one wave.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// The newest revision before the wave.
+    pub(crate) base: Revision,
+    /// For each transaction, in order.
+    pub(crate) answers: Vec<Result<Committed, CommitError>>,
+    /// What was written, in order.
+    pub(crate) events: Vec<StoreEvent>,
+}
+
+/// Reads the function's answer.
+pub(crate) fn outcome(row: &Row, transactions: &[&Transaction]) -> Result<Outcome, tokio_postgres::Error> {
+    let base = revision(row.try_get("base")?);
+    let written: Vec<i32> = row.try_get("written")?;
+    let mut refusals = refusals(row, transactions)?;
+    let mut written = written.into_iter().peekable();
+    let mut outcome = Outcome { base, answers: Vec::with_capacity(transactions.len()), events: Vec::new() };
+    let mut newest = base;
+    let mut place = 0;
+    for (tx, transaction) in (0..).zip(transactions) {
+        let mut revisions = Vec::with_capacity(transaction.writes.len());
+        for write in &transaction.writes {
+            place += 1;
+            if written.next_if_eq(&place).is_some() {
+                newest = newest.next();
+                outcome.events.push(event(write, newest));
+            }
+            revisions.push(newest);
+        }
+        outcome.answers.push(match refusals.remove(&tx) {
+            Some(refusal) => Err(refusal),
+            None => Ok(Committed { revisions }),
+        });
+    }
+    Ok(outcome)
+}
+
+fn event(write: &Write, revision: Revision) -> StoreEvent {
+    let value = match write {
+        Write::Put { value, .. } => Some(value.clone()),
+        Write::Delete { .. } => None,
+    };
+    StoreEvent { key: write.key().clone(), revision, value }
+}
+
+/// The transactions that were refused, by their numbers.
+fn refusals(row: &Row, transactions: &[&Transaction]) -> Result<HashMap<i32, CommitError>, tokio_postgres::Error> {
+    let refused: Vec<i32> = row.try_get("refused")?;
+    if refused.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let at: Vec<i32> = row.try_get("refused_at")?;
+    let revisions: Vec<Option<i64>> = row.try_get("refused_revision")?;
+    let values: Vec<Option<&[u8]>> = row.try_get("refused_value")?;
+    // The compares of all transactions are numbered together, from 1.
+    let first_compares: Vec<usize> = transactions
+        .iter()
+        .scan(1, |next, transaction| Some(std::mem::replace(next, *next + transaction.compares.len())))
+        .collect();
+    let found =
+        refused.iter().zip(at).zip(revisions.into_iter().zip(values)).filter_map(|((tx, at), (held, value))| {
+            let place = usize::try_from(*tx).ok()?;
+            let index = usize::try_from(at).ok()?.checked_sub(*first_compares.get(place)?)?;
+            let key = transactions.get(place)?.compares.get(index)?.key.clone();
+            let current = held.zip(value).map(|(held, value)| KeyValue {
+                key,
+                value: Bytes::copy_from_slice(value),
+                revision: revision(held),
+            });
+            Some((*tx, CommitError::Compare { index, current }))
+        });
+    Ok(found.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> StoreKey {
+        StoreKey::new(name)
+    }
+
+    fn check(transactions: &[Transaction], expected: &[usize]) {
+        let mut waves = Waves::default();
+        let placed: Vec<usize> = transactions
+            .iter()
+            .map(|transaction| {
+                let wave = waves.earliest(transaction);
+                waves.place(transaction, wave);
+                wave
+            })
+            .collect();
+        assert_eq!(placed, expected);
+    }
+
+    #[test]
+    fn a_transaction_comes_after_what_it_depends_on() {
+        let put = |name: &str| Transaction::default().put(key(name), "v");
+        let seen = |transaction: Transaction, name: &str| transaction.when(key(name), Condition::Exists);
+        check(&[put("a"), put("b"), seen(put("c"), "namespace")], &[0, 0, 0]);
+        check(&[put("a"), put("a"), put("a"), put("b")], &[0, 1, 2, 0]);
+        // Who compares before another writes may share its wave; who compares what was written may not.
+        check(&[seen(put("b"), "a"), put("a"), seen(put("c"), "a")], &[0, 0, 1]);
+        // A write never overtakes a compare that was placed later for another reason.
+        check(&[put("x"), seen(put("x"), "a"), put("a")], &[0, 1, 1]);
+    }
+}

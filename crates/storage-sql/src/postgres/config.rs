@@ -1,0 +1,170 @@
+//! Where the database is and how it is reached: a libpq URL, with the parameters of libpq that PostgreSQL's users know.
+
+use std::fs;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::TargetSessionAttrs;
+
+use super::error::PostgresError;
+use super::tls::{Tls, TlsMode};
+
+/// How long one attempt to connect may take, unless the URL says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection on which nobody speaks is asked whether it lives after this long, then this often, so many times.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 3;
+/// A connection whose bytes nobody acknowledges is given up after this long.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
+
+/// How to open a [`PostgresStore`](crate::PostgresStore).
+#[derive(Clone, Debug)]
+pub struct PostgresConfig {
+    pub(crate) connection: Config,
+    pub(crate) tls: Tls,
+    /// How many reads of ranges run at the same time, each on a connection of its own.
+    pub readers: usize,
+    /// How many bytes of recent changes are kept in memory for tails; older ones are read from the table.
+    pub recent_bytes: usize,
+}
+
+impl PostgresConfig {
+    /// The default settings (3 readers, 8 MiB of recent changes) for
+    /// `postgres://user:password@host1:port1,host2:port2/database?parameter=value`.
+    ///
+    /// The parameters are libpq's: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert`,
+    /// `sslcert`, `sslkey`, `connect_timeout`, `application_name`, `options`, `keepalives*`, `tcp_user_timeout`,
+    /// `load_balance_hosts`. Of several hosts the first that takes writes is used, as with
+    /// `target_session_attrs=read-write`.
+    ///
+    /// # Errors
+    /// When the URL can't be understood, or a certificate that it names can't be read.
+    pub fn from_url(url: &str) -> Result<Self, PostgresError> {
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut files = TlsFiles::default();
+        let mut rest = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in form_urlencoded::parse(plus_kept(query).as_bytes()) {
+            match &*name {
+                "sslmode" => files.mode = Some(value.into_owned()),
+                "sslrootcert" => files.roots = Some(value.into_owned()),
+                "sslcert" => files.certificate = Some(value.into_owned()),
+                "sslkey" => files.key = Some(value.into_owned()),
+                _ => drop(rest.append_pair(&name, &value)),
+            }
+        }
+        // The crate that reads it knows %20 only.
+        let rest = rest.finish().replace('+', "%20");
+        let mut connection: Config =
+            format!("{base}?{rest}").parse().map_err(|error| PostgresError::Url(reason(&error)))?;
+        if connection.get_dbname().is_none() {
+            return Err(PostgresError::Url("it names no database".to_owned()));
+        }
+        let tls = files.read()?;
+        set_defaults(&mut connection, &tls);
+        Ok(Self { connection, tls, readers: 3, recent_bytes: 8 * 1024 * 1024 })
+    }
+}
+
+/// In a URL of libpq a `+` is a plus, not a space.
+fn plus_kept(query: &str) -> String {
+    query.replace('+', "%2B")
+}
+
+fn reason(error: &tokio_postgres::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+fn set_defaults(connection: &mut Config, tls: &Tls) {
+    connection.ssl_mode(tls.mode.negotiation());
+    // A replica would answer with an older state than was acknowledged.
+    connection.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    if connection.get_connect_timeout().is_none() {
+        connection.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if connection.get_application_name().is_none() {
+        connection.application_name("keelson");
+    }
+    if connection.get_keepalives_interval().is_none() {
+        connection.keepalives_idle(KEEPALIVE_IDLE);
+        connection.keepalives_interval(KEEPALIVE_INTERVAL);
+        connection.keepalives_retries(KEEPALIVE_RETRIES);
+    }
+    if connection.get_tcp_user_timeout().is_none() {
+        connection.tcp_user_timeout(UNACKNOWLEDGED);
+    }
+}
+
+/// What the URL says about TLS.
+#[derive(Default)]
+struct TlsFiles {
+    mode: Option<String>,
+    roots: Option<String>,
+    certificate: Option<String>,
+    key: Option<String>,
+}
+
+impl TlsFiles {
+    fn read(self) -> Result<Tls, PostgresError> {
+        let mode = match self.mode.as_deref() {
+            Some("disable") => TlsMode::Disable,
+            None | Some("allow" | "prefer") => TlsMode::Prefer,
+            // As in libpq: with roots at hand, a certificate that they have not signed is refused.
+            Some("require") if self.roots.is_none() => TlsMode::Require,
+            Some("require" | "verify-ca") => TlsMode::VerifyCa,
+            Some("verify-full") => TlsMode::VerifyFull,
+            Some(other) => return Err(PostgresError::Url(format!("there is no sslmode {other:?}"))),
+        };
+        if matches!(mode, TlsMode::VerifyCa | TlsMode::VerifyFull) && self.roots.is_none() {
+            return Err(PostgresError::Url("to verify the server, sslrootcert must name a file".to_owned()));
+        }
+        if self.certificate.is_some() != self.key.is_some() {
+            return Err(PostgresError::Url("sslcert and sslkey go together".to_owned()));
+        }
+        let roots = self.roots.as_deref().map(contents).transpose()?;
+        let identity = match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => Some((contents(certificate)?, contents(key)?)),
+            _ => None,
+        };
+        Tls::new(mode, roots, identity)
+    }
+}
+
+/// A file's name and what is in it.
+fn contents(file: &str) -> Result<(String, Vec<u8>), PostgresError> {
+    match fs::read(file) {
+        Ok(bytes) => Ok((file.to_owned(), bytes)),
+        Err(error) => Err(PostgresError::Certificate { file: file.to_owned(), reason: error.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(url: &str) -> String {
+        PostgresConfig::from_url(url).map(|_| ()).expect_err(url).to_string()
+    }
+
+    #[test]
+    fn a_url_of_libpq_is_understood() {
+        let url =
+            "postgres://me:se%2Bcret@a:1,b:2/db?sslmode=disable&application_name=x+y&options=-c%20search_path%3Ds";
+        let config = PostgresConfig::from_url(url).unwrap().connection;
+        assert_eq!(config.get_password(), Some(&b"se+cret"[..]));
+        assert_eq!(config.get_ports(), [1, 2]);
+        assert_eq!(config.get_application_name(), Some("x+y"));
+        assert_eq!(config.get_options(), Some("-c search_path=s"));
+        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_is_refused_with_a_reason() {
+        assert!(refused("postgres://host/").contains("names no database"));
+        assert!(refused("postgres://host/db?sslmode=maybe").contains("maybe"));
+        assert!(refused("postgres://host/db?sslmode=verify-full").contains("sslrootcert"));
+        assert!(refused("postgres://host/db?sslcert=c").contains("sslkey"));
+        assert!(refused("postgres://host/db?sslrootcert=nowhere.pem").contains("nowhere.pem"));
+        assert!(refused("postgres://host/db?colour=red").contains("colour"));
+    }
+}

@@ -1,0 +1,123 @@
+//! What can go wrong with a PostgreSQL, and what that means to a call.
+
+use keelson_storage::StoreError;
+use tokio_postgres::error::{DbError, SqlState};
+
+/// Why a store on PostgreSQL can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum PostgresError {
+    /// The URL says something that can't be, or that is not known.
+    #[error("the URL of the PostgreSQL store: {0}")]
+    Url(String),
+    /// A certificate or a key can't be used.
+    #[error("{file}: {reason}")]
+    Certificate {
+        /// The file.
+        file: String,
+        /// Why not.
+        reason: String,
+    },
+    /// Nobody answers, or the server refuses us.
+    #[error("cannot connect to PostgreSQL: {0}")]
+    Connect(String),
+    /// The tables were written by a newer keelson, in a form that this one does not know.
+    #[error(
+        "the database has storage format {found}, and this keelson knows formats up to {known}: start the newer keelson \
+         that wrote it"
+    )]
+    NewerFormat {
+        /// The format that the tables have.
+        found: i32,
+        /// The newest format that this code knows.
+        known: i32,
+    },
+    /// The database can't hold every name.
+    #[error("the database's encoding is {0}, and names need UTF8: create it with ENCODING 'UTF8' TEMPLATE template0")]
+    Encoding(String),
+    /// A statement failed.
+    #[error("PostgreSQL: {0}")]
+    Statement(String),
+}
+
+impl From<PostgresError> for StoreError {
+    fn from(error: PostgresError) -> Self {
+        match error {
+            PostgresError::Connect(_) | PostgresError::Statement(_) => Self::Unavailable(error.to_string()),
+            PostgresError::Url(_)
+            | PostgresError::Certificate { .. }
+            | PostgresError::NewerFormat { .. }
+            | PostgresError::Encoding(_) => Self::Corrupt(error.to_string()),
+        }
+    }
+}
+
+/// The code that our own functions raise when the incarnation is not the one the caller knows.
+const EXCHANGED: &str = "KL001";
+
+/// What a failed statement means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Nothing happened, and the same statement may work at once: a deadlock, a serialisation failure.
+    Again,
+    /// Nothing happened, and nothing will on this connection: the server has become a replica.
+    Elsewhere,
+    /// The connection is gone. Whether the statement took effect is unknown.
+    Lost,
+    /// The history is another than the one this store was opened on.
+    Exchanged,
+    /// Nothing happened; the server says why.
+    Refused,
+}
+
+pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
+    let Some(code) = error.code() else { return Meaning::Lost };
+    match code {
+        &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED => Meaning::Again,
+        &SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::Elsewhere,
+        // The server is going down, or has been told to end this connection: the commit may have been before that.
+        &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN | &SqlState::CANNOT_CONNECT_NOW => Meaning::Lost,
+        &SqlState::IDLE_SESSION_TIMEOUT | &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Meaning::Lost,
+        code if code.code() == EXCHANGED => Meaning::Exchanged,
+        // Class 08: connection exceptions.
+        code if code.code().starts_with("08") => Meaning::Lost,
+        _ => Meaning::Refused,
+    }
+}
+
+/// What the caller is told of a failed statement.
+pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
+    match meaning(error) {
+        Meaning::Exchanged => exchanged(),
+        Meaning::Again | Meaning::Elsewhere | Meaning::Lost | Meaning::Refused => {
+            let damaged = [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED];
+            let text = text(error);
+            if error.code().is_some_and(|code| damaged.contains(code)) {
+                StoreError::Corrupt(text)
+            } else {
+                StoreError::Unavailable(text)
+            }
+        }
+    }
+}
+
+/// The whole message: the crate's own text leaves out what the server said.
+pub(crate) fn text(error: &tokio_postgres::Error) -> String {
+    let said = |said: &DbError| match said.hint() {
+        Some(hint) => format!("{} ({hint})", said.message()),
+        None => said.message().to_owned(),
+    };
+    let source = || std::error::Error::source(error).map(|source| format!("{error}: {source}"));
+    error.as_db_error().map(said).or_else(source).unwrap_or_else(|| error.to_string())
+}
+
+pub(crate) fn exchanged() -> StoreError {
+    StoreError::Corrupt(
+        "the database holds another history than the one this server was started on: it was restored or exchanged; \
+         restart the server"
+            .to_owned(),
+    )
+}
+
+pub(crate) fn stopped() -> StoreError {
+    StoreError::Unavailable("the store has been closed".to_owned())
+}

@@ -1,0 +1,131 @@
+//! Reads: a query, its rows, and whether the state that they were read in can be believed.
+
+use bytes::Bytes;
+use keelson_meta::Revision;
+use keelson_storage::{KeyValue, RangeRequest, StoreError, StoreEvent, StoreKey};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::session::Session;
+use super::statements::{Query, bound, number, revision};
+use crate::tail::Changes;
+
+type Answer<T> = Result<T, tokio_postgres::Error>;
+
+/// The first three columns of every answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    pub(crate) incarnation: i64,
+    pub(crate) revision: Revision,
+    pub(crate) oldest: Revision,
+}
+
+impl State {
+    fn of(row: &Row) -> Answer<Self> {
+        Ok(Self {
+            incarnation: row.try_get(0)?,
+            revision: revision(row.try_get(1)?),
+            oldest: revision(row.try_get(2)?),
+        })
+    }
+
+    /// Whether a revision can be read in this state.
+    pub(crate) fn check_readable(&self, requested: Revision) -> Result<(), StoreError> {
+        if requested > self.revision {
+            return Err(StoreError::Future { requested, current: self.revision });
+        }
+        if requested < self.oldest {
+            return Err(StoreError::Compacted { requested, oldest: self.oldest });
+        }
+        Ok(())
+    }
+}
+
+pub(crate) async fn state(session: &Session) -> Answer<State> {
+    State::of(&session.client.query_one(session.statement(Query::State), &[]).await?)
+}
+
+pub(crate) async fn get(session: &Session, key: &StoreKey) -> Answer<(State, Option<KeyValue>)> {
+    let row = session.client.query_one(session.statement(Query::Get), &[&key.as_str()]).await?;
+    let (at, value): (Option<i64>, Option<&[u8]>) = (row.try_get(3)?, row.try_get(4)?);
+    let found = at.zip(value).map(|(at, value)| KeyValue {
+        key: key.clone(),
+        value: Bytes::copy_from_slice(value),
+        revision: revision(at),
+    });
+    Ok((State::of(&row)?, found))
+}
+
+/// The entries of a range, and whether there are more.
+pub(crate) async fn range(session: &Session, request: &RangeRequest) -> Answer<(State, (Vec<KeyValue>, bool))> {
+    let (from, to, at) = bounds(request);
+    // One more than wanted says whether there are more.
+    let limit = request.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
+    let parameters: [&(dyn ToSql + Sync); 4] = [&from, &to, &at, &limit];
+    let rows = session.client.query(session.statement(Query::Range), &parameters).await?;
+    let mut entries = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let (path, at, value): (Option<&str>, Option<i64>, Option<&[u8]>) =
+            (row.try_get(3)?, row.try_get(4)?, row.try_get(5)?);
+        if let (Some(path), Some(at), Some(value)) = (path, at, value) {
+            let value = Bytes::copy_from_slice(value);
+            entries.push(KeyValue { key: StoreKey::new(path), value, revision: revision(at) });
+        }
+    }
+    let state = State::of(first(&rows))?;
+    let more = request.limit.is_some_and(|limit| entries.len() > limit);
+    entries.truncate(request.limit.unwrap_or(usize::MAX));
+    // They come in order; that the plan keeps it is not promised, and looking costs little.
+    entries.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok((state, (entries, more)))
+}
+
+pub(crate) async fn count(session: &Session, request: &RangeRequest) -> Answer<(State, u64)> {
+    let (from, to, at) = bounds(request);
+    let limit = request.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+    let parameters: [&(dyn ToSql + Sync); 4] = [&from, &to, &at, &limit];
+    let row = session.client.query_one(session.statement(Query::Count), &parameters).await?;
+    let count: i64 = row.try_get(3)?;
+    Ok((State::of(&row)?, count.unsigned_abs()))
+}
+
+/// The changes after one revision up to another, or the newest, and how far they reach: less, when the bounds on their number
+/// and bytes cut them short.
+pub(crate) async fn changes(
+    session: &Session,
+    (after, until): (Revision, Option<Revision>),
+    (max_events, max_bytes): (usize, usize),
+) -> Answer<(State, Changes)> {
+    let (from, to) = (number(after), until.map(number));
+    let count = |bound: usize| i64::try_from(bound).unwrap_or(i64::MAX);
+    let (limit, size) = (count(max_events), count(max_bytes));
+    let parameters: [&(dyn ToSql + Sync); 4] = [&from, &to, &limit, &size];
+    let rows = session.client.query(session.statement(Query::Changes), &parameters).await?;
+    let state = State::of(first(&rows))?;
+    let mut events = Vec::with_capacity(rows.len());
+    let mut bytes = 0;
+    for row in &rows {
+        let (at, path): (Option<i64>, Option<&str>) = (row.try_get(3)?, row.try_get(4)?);
+        if let (Some(at), Some(path)) = (at, path) {
+            let value: Option<&[u8]> = row.try_get(5)?;
+            bytes += value.map_or(0, <[u8]>::len);
+            let value = value.map(Bytes::copy_from_slice);
+            events.push(StoreEvent { key: StoreKey::new(path), revision: revision(at), value });
+        }
+    }
+    let cut = events.len() >= max_events || bytes >= max_bytes;
+    let reached = match events.last() {
+        Some(last) if cut => last.revision,
+        _ => until.unwrap_or(state.revision).min(state.revision),
+    };
+    Ok((state, (events, reached)))
+}
+
+fn bounds(request: &RangeRequest) -> (String, String, Option<i64>) {
+    (bound(&request.from), bound(&request.to), request.revision.map(number))
+}
+
+/// Every answer has at least one row: the state's.
+fn first(rows: &[Row]) -> &Row {
+    rows.first().expect("the state's row is joined from the left")
+}

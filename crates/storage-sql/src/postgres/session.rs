@@ -1,0 +1,233 @@
+//! Connections: made, set up, and made again when they break, with growing pauses and an end to patience.
+//!
+//! A read that meets a broken connection is asked again on a new one. A write is not: whether it took effect is unknown.
+
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use keelson_storage::StoreError;
+use tokio::sync::{Mutex, Notify};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::{AsyncMessage, Client, Config, Statement};
+
+use super::config::PostgresConfig;
+use super::error::{Meaning, meaning, store_error, text};
+use super::statements::Query;
+use super::tls::Tls;
+
+/// How long a call waits for a connection to be made again before it fails.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Calls that come this soon after one has waited in vain fail at once, with what it was told.
+const STILL_DOWN: Duration = Duration::from_secs(1);
+/// The pauses between attempts to connect grow from the first to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// Longest wait for the answer to a statement. The server ends a statement a little earlier by itself, so that a silence this
+/// long means that the connection is dead.
+pub(crate) const ANSWER: Duration = Duration::from_secs(60);
+
+/// What every session is told first. Plans are held to the indexes: a chunk must read a chunk, whatever the statistics
+/// say. Commits are durable even where the database's default is otherwise.
+const SETUP: &str = "
+    SET statement_timeout = '55s';
+    SET lock_timeout = '20s';
+    SET idle_in_transaction_session_timeout = '20s';
+    SET default_transaction_isolation = 'read committed';
+    SET jit = off;
+    SET enable_seqscan = off;
+    SET enable_bitmapscan = off;
+    SET enable_sort = off;
+    SET enable_hashagg = off;
+    SET enable_memoize = off;
+    SET plan_cache_mode = force_generic_plan;
+    SELECT set_config('synchronous_commit', 'on', false)
+        WHERE current_setting('synchronous_commit') IN ('off', 'local');
+";
+
+/// A connection that is ready for our statements.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    statements: Vec<Statement>,
+    driver: AbortHandle,
+}
+
+impl Session {
+    /// The prepared form of a query.
+    pub(crate) fn statement(&self, query: Query) -> &Statement {
+        &self.statements[query as usize]
+    }
+
+    /// Ends the connection, whatever it is doing: it no longer answers, or leads to the wrong server.
+    pub(crate) fn abandon(&self) {
+        self.driver.abort();
+    }
+}
+
+/// What sessions are made with.
+pub(crate) struct Connector {
+    config: Config,
+    tls: Tls,
+    /// Told of every notification, by whichever session listens.
+    pub(crate) hint: Arc<Notify>,
+}
+
+impl Connector {
+    pub(crate) fn new(config: &PostgresConfig) -> Self {
+        Self { config: config.connection.clone(), tls: config.tls.clone(), hint: Arc::new(Notify::new()) }
+    }
+
+    /// A connection that is set up, without our statements.
+    pub(crate) async fn connect(&self) -> Result<(Client, AbortHandle), tokio_postgres::Error> {
+        let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
+        let hint = self.hint.clone();
+        let driver = tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                if matches!(message, AsyncMessage::Notification(_)) {
+                    hint.notify_one();
+                }
+            }
+            // Whoever listened must look whether it still does.
+            hint.notify_one();
+        });
+        client.batch_execute(SETUP).await?;
+        Ok((client, driver.abort_handle()))
+    }
+
+    async fn session(&self) -> Result<Session, tokio_postgres::Error> {
+        let (client, driver) = self.connect().await?;
+        let statements = try_join_all(Query::ALL.map(|query| client.prepare(query.sql()))).await?;
+        Ok(Session { client, statements, driver })
+    }
+
+    /// Tries until there is a session or patience has ended.
+    pub(crate) async fn patiently<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, tokio_postgres::Error>
+    where
+        F: Future<Output = Result<T, tokio_postgres::Error>>,
+    {
+        let deadline = Instant::now() + PATIENCE;
+        let mut pause = PAUSES.0;
+        loop {
+            match attempt().await {
+                Ok(made) => return Ok(made),
+                Err(error) if is_final(&error) || Instant::now() + pause > deadline => return Err(error),
+                Err(_) => sleep(pause).await,
+            }
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+}
+
+/// Whether the server was reached and will say the same again: the wrong password, a database that is not there.
+fn is_final(error: &tokio_postgres::Error) -> bool {
+    // Class 53: too many connections, which may change.
+    error.code().is_some_and(|code| !code.code().starts_with("53")) && meaning(error) == Meaning::Refused
+}
+
+/// One place for a session, which is made anew when it is broken.
+pub(crate) struct Link {
+    connector: Arc<Connector>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    session: Option<Arc<Session>>,
+    /// When and why it could last not be made.
+    failed: Option<(Instant, StoreError)>,
+}
+
+impl Link {
+    pub(crate) fn new(connector: Arc<Connector>) -> Self {
+        Self { connector, held: Mutex::default() }
+    }
+
+    /// The session, made if need be.
+    pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {
+        let mut held = self.held.lock().await;
+        if let Some(session) = held.session.as_ref().filter(|session| !session.client.is_closed()) {
+            return Ok(session.clone());
+        }
+        if let Some((when, error)) = &held.failed
+            && when.elapsed() < STILL_DOWN
+        {
+            return Err(error.clone());
+        }
+        match self.connector.patiently(|| self.connector.session()).await {
+            Ok(session) => {
+                let session = Arc::new(session);
+                *held = Held { session: Some(session.clone()), failed: None };
+                Ok(session)
+            }
+            Err(error) => {
+                let error = StoreError::Unavailable(format!("cannot connect to PostgreSQL: {}", text(&error)));
+                *held = Held { session: None, failed: Some((Instant::now(), error.clone())) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks something that changes nothing, again when the connection breaks meanwhile.
+    pub(crate) async fn read<T, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, tokio_postgres::Error>>,
+    {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let session = self.session().await?;
+            let error = match timeout(ANSWER, ask(session.clone())).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    session.abandon();
+                    return Err(StoreError::Unavailable(format!("PostgreSQL gave no answer within {ANSWER:?}")));
+                }
+            };
+            match meaning(&error) {
+                Meaning::Lost | Meaning::Elsewhere if Instant::now() < deadline => session.abandon(),
+                Meaning::Again if Instant::now() < deadline => {}
+                _ => return Err(store_error(&error)),
+            }
+        }
+    }
+}
+
+/// A few links, of which each reader has one to itself.
+pub(crate) struct Pool {
+    idle: parking_lot::Mutex<Vec<Link>>,
+    permits: tokio::sync::Semaphore,
+}
+
+impl Pool {
+    pub(crate) fn new(connector: &Arc<Connector>, size: usize) -> Self {
+        let size = size.max(1);
+        let links = (0..size).map(|_| Link::new(connector.clone())).collect();
+        Self { idle: parking_lot::Mutex::new(links), permits: tokio::sync::Semaphore::new(size) }
+    }
+
+    /// As [`Link::read`], on a link that nobody else uses meanwhile.
+    pub(crate) async fn read<T, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, tokio_postgres::Error>>,
+    {
+        let _permit = self.permits.acquire().await.map_err(|_| super::error::stopped())?;
+        let link = self.idle.lock().pop().map(|link| Borrowed { pool: self, link: Some(link) });
+        match link.as_ref().and_then(|borrowed| borrowed.link.as_ref()) {
+            Some(link) => link.read(ask).await,
+            None => Err(super::error::stopped()),
+        }
+    }
+}
+
+/// Goes back to the pool, also when the reader has gone.
+struct Borrowed<'a> {
+    pool: &'a Pool,
+    link: Option<Link>,
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        self.pool.idle.lock().extend(self.link.take());
+    }
+}

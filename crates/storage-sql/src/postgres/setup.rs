@@ -1,0 +1,113 @@
+//! The tables: made when they are absent, brought to the form that this code knows, and recognised as a copy when they are one.
+//!
+//! Servers that start at the same time take turns here. A copy (a restored dump, another cluster) begins a history of its
+//! own above the one that it was taken from, so that no client ever sees a revision go back.
+
+use keelson_meta::Revision;
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use super::error::{PostgresError, text};
+use super::statements::revision;
+
+/// The steps from each form of the tables to the next. The newest form is their number.
+const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
+
+/// The lock under which tables are made and changed: "KLSN".
+const SETUP_LOCK: i32 = i32::from_be_bytes(*b"KLSN");
+
+/// The oldest PostgreSQL that has the functions we use.
+const OLDEST_SERVER: i32 = 130_000;
+
+/// The history that was found.
+pub(crate) struct Found {
+    pub(crate) incarnation: i64,
+    pub(crate) revision: Revision,
+}
+
+/// Makes the tables ready.
+pub(crate) async fn prepare(client: &Client) -> Result<Found, PostgresError> {
+    check_server(client).await?;
+    let cluster = cluster(client).await?;
+    run(client, &format!("BEGIN; SELECT pg_advisory_xact_lock({SETUP_LOCK}, 0)")).await?;
+    let formed: bool = one(client, "SELECT to_regclass('keelson_state') IS NOT NULL").await?;
+    let found: i32 = if formed { one(client, "SELECT format FROM keelson_state").await? } else { 0 };
+    let step = usize::try_from(found).unwrap_or_default();
+    let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);
+    if found > known {
+        return Err(PostgresError::NewerFormat { found, known });
+    }
+    for sql in &STEPS[step..] {
+        run(client, sql).await?;
+    }
+    run(client, &format!("UPDATE keelson_state SET format = {known} WHERE format <> {known}")).await?;
+    settle(client, &cluster).await?;
+    let statement = "SELECT incarnation, revision FROM keelson_state";
+    let row = client.query_one(statement, &[]).await.map_err(|error| failed(&error))?;
+    let found = Found { incarnation: row.get(0), revision: revision(row.get(1)) };
+    run(client, "COMMIT").await?;
+    Ok(found)
+}
+
+async fn check_server(client: &Client) -> Result<(), PostgresError> {
+    let version: i32 = one(client, "SELECT current_setting('server_version_num')::integer").await?;
+    if version < OLDEST_SERVER {
+        return Err(PostgresError::Statement(format!(
+            "the server is too old ({version}); 13 is the oldest that will do"
+        )));
+    }
+    let encoding: String = one(client, "SELECT current_setting('server_encoding')").await?;
+    if encoding != "UTF8" {
+        return Err(PostgresError::Encoding(encoding));
+    }
+    let synced: String = one(client, "SELECT current_setting('fsync')").await?;
+    if synced == "off" {
+        tracing::warn!("the PostgreSQL server has fsync off: what it has acknowledged may be gone after a power loss");
+    }
+    Ok(())
+}
+
+/// Which cluster and which database this is. Replicas are the same cluster, whoever leads.
+async fn cluster(client: &Client) -> Result<String, PostgresError> {
+    let statement = "SELECT c.system_identifier || '/' || d.oid FROM pg_control_system() c, pg_database d \
+        WHERE d.datname = current_database()";
+    match client.query_one(statement, &[]).await {
+        Ok(row) => Ok(row.get(0)),
+        // Some hosted databases keep it to themselves; then the database's number must do.
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            one(client, "SELECT '?/' || oid FROM pg_database WHERE datname = current_database()").await
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// Notes where the tables are, and begins a new history when they were made elsewhere.
+async fn settle(client: &Client, cluster: &str) -> Result<(), PostgresError> {
+    let table: String = one(client, "SELECT 'keelson_state'::regclass::oid::text").await?;
+    let here = format!("{cluster}/{table}");
+    let home: String = one(client, "SELECT home FROM keelson_state").await?;
+    if home == here {
+        return Ok(());
+    }
+    if !home.is_empty() {
+        let begins: i64 = one(client, "SELECT keelson_restored()").await?;
+        tracing::warn!(revision = begins, "the database is a copy: its history goes on at a higher revision");
+    }
+    let noted = client.execute("UPDATE keelson_state SET home = $1", &[&here]).await;
+    noted.map(|_| ()).map_err(|error| failed(&error))
+}
+
+async fn run(client: &Client, statements: &str) -> Result<(), PostgresError> {
+    client.batch_execute(statements).await.map_err(|error| failed(&error))
+}
+
+async fn one<T: for<'a> tokio_postgres::types::FromSql<'a>>(
+    client: &Client,
+    statement: &str,
+) -> Result<T, PostgresError> {
+    client.query_one(statement, &[]).await.and_then(|row| row.try_get(0)).map_err(|error| failed(&error))
+}
+
+fn failed(error: &tokio_postgres::Error) -> PostgresError {
+    PostgresError::Statement(text(error))
+}

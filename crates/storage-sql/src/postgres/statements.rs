@@ -1,0 +1,120 @@
+//! The queries. Each answers with the state that it was read in, so that whoever asks can tell what it is worth.
+//!
+//! One statement sees one snapshot: the state's row and the history up to its revision, never one without the other.
+
+use keelson_meta::Revision;
+use keelson_storage::StoreKey;
+
+/// What is asked of the database. The numbers are the places in [`Query::ALL`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Query {
+    /// Incarnation, revision, oldest.
+    State,
+    /// The state; revision and value of a path, or nulls.
+    Get,
+    /// The state; path, revision and value of each entry, or nulls.
+    Range,
+    /// The state; a number.
+    Count,
+    /// The state; revision, path and value of each change after one revision up to another, or nulls.
+    Changes,
+    /// A group of transactions.
+    Commit,
+    /// Raises the oldest revision.
+    Compact,
+    /// Deletes some of what was compacted.
+    Sweep,
+    /// Paths and revisions that have ended, and whether the version is still the newest.
+    Ended,
+    /// Forgets that they end.
+    ForgetEnded,
+}
+
+impl Query {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::State,
+        Self::Get,
+        Self::Range,
+        Self::Count,
+        Self::Changes,
+        Self::Commit,
+        Self::Compact,
+        Self::Sweep,
+        Self::Ended,
+        Self::ForgetEnded,
+    ];
+
+    pub(crate) const fn sql(self) -> &'static str {
+        match self {
+            Self::State => "SELECT s.incarnation, s.revision, s.oldest FROM keelson_state s",
+            Self::Get => {
+                "SELECT s.incarnation, s.revision, s.oldest, n.revision, n.value FROM keelson_state s \
+                 LEFT JOIN LATERAL (SELECT h.revision, h.value FROM keelson_history h WHERE h.path = $1 \
+                 ORDER BY h.revision DESC LIMIT 1) n ON n.value IS NOT NULL"
+            }
+            // DISTINCT ON walks the index and stops at the limit: what is read is the versions of the chunk's paths.
+            Self::Range => {
+                "SELECT s.incarnation, s.revision, s.oldest, r.path, r.revision, r.value FROM keelson_state s \
+                 LEFT JOIN LATERAL (SELECT n.path, n.revision, n.value FROM \
+                 (SELECT DISTINCT ON (h.path) h.path, h.revision, h.deleted, h.value FROM keelson_history h \
+                 WHERE h.path >= $1 AND h.path < $2 AND h.revision <= coalesce($3, s.revision) \
+                 ORDER BY h.path, h.revision DESC) n WHERE NOT n.deleted LIMIT $4) r ON true"
+            }
+            Self::Count => {
+                "SELECT s.incarnation, s.revision, s.oldest, (SELECT count(*) FROM (SELECT 1 FROM \
+                 (SELECT DISTINCT ON (h.path) h.deleted FROM keelson_history h \
+                 WHERE h.path >= $1 AND h.path < $2 AND h.revision <= coalesce($3, s.revision) \
+                 ORDER BY h.path, h.revision DESC) n WHERE NOT n.deleted LIMIT $4) c) FROM keelson_state s"
+            }
+            // The sum is of sizes, which are known without reading the values.
+            Self::Changes => {
+                "SELECT s.incarnation, s.revision, s.oldest, c.revision, c.path, c.value FROM keelson_state s \
+                 LEFT JOIN LATERAL (SELECT b.* FROM (SELECT h.revision, h.path, h.value, \
+                 sum(coalesce(octet_length(h.value), 0)) OVER (ORDER BY h.revision ROWS UNBOUNDED PRECEDING) \
+                 - coalesce(octet_length(h.value), 0) AS before FROM (SELECT * FROM keelson_history h \
+                 WHERE h.revision > $1 AND h.revision <= coalesce($2, s.revision) ORDER BY h.revision LIMIT $3) h) b \
+                 WHERE b.before < $4) c ON true"
+            }
+            Self::Commit => "SELECT * FROM keelson_commit_1($1, $2, $3, $4, $5, $6, $7, $8)",
+            Self::Compact => {
+                "UPDATE keelson_state SET oldest = $2 WHERE incarnation = $1 AND oldest < $2 AND revision >= $2"
+            }
+            Self::Sweep => "SELECT keelson_sweep_1($1)",
+            Self::Ended => {
+                "SELECT e.ends, e.path, e.revision, NOT EXISTS (SELECT 1 FROM keelson_history h \
+                 WHERE h.path = e.path AND h.revision > e.revision) FROM keelson_expiry e \
+                 WHERE e.ends <= $1 ORDER BY e.ends, e.path, e.revision LIMIT $2"
+            }
+            Self::ForgetEnded => {
+                "DELETE FROM keelson_expiry e USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS g (ends, path, revision) \
+                 WHERE e.ends = g.ends AND e.path = g.path AND e.revision = g.revision"
+            }
+        }
+    }
+}
+
+/// A revision as the database holds it.
+///
+/// Revisions past 2^63 can't be reached by counting writes; one from a forged token stands for "far in the future".
+pub(crate) fn number(revision: Revision) -> i64 {
+    i64::try_from(revision.get()).unwrap_or(i64::MAX)
+}
+
+/// The revision in a column. The tables hold none below zero.
+pub(crate) fn revision(number: i64) -> Revision {
+    Revision::new(number.unsigned_abs())
+}
+
+/// A bound of a range as the database can hold it, which is without a zero byte. Stored paths have none either, so the
+/// first string behind the zero byte's place bounds the same paths.
+pub(crate) fn bound(key: &StoreKey) -> String {
+    match key.as_str().split_once('\0') {
+        None => key.as_str().to_owned(),
+        Some((before, _)) => format!("{before}\u{1}"),
+    }
+}
+
+/// Whether a path can be stored at all.
+pub(crate) fn is_storable(key: &StoreKey) -> bool {
+    !key.as_str().contains('\0')
+}

@@ -1,0 +1,25 @@
+//! The store on SQLite: one file in a data directory, or in memory.
+//!
+//! One thread writes: all transactions that wait share one database transaction and one fsync. Readers have connections of
+//! their own and read at a published revision, so they never wait for the writer and never see a revision before
+//! everything below it.
+
+mod backup;
+mod checkpoint;
+mod commit;
+mod error;
+mod expiry;
+mod open;
+mod private;
+mod read;
+mod readers;
+mod schema;
+mod store;
+mod sweep;
+mod tail;
+mod writer;
+
+pub use backup::{backup, restore};
+pub use error::OpenError;
+pub use open::{SqliteConfig, SqlitePath};
+pub use store::SqliteStore;
