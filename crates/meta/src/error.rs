@@ -80,6 +80,8 @@ pub enum ApiError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// 413: the store does not take a write of this size.
+    WriteTooLarge(String),
     /// 413: a JSON patch has too many operations.
     PatchTooManyOperations {
         /// The limit.
@@ -267,6 +269,7 @@ impl ApiError {
             Self::Conflict { resource, name, message } => answer::conflict(resource, name, message),
             Self::Expired { message, continue_token } => answer::expired(*message, continue_token.as_ref()),
             Self::TooLarge { limit } => answer::too_large(&format!("limit is {limit}")),
+            Self::WriteTooLarge(why) => answer::too_large(why),
             Self::PatchTooManyOperations { limit, actual } => {
                 answer::too_large(&format!("The allowed maximum operations in a JSON patch is {limit}, got {actual}"))
             }
@@ -327,6 +330,7 @@ impl ApiError {
             | Self::Conflict { .. }
             | Self::Expired { .. }
             | Self::TooLarge { .. }
+            | Self::WriteTooLarge(_)
             | Self::PatchTooManyOperations { .. }
             | Self::UnsupportedMediaType { .. }
             | Self::UnsupportedPatchType

@@ -173,6 +173,7 @@ pub(crate) fn store_error(error: StoreError) -> ApiError {
                 retry_after_seconds: Some(1),
             }
         }
+        StoreError::TooLarge(cause) => ApiError::WriteTooLarge(cause),
         StoreError::Corrupt(cause) => {
             tracing::error!(%cause, "the store is damaged");
             ApiError::Internal("the store is damaged".to_owned())

@@ -1,0 +1,73 @@
+//! Compaction, together with all other API servers on the same etcd.
+//!
+//! Upstream's rule is kept: who wants to compact first writes the revision into the compaction key, in a transaction that
+//! compares the key's version, and compacts only if that held. So servers of both makes take turns, and the key tells every
+//! one of them what is gone.
+
+use bytes::Bytes;
+use keelson_meta::Revision;
+use keelson_storage::StoreError;
+
+use crate::client::{COMPACT, TXN};
+use crate::error::Failure;
+use crate::keys::COMPACTION_KEY;
+use crate::proto::{
+    CompactionRequest, CompactionResponse, Compare, CompareResult, CompareTarget, CompareWith, PutRequest, Request,
+    TxnRequest, TxnResponse,
+};
+use crate::revision::{self, Housekeeping, from_etcd, to_etcd};
+use crate::store::Shared;
+
+/// How often another server may be faster before this one leaves it to them.
+const TRIES: usize = 5;
+
+/// Forgets what only reads below `oldest` could see.
+pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), StoreError> {
+    let Shared { client, keys, revisions, .. } = shared;
+    let requested = to_etcd(oldest);
+    for _ in 0..TRIES {
+        if revisions.oldest(client, keys).await.map_err(Failure::into_store_error)? >= oldest {
+            return Ok(());
+        }
+        let seen = revision::read(client, keys, 0).await.map_err(Failure::into_store_error)?;
+        if requested > seen.at {
+            let current = revisions.settle(client, keys, seen).await.map_err(Failure::into_store_error)?;
+            return Err(StoreError::Future { requested: oldest, current });
+        }
+        // Who announced as much will do it, or has died on the way; doing it twice does no harm.
+        if seen.compacted >= requested || announce(shared, requested, seen).await.map_err(Failure::into_store_error)? {
+            return do_it(shared, requested).await.map_err(Failure::into_store_error);
+        }
+    }
+    tracing::debug!(%oldest, "other servers compact faster than this one; it is left to them");
+    Ok(())
+}
+
+/// Writes the revision into the key, unless somebody else has written it meanwhile.
+async fn announce(shared: &Shared, revision: i64, seen: Housekeeping) -> Result<bool, Failure> {
+    let key = COMPACTION_KEY.to_vec();
+    let compare = Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Version.into(),
+        key: key.clone(),
+        with: Some(CompareWith::Version(seen.compactions)),
+    };
+    let put = PutRequest { key, value: Bytes::from(revision.to_string()), lease: 0 };
+    let request =
+        TxnRequest { compare: vec![compare], success: vec![Request::Put(put).into()], ..TxnRequest::default() };
+    let answer: TxnResponse = shared.client.call(TXN, request).await?;
+    Ok(answer.succeeded)
+}
+
+async fn do_it(shared: &Shared, revision: i64) -> Result<(), Failure> {
+    match shared.client.call::<_, CompactionResponse>(COMPACT, CompactionRequest { revision }).await {
+        Ok(_) => {
+            shared.revisions.compacted(revision);
+            tracing::debug!(oldest = %from_etcd(revision), "etcd is compacted");
+            Ok(())
+        }
+        // Further than that already.
+        Err(Failure::Compacted) => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}

@@ -1,0 +1,332 @@
+//! Which etcd, under which prefix, and how to get in.
+//!
+//! `etcd://user:password@host:2379,other:2379/prefix?ca=FILE&cert=FILE&key=FILE`: everything is in the one URL, and what a
+//! URL should not show can stand in files. An unknown setting is refused rather than passed over.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_meta::{Clock, SystemClock};
+
+const SCHEME: &str = "etcd://";
+const DEFAULT_PORT: u16 = 2379;
+const DEFAULT_PREFIX: &str = "/registry";
+/// How long one call may take, trying other endpoints included, unless configured.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What [`EtcdStore::open`](crate::EtcdStore::open) needs to know.
+#[derive(Clone)]
+pub struct EtcdConfig {
+    /// `host:port` of each member. The first that answers is used.
+    pub endpoints: Vec<String>,
+    /// What all keys begin with, without a slash at its end: `/registry`.
+    pub prefix: String,
+    /// How to speak TLS; `None` is plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// Who to be, where etcd has users.
+    pub login: Option<Login>,
+    /// How long one call may take, trying other endpoints included.
+    pub timeout: Duration,
+    /// Whether requests and answers are compressed on the wire, with gzip.
+    pub compression: bool,
+    /// Tells how long a lease must live.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// PEM files for TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Who signs the servers' certificates; `None` trusts what the system trusts.
+    pub ca: Option<PathBuf>,
+    /// The client's certificate and its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name that the servers' certificates must have; `None` is the host of the endpoint.
+    pub server_name: Option<String>,
+}
+
+/// A user of etcd.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for EtcdConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { endpoints, prefix, tls, login, timeout, compression, clock: _ } = self;
+        let mut shown = f.debug_struct("EtcdConfig");
+        shown.field("endpoints", endpoints).field("prefix", prefix).field("tls", tls).field("login", login);
+        shown.field("timeout", timeout).field("compression", compression).finish_non_exhaustive()
+    }
+}
+
+/// What is wrong with a URL. Never shows a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// It is not an `etcd://` URL.
+    #[error("an etcd store is written etcd://HOST:PORT[,HOST:PORT...][/PREFIX][?SETTING=VALUE&...]")]
+    Form,
+    /// No endpoint is named, or one is not `HOST:PORT`.
+    #[error("{0:?} is not an etcd endpoint: write HOST:PORT")]
+    Endpoint(String),
+    /// The prefix can't be the beginning of keys.
+    #[error("{0:?} is not a prefix for keys: write /NAME or /NAME/NAME, without a slash at the end")]
+    Prefix(String),
+    /// There is no such setting.
+    #[error("{0:?} is not a setting of an etcd store: {KNOWN}")]
+    Setting(String),
+    /// A setting has a value that it can't have.
+    #[error("{setting}={value} can't be: {must}")]
+    Value {
+        /// The setting.
+        setting: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        must: &'static str,
+    },
+    /// A file that the URL names can't be read.
+    #[error("{setting}={path} can't be read: {cause}")]
+    File {
+        /// The setting.
+        setting: &'static str,
+        /// The file.
+        path: String,
+        /// What the system said.
+        cause: String,
+    },
+}
+
+const KNOWN: &str = "known are ca, cert, key, tls, server-name, user, password, password-file, timeout, compression";
+
+impl EtcdConfig {
+    /// These endpoints, plain and without users, under `/registry`.
+    pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            prefix: DEFAULT_PREFIX.to_owned(),
+            tls: None,
+            login: None,
+            timeout: DEFAULT_TIMEOUT,
+            compression: false,
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// Reads a URL.
+    ///
+    /// Settings: `ca`, `cert` and `key` name PEM files, and with any of them, or with `tls=true`, the connection is TLS;
+    /// `server-name` is what the certificates must name instead of the host; `user` with `password` or `password-file`
+    /// (also `user:password@` in front of the hosts, percent-encoded); `timeout` in seconds; `compression=gzip`.
+    ///
+    /// # Errors
+    /// What is wrong, in a sentence for whoever wrote the URL.
+    pub fn from_url(url: &str) -> Result<Self, ConfigError> {
+        let rest = url.strip_prefix(SCHEME).ok_or(ConfigError::Form)?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, prefix) = place.find('/').map_or((place, ""), |at| place.split_at(at));
+        let (login, hosts) =
+            authority.rsplit_once('@').map_or((None, authority), |(login, hosts)| (Some(login), hosts));
+        let mut config = Self::new(hosts.split(',').map(endpoint).collect::<Result<Vec<_>, _>>()?);
+        config.prefix = parse_prefix(prefix)?;
+        let mut settings = Settings::read(query)?;
+        if let Some(login) = login {
+            let (user, password) = login.split_once(':').unwrap_or((login, ""));
+            settings.user = Some(decoded(user));
+            settings.password = Some(decoded(password)).filter(|password| !password.is_empty()).or(settings.password);
+        }
+        settings.apply(config)
+    }
+}
+
+/// What the query says, before it is put together.
+#[derive(Default)]
+struct Settings {
+    tls: bool,
+    files: TlsFiles,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    user: Option<String>,
+    password: Option<String>,
+    timeout: Option<Duration>,
+    compression: bool,
+}
+
+impl Settings {
+    fn read(query: &str) -> Result<Self, ConfigError> {
+        let mut settings = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            settings.set(&name, value.into_owned())?;
+        }
+        Ok(settings)
+    }
+
+    fn set(&mut self, name: &str, value: String) -> Result<(), ConfigError> {
+        match name {
+            "tls" => self.tls = one_of("tls", value, &["false", "true"], "true or false")? == 1,
+            "ca" => self.files.ca = Some(value.into()),
+            "cert" => self.cert = Some(value.into()),
+            "key" => self.key = Some(value.into()),
+            "server-name" => self.files.server_name = Some(value),
+            "user" => self.user = Some(value),
+            "password" => self.password = Some(value),
+            "password-file" => self.password = Some(read_password(&value)?),
+            "timeout" => self.timeout = Some(seconds(value)?),
+            "compression" => {
+                self.compression = one_of("compression", value, &["none", "gzip"], "gzip or none")? == 1;
+            }
+            other => return Err(ConfigError::Setting(other.to_owned())),
+        }
+        Ok(())
+    }
+
+    fn apply(mut self, mut config: EtcdConfig) -> Result<EtcdConfig, ConfigError> {
+        self.files.identity = match (self.cert, self.key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            (Some(cert), None) => return Err(alone("cert", cert.display(), "a client certificate needs its key=FILE")),
+            (None, Some(key)) => return Err(alone("key", key.display(), "a key needs its certificate, cert=FILE")),
+        };
+        if self.tls || self.files != TlsFiles::default() {
+            config.tls = Some(self.files);
+        }
+        config.login = match (self.user, self.password) {
+            (Some(user), Some(password)) => Some(Login { user, password }),
+            (Some(user), None) => return Err(alone("user", user, "a user needs a password or password-file")),
+            (None, Some(_)) => return Err(alone("password", "...", "a password needs a user")),
+            (None, None) => None,
+        };
+        config.timeout = self.timeout.unwrap_or(config.timeout);
+        config.compression = self.compression;
+        Ok(config)
+    }
+}
+
+fn alone(setting: &'static str, value: impl fmt::Display, must: &'static str) -> ConfigError {
+    ConfigError::Value { setting, value: value.to_string(), must }
+}
+
+fn endpoint(text: &str) -> Result<String, ConfigError> {
+    let refused = || ConfigError::Endpoint(text.to_owned());
+    let named = match text.rsplit_once(':') {
+        // An IPv6 address without a port ends in a bracket.
+        Some((host, port)) if !port.ends_with(']') => {
+            port.parse::<u16>().map_err(|_| refused())?;
+            if host.is_empty() {
+                return Err(refused());
+            }
+            text.to_owned()
+        }
+        _ => format!("{text}:{DEFAULT_PORT}"),
+    };
+    let valid = !text.is_empty() && named.parse::<http::uri::Authority>().is_ok_and(|found| found.as_str() == named);
+    if valid { Ok(named) } else { Err(refused()) }
+}
+
+fn parse_prefix(path: &str) -> Result<String, ConfigError> {
+    if path.is_empty() || path == "/" {
+        return Ok(DEFAULT_PREFIX.to_owned());
+    }
+    let prefix = decoded(path);
+    let whole = prefix.split('/').skip(1).all(|part| !part.is_empty() && !part.contains(char::is_control));
+    if whole { Ok(prefix) } else { Err(ConfigError::Prefix(prefix)) }
+}
+
+fn decoded(text: &str) -> String {
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// The place of a value among those that may be.
+fn one_of(setting: &'static str, value: String, allowed: &[&str; 2], must: &'static str) -> Result<usize, ConfigError> {
+    let place = allowed.iter().position(|known| *known == value);
+    place.ok_or(ConfigError::Value { setting, value, must })
+}
+
+fn seconds(value: String) -> Result<Duration, ConfigError> {
+    const MUST: &str = "seconds, 1 to 300";
+    let given = value.strip_suffix('s').unwrap_or(&value).parse().ok().filter(|given| (1..=300).contains(given));
+    given.map(Duration::from_secs).ok_or(ConfigError::Value { setting: "timeout", value, must: MUST })
+}
+
+/// The first line of a file.
+fn read_password(path: &str) -> Result<String, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|cause| ConfigError::File {
+        setting: "password-file",
+        path: path.to_owned(),
+        cause: cause.to_string(),
+    })?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> EtcdConfig {
+        EtcdConfig::from_url(url).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(url: &str, text: &str) {
+        let error = EtcdConfig::from_url(url).unwrap_err().to_string();
+        assert!(error.contains(text), "{url}: {error}");
+    }
+
+    #[test]
+    fn a_url_names_everything() {
+        let config = parse(
+            "etcd://key%3Aper:p%40ss@a:1,b,[::1]:3/clusters/one?ca=/x/ca.pem&cert=c.pem&key=k.pem&timeout=3s&compression=gzip",
+        );
+        assert_eq!(config.endpoints, ["a:1", "b:2379", "[::1]:3"]);
+        assert_eq!(config.prefix, "/clusters/one");
+        let login = config.login.unwrap();
+        assert_eq!((&*login.user, &*login.password), ("key:per", "p@ss"));
+        let tls = config.tls.unwrap();
+        assert_eq!(tls.ca, Some("/x/ca.pem".into()));
+        assert_eq!(tls.identity, Some(("c.pem".into(), "k.pem".into())));
+        assert_eq!((config.timeout, config.compression), (Duration::from_secs(3), true));
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        for url in ["etcd://h", "etcd://h:2379/", "etcd://h:2379/registry", "etcd://h?compression=none&tls=false"] {
+            let config = parse(url);
+            assert_eq!((config.endpoints, &*config.prefix), (vec!["h:2379".to_owned()], "/registry"), "{url}");
+            assert!(config.tls.is_none() && config.login.is_none() && !config.compression, "{url}");
+        }
+        assert_eq!(parse("etcd://h?tls=true").tls, Some(TlsFiles::default()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        refused("http://h", "is written etcd://");
+        refused("etcd://", "is not an etcd endpoint");
+        refused("etcd://h,:1", "\":1\" is not an etcd endpoint");
+        refused("etcd://h:99999", "write HOST:PORT");
+        refused("etcd://h/a/", "is not a prefix");
+        refused("etcd://h/a//b", "is not a prefix");
+        refused("etcd://h?cafile=x", "\"cafile\" is not a setting");
+        refused("etcd://h?cert=c", "needs its key");
+        refused("etcd://h?key=c", "needs its certificate");
+        refused("etcd://h?tls=yes", "tls=yes can't be: true or false");
+        refused("etcd://h?timeout=0", "seconds, 1 to 300");
+        refused("etcd://u@h", "needs a password");
+        refused("etcd://h?password=secret", "password=... can't be: a password needs a user");
+        refused("etcd://h?user=u&password-file=/nowhere/at/all", "can't be read");
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert!(!format!("{:?}", parse("etcd://u:secret@h")).contains("secret"));
+    }
+}

@@ -1,0 +1,197 @@
+//! What can go wrong between keelson and etcd, told apart by etcd's own codes and texts.
+
+use keelson_storage::StoreError;
+use tonic::{Code, Status};
+
+/// Why a call to etcd has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The revision is compacted.
+    Compacted,
+    /// The revision has not happened.
+    Future,
+    /// The lease of a write has ended.
+    LeaseNotFound,
+    /// A lease with this number was granted before.
+    LeaseExists,
+    /// A limit of etcd's forbids the request.
+    TooLarge(String),
+    /// The token that shows who we are has ended.
+    TokenEnded,
+    /// etcd refuses who we are, or what we ask.
+    Refused(String),
+    /// No answer. `sent` is false when the request has certainly not left.
+    Unavailable {
+        /// For the operator.
+        cause: String,
+        /// Whether etcd may have seen the request.
+        sent: bool,
+    },
+    /// An answer that etcd does not give.
+    Nonsense(String),
+}
+
+impl Failure {
+    /// No answer within the time for it.
+    pub(crate) fn timed_out(what: &str) -> Self {
+        Self::Unavailable { cause: format!("{what} has not answered in time"), sent: true }
+    }
+
+    /// What the store's users are told. Revisions are the caller's to add: here they are unknown.
+    pub(crate) fn into_store_error(self) -> StoreError {
+        match self {
+            Self::Unavailable { cause, .. } => StoreError::Unavailable(cause),
+            Self::Refused(cause) => StoreError::Unavailable(format!("etcd refuses: {cause}")),
+            Self::TokenEnded => StoreError::Unavailable("etcd does not accept its own token".to_owned()),
+            Self::LeaseNotFound => StoreError::Unavailable("the lease of a write has ended".to_owned()),
+            Self::TooLarge(cause) => StoreError::TooLarge(cause),
+            Self::Compacted | Self::Future | Self::LeaseExists => {
+                StoreError::Corrupt(format!("etcd gave an answer that the request does not have: {self:?}"))
+            }
+            Self::Nonsense(cause) => StoreError::Corrupt(cause),
+        }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let text = status.message();
+        match status.code() {
+            Code::OutOfRange if text.contains("compacted") => Self::Compacted,
+            Code::OutOfRange if text.contains("future revision") => Self::Future,
+            Code::NotFound if text.contains("lease not found") => Self::LeaseNotFound,
+            Code::FailedPrecondition if text.contains("lease already exists") => Self::LeaseExists,
+            Code::InvalidArgument if text.contains("too many operations") => {
+                Self::TooLarge("the transaction has more parts than etcd's --max-txn-ops allows".to_owned())
+            }
+            Code::InvalidArgument if text.contains("request is too large") => Self::TooLarge(too_many_bytes()),
+            Code::ResourceExhausted if text.contains("larger than max") => Self::TooLarge(too_many_bytes()),
+            Code::Unauthenticated => Self::TokenEnded,
+            Code::InvalidArgument if text.contains("revision of auth store is old") => Self::TokenEnded,
+            Code::InvalidArgument | Code::PermissionDenied | Code::FailedPrecondition | Code::Unimplemented => {
+                Self::Refused(plain(text).to_owned())
+            }
+            _ => Self::Unavailable { cause: cause_of(&status), sent: !is_connect_error(&status) },
+        }
+    }
+}
+
+fn too_many_bytes() -> String {
+    "the write is larger than etcd's --max-request-bytes allows (1.5 MiB unless it was raised)".to_owned()
+}
+
+/// etcd's text without the name that stands before all of them.
+pub(crate) fn plain(text: &str) -> &str {
+    text.strip_prefix("etcdserver: ").unwrap_or(text)
+}
+
+/// The innermost reason, which is the one an operator can act on.
+fn cause_of(status: &Status) -> String {
+    let mut cause = plain(status.message()).to_owned();
+    let mut source = std::error::Error::source(status);
+    while let Some(inner) = source {
+        cause = inner.to_string();
+        source = inner.source();
+    }
+    if cause.is_empty() { status.code().description().to_owned() } else { cause }
+}
+
+/// Whether the connection could not even be made.
+fn is_connect_error(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(inner) = source {
+        if inner.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = inner.source();
+    }
+    false
+}
+
+/// Why a store could not be opened. The text is for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A file of the configuration can't be used.
+    #[error("{what} {path} can't be used: {cause}")]
+    File {
+        /// What the file should be.
+        what: &'static str,
+        /// Where it is.
+        path: String,
+        /// Why not.
+        cause: String,
+    },
+    /// No endpoint answers.
+    #[error("no etcd answers at {endpoints}: {cause}")]
+    Unreachable {
+        /// All that were tried.
+        endpoints: String,
+        /// What the last one said.
+        cause: String,
+    },
+    /// etcd answers and refuses us.
+    #[error("the etcd at {endpoints} refuses {user}: {cause}")]
+    Refused {
+        /// All that are configured.
+        endpoints: String,
+        /// As whom we came.
+        user: String,
+        /// etcd's words.
+        cause: String,
+    },
+    /// An etcd that lacks what keelson needs.
+    #[error("the etcd at {endpoints} has version {version}, and keelson needs {needed} or newer")]
+    TooOld {
+        /// All that are configured.
+        endpoints: String,
+        /// What it says it is.
+        version: String,
+        /// The oldest usable one.
+        needed: String,
+    },
+}
+
+impl From<OpenError> for StoreError {
+    fn from(error: OpenError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etcds_answers_are_told_apart() {
+        let cases = [
+            (Status::out_of_range("etcdserver: mvcc: required revision has been compacted"), Failure::Compacted),
+            (Status::out_of_range("etcdserver: mvcc: required revision is a future revision"), Failure::Future),
+            (Status::not_found("etcdserver: requested lease not found"), Failure::LeaseNotFound),
+            (Status::failed_precondition("etcdserver: lease already exists"), Failure::LeaseExists),
+            (Status::unauthenticated("etcdserver: invalid auth token"), Failure::TokenEnded),
+            (Status::invalid_argument("etcdserver: revision of auth store is old"), Failure::TokenEnded),
+            (
+                Status::permission_denied("etcdserver: permission denied"),
+                Failure::Refused("permission denied".to_owned()),
+            ),
+            (
+                Status::unavailable("etcdserver: leader changed"),
+                Failure::Unavailable { cause: "leader changed".to_owned(), sent: true },
+            ),
+            (
+                Status::resource_exhausted("etcdserver: mvcc: database space exceeded"),
+                Failure::Unavailable { cause: "mvcc: database space exceeded".to_owned(), sent: true },
+            ),
+        ];
+        for (status, expected) in cases {
+            assert_eq!(Failure::from(status), expected);
+        }
+        for too_large in [
+            Status::invalid_argument("etcdserver: request is too large"),
+            Status::invalid_argument("etcdserver: too many operations in txn request"),
+            Status::resource_exhausted("grpc: received message larger than max (4 vs. 2)"),
+        ] {
+            assert!(matches!(Failure::from(too_large), Failure::TooLarge(_)));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Where keelson's keys lie in etcd, and the two keys beside them that hold no objects.
+//!
+//! keelson names its keys `/registry/...`, as Kubernetes does; in etcd the first part is the configured prefix. Order is
+//! kept, since all keys have the same beginning.
+
+use keelson_storage::StoreKey;
+
+/// What the prefix of the configuration stands in for.
+const ROOT: &str = "/registry";
+
+/// The key by which API servers of all makes agree who compacts: its version counts compactions, its value is the revision
+/// that was last compacted to. It lies outside every prefix, as upstream has it.
+pub(crate) const COMPACTION_KEY: &[u8] = b"compact_rev_key";
+
+/// Below the prefix: what keelson keeps for itself. No API group begins with a full stop.
+const RESERVED: &str = "/.keelson/";
+/// Written to make an event, where etcd can't be asked how far a watch is. Below [`RESERVED`].
+const TICK: &str = "tick";
+
+/// Turns keys of the store into keys of etcd and back.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    /// `prefix` begins with a slash and does not end in one, as `/registry`.
+    pub(crate) const fn new(prefix: String) -> Self {
+        Self { prefix }
+    }
+
+    /// The key in etcd. What lies outside `/registry` keeps its whole path below the prefix.
+    pub(crate) fn encode(&self, key: &StoreKey) -> Vec<u8> {
+        let path = key.as_str();
+        let below = path.strip_prefix(ROOT).unwrap_or(path);
+        [self.prefix.as_bytes(), below.as_bytes()].concat()
+    }
+
+    /// The store's key, if this is one.
+    pub(crate) fn decode(&self, key: &[u8]) -> Option<StoreKey> {
+        let below = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
+        Some(StoreKey::new(format!("{ROOT}{below}")))
+    }
+
+    /// The first key of all of them, and the one behind the last.
+    pub(crate) fn all(&self) -> (Vec<u8>, Vec<u8>) {
+        (format!("{}/", self.prefix).into_bytes(), format!("{}0", self.prefix).into_bytes())
+    }
+
+    /// The key that is written to make an event.
+    pub(crate) fn tick(&self) -> Vec<u8> {
+        format!("{}{RESERVED}{TICK}", self.prefix).into_bytes()
+    }
+
+    /// Whether a key of etcd is keelson's own and holds no object.
+    pub(crate) fn is_reserved(&self, key: &[u8]) -> bool {
+        key.strip_prefix(self.prefix.as_bytes()).is_some_and(|below| below.starts_with(RESERVED.as_bytes()))
+    }
+
+    /// The range without the reserved keys: no part, one, or two. Ascending.
+    pub(crate) fn segments(&self, from: &StoreKey, to: &StoreKey) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let (from, to) = (self.encode(from), self.encode(to));
+        let reserved = format!("{}{RESERVED}", self.prefix).into_bytes();
+        let behind = [&reserved[..reserved.len() - 1], b"0"].concat();
+        let before = (from.clone(), to.clone().min(reserved));
+        let after = (from.max(behind), to);
+        [before, after].into_iter().filter(|(from, to)| from < to).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(prefix: &str) -> Keys {
+        Keys::new(prefix.to_owned())
+    }
+
+    #[track_caller]
+    fn check(prefix: &str, stored: &str, in_etcd: &str) {
+        let key = StoreKey::new(stored);
+        assert_eq!(String::from_utf8(keys(prefix).encode(&key)).unwrap(), in_etcd);
+        assert_eq!(keys(prefix).decode(in_etcd.as_bytes()), Some(key));
+    }
+
+    #[test]
+    fn the_prefix_takes_the_place_of_registry() {
+        check("/registry", "/registry/pods/ns/web-0", "/registry/pods/ns/web-0");
+        check("/clusters/one", "/registry/minions/n1", "/clusters/one/minions/n1");
+        check("/clusters/one", "/registry0", "/clusters/one0");
+        assert_eq!(keys("/registry").decode(b"/other/x"), None);
+        assert_eq!(keys("/registry").decode(b"/registry/\xff"), None);
+    }
+
+    #[test]
+    fn ranges_leave_the_reserved_keys_out() {
+        let segments = |from: &str, to: &str| -> Vec<(String, String)> {
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+            let found = keys("/p").segments(&StoreKey::new(from), &StoreKey::new(to));
+            found.into_iter().map(|(from, to)| (text(from), text(to))).collect()
+        };
+        let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+        assert_eq!(segments("/registry/pods/", "/registry/pods0"), [pair("/p/pods/", "/p/pods0")]);
+        assert_eq!(segments("/registry/", "/registry0"), [pair("/p/", "/p/.keelson/"), pair("/p/.keelson0", "/p0")]);
+        assert_eq!(segments("/registry/z", "/registry/a"), []);
+        assert!(keys("/p").is_reserved(&keys("/p").tick()));
+        assert!(!keys("/p").is_reserved(b"/p/pods/x"));
+    }
+}

@@ -1,0 +1,157 @@
+//! Times to live: keys that end at the same second hang on one lease, whose number says which second that is.
+//!
+//! [`expire`] revokes the leases whose second has come, which deletes their keys in one revision. A key that was written
+//! again has left its lease, so what earlier writes said is void. Every lease also ends by itself, some time after its second:
+//! keys end even if no server is left to expire them, and servers that are late do not race with etcd's clock.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use keelson_meta::Clock;
+use keelson_storage::store::unix_seconds;
+use parking_lot::Mutex;
+
+use crate::client::{Client, LEASE_GRANT, LEASE_LEASES, LEASE_REVOKE, LEASE_TIME_TO_LIVE};
+use crate::error::{Failure, plain};
+use crate::proto::{
+    LeaseGrantRequest, LeaseGrantResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest,
+    LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+};
+
+/// How long after its second a lease ends by itself.
+const GRACE: Duration = Duration::from_secs(60);
+/// The longest time to live that etcd grants, in seconds.
+const LONGEST: u64 = 9_000_000_000;
+/// How many leases are remembered as granted. Older ones are granted again, which etcd answers at once.
+const MOST_GRANTED: usize = 16_384;
+
+/// A lease's number is, from the top: a zero bit, this in 15 bits, a hash of the prefix in 14, the second in 34. So leases of
+/// other programs, and of other stores in the same etcd, are told apart from ours.
+const MARK: u64 = 0x6b65;
+const MARK_BITS: u32 = 48;
+const HASH_BITS: u32 = 14;
+const SECOND_BITS: u32 = 34;
+
+/// The leases of one store.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    hash: u64,
+    /// Seconds whose lease is known to exist.
+    granted: Mutex<BTreeSet<u64>>,
+}
+
+impl Leases {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { hash: hash(prefix), granted: Mutex::default() }
+    }
+
+    /// The lease of keys that end at this time; it exists when this returns.
+    pub(crate) async fn lease_for(
+        &self,
+        expires: SystemTime,
+        client: &Client,
+        clock: &dyn Clock,
+    ) -> Result<i64, Failure> {
+        let second = unix_seconds(expires).min((1 << SECOND_BITS) - 1);
+        let id = self.encode(second);
+        if self.granted.lock().contains(&second) {
+            return Ok(id);
+        }
+        let left = second.saturating_sub(unix_seconds(clock.now())).min(LONGEST);
+        let ttl = i64::try_from(left + GRACE.as_secs()).unwrap_or(i64::MAX);
+        match client.call::<_, LeaseGrantResponse>(LEASE_GRANT, LeaseGrantRequest { ttl, id }).await {
+            Ok(answer) if !answer.error.is_empty() => return Err(Failure::Refused(plain(&answer.error).to_owned())),
+            Ok(_) | Err(Failure::LeaseExists) => {}
+            Err(failure) => return Err(failure),
+        }
+        let mut granted = self.granted.lock();
+        granted.insert(second);
+        if granted.len() > MOST_GRANTED {
+            granted.pop_first();
+        }
+        Ok(id)
+    }
+
+    /// Makes sure of leases anew: one of them has ended.
+    pub(crate) fn forget(&self) {
+        self.granted.lock().clear();
+    }
+
+    /// Ends the keys whose second is not after `now`. Returns how many.
+    pub(crate) async fn expire(&self, now: SystemTime, client: &Client) -> Result<usize, Failure> {
+        let now = unix_seconds(now);
+        let mut count = 0;
+        for second in self.due(now, client).await? {
+            let id = self.encode(second);
+            let request = LeaseTimeToLiveRequest { id, keys: true };
+            let lease: LeaseTimeToLiveResponse = match client.call(LEASE_TIME_TO_LIVE, request).await {
+                Err(Failure::LeaseNotFound) => continue,
+                other => other?,
+            };
+            match client.call::<_, LeaseRevokeResponse>(LEASE_REVOKE, LeaseRevokeRequest { id }).await {
+                Ok(_) => count += lease.keys.len(),
+                // Another server was faster, or a repetition of the call was late.
+                Err(Failure::LeaseNotFound) => {}
+                Err(failure) => return Err(failure),
+            }
+            self.granted.lock().remove(&second);
+        }
+        Ok(count)
+    }
+
+    /// The seconds of leases that are due, ascending.
+    async fn due(&self, now: u64, client: &Client) -> Result<BTreeSet<u64>, Failure> {
+        let mut due: BTreeSet<u64> = self.granted.lock().range(..=now).copied().collect();
+        match client.call::<_, LeaseLeasesResponse>(LEASE_LEASES, LeaseLeasesRequest {}).await {
+            Ok(all) => due.extend(all.leases.iter().filter_map(|lease| self.decode(lease.id)).filter(|at| *at <= now)),
+            // A user that may not see the leases of others sees none; etcd ends in time what this server has not granted.
+            Err(Failure::Refused(_)) => {}
+            Err(failure) => return Err(failure),
+        }
+        Ok(due)
+    }
+
+    fn encode(&self, second: u64) -> i64 {
+        let id = (MARK << MARK_BITS) | (self.hash << SECOND_BITS) | second;
+        i64::try_from(id).expect("the mark leaves the highest bit alone")
+    }
+
+    /// The second of a lease of ours.
+    fn decode(&self, id: i64) -> Option<u64> {
+        let id = u64::try_from(id).ok()?;
+        let (own, second) = (id >> SECOND_BITS, id & ((1 << SECOND_BITS) - 1));
+        (own == ((MARK << HASH_BITS) | self.hash)).then_some(second)
+    }
+}
+
+/// FNV-1a, folded to what a lease's number has room for. It must never change: servers of all versions share leases.
+fn hash(prefix: &str) -> u64 {
+    let whole = prefix
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    (whole ^ (whole >> HASH_BITS) ^ (whole >> (2 * HASH_BITS))) & ((1 << HASH_BITS) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_tells_its_second_to_its_own_store_alone() {
+        let (ours, theirs) = (Leases::new("/registry"), Leases::new("/clusters/two"));
+        for second in [0, 1, 1_700_000_000, (1 << 34) - 1] {
+            let id = ours.encode(second);
+            assert!(id > 0);
+            assert_eq!(ours.decode(id), Some(second));
+            assert_eq!(theirs.decode(id), None);
+        }
+        for foreign in [0, 1, -1, 7_587_861_234_567_890_123, i64::MAX, i64::MIN] {
+            assert_eq!(ours.decode(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_the_same_in_every_version() {
+        assert_eq!(Leases::new("/registry").encode(1_700_000_000), 7_738_731_449_260_699_904);
+    }
+}

@@ -1,0 +1,173 @@
+//! Reads: one key, ranges in pages, counts.
+//!
+//! A range is read in pages, so that no answer holds a collection: the first page fixes the revision and the others are read
+//! at it. How many entries a page asks for follows from how large the ones before were.
+
+use keelson_meta::Revision;
+use keelson_storage::{KeyValue, RangePage, RangeRequest, StoreError, StoreKey};
+
+use crate::client::{RANGE, READ_TXN};
+use crate::error::Failure;
+use crate::proto::{self, RangeResponse, Request, Response, TxnRequest, TxnResponse};
+use crate::revision::{self, explain, from_etcd, housekeeping, to_etcd};
+use crate::store::Shared;
+use crate::transaction::key_value;
+
+/// How many entries the first page asks for: nothing is known of their size.
+const FIRST_PAGE: usize = 500;
+/// The smallest and the largest page.
+const PAGES: (usize, usize) = (10, 10_000);
+/// About how many bytes a page should have.
+const PAGE_BYTES: usize = 4 << 20;
+/// How often a read of the newest state is begun again because a compaction has overtaken it.
+const ATTEMPTS: usize = 5;
+
+/// The newest value of a key.
+pub(crate) async fn get(shared: &Shared, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
+    let request = proto::RangeRequest { key: shared.keys.encode(key), ..proto::RangeRequest::default() };
+    let answer: RangeResponse = shared.client.call(RANGE, request).await.map_err(Failure::into_store_error)?;
+    Ok(answer.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)))
+}
+
+/// All entries of a range at one revision, up to its limit.
+pub(crate) async fn range(shared: &Shared, request: RangeRequest) -> Result<RangePage, StoreError> {
+    let mut attempts = ATTEMPTS;
+    loop {
+        match Walk::new(shared, &request).run(request.revision).await {
+            Err(Failure::Compacted) if request.revision.is_none() && attempts > 1 => attempts -= 1,
+            Err(failure) => {
+                let requested = request.revision.unwrap_or_default();
+                let Shared { client, keys, revisions, .. } = shared;
+                return Err(explain(failure, requested, client, keys, revisions).await);
+            }
+            Ok(page) => return Ok(page),
+        }
+    }
+}
+
+/// How many entries [`range`] would return.
+pub(crate) async fn count(shared: &Shared, request: RangeRequest) -> Result<u64, StoreError> {
+    match try_count(shared, &request).await {
+        Ok(count) => Ok(count.min(request.limit.unwrap_or(usize::MAX) as u64)),
+        Err(failure) => {
+            let requested = request.revision.unwrap_or_default();
+            Err(explain(failure, requested, &shared.client, &shared.keys, &shared.revisions).await)
+        }
+    }
+}
+
+async fn try_count(shared: &Shared, request: &RangeRequest) -> Result<u64, Failure> {
+    let mut at = fixed(request.revision)?;
+    let mut total = 0;
+    for (key, range_end) in shared.keys.segments(&request.from, &request.to) {
+        let ask = proto::RangeRequest { key, range_end, revision: at, count_only: true, ..Default::default() };
+        let answer: RangeResponse = shared.client.call(RANGE, ask).await?;
+        total += answer.count.max(0).unsigned_abs();
+        if at == 0 {
+            at = answer.header.unwrap_or_default().revision;
+        }
+    }
+    Ok(total)
+}
+
+/// The revision to ask etcd for, 0 for the newest. To etcd revision 0 is the newest; to the store it is before all others.
+fn fixed(revision: Option<Revision>) -> Result<i64, Failure> {
+    match revision {
+        Some(Revision::ZERO) => Err(Failure::Compacted),
+        Some(revision) => Ok(to_etcd(revision)),
+        None => Ok(0),
+    }
+}
+
+/// One range read on its way.
+struct Walk<'a> {
+    shared: &'a Shared,
+    /// What is still to be read, last first.
+    segments: Vec<(Vec<u8>, Vec<u8>)>,
+    limit: usize,
+    entries: Vec<KeyValue>,
+    page: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn new(shared: &'a Shared, request: &RangeRequest) -> Self {
+        let mut segments = shared.keys.segments(&request.from, &request.to);
+        segments.reverse();
+        let limit = request.limit.unwrap_or(usize::MAX);
+        Self { shared, segments, limit, entries: Vec::new(), page: FIRST_PAGE }
+    }
+
+    async fn run(mut self, revision: Option<Revision>) -> Result<RangePage, Failure> {
+        let at = fixed(revision)?;
+        let (mut answer, revision, at) = self.first(at).await?;
+        loop {
+            if self.entries.len() == self.limit && !answer.kvs.is_empty() {
+                return Ok(RangePage { entries: self.entries, revision, more: true });
+            }
+            self.take(answer);
+            if self.segments.is_empty() {
+                return Ok(RangePage { entries: self.entries, revision, more: false });
+            }
+            answer = self.shared.client.call(RANGE, self.ask(at)).await?;
+        }
+    }
+
+    /// The first page, the revision to report, and the one to read the others at.
+    async fn first(&self, at: i64) -> Result<(RangeResponse, Revision, i64), Failure> {
+        let Shared { client, keys, revisions, .. } = self.shared;
+        if at > 0 {
+            return Ok((client.call(RANGE, self.ask(at)).await?, from_etcd(at), at));
+        }
+        let mut success = vec![Request::Range(self.ask(0)).into()];
+        success.extend(revision::reads(keys, 0));
+        let request = TxnRequest { success, ..TxnRequest::default() };
+        let mut answer: TxnResponse = client.call(READ_TXN, request).await?;
+        let header = answer.header.unwrap_or_default();
+        let at = header.revision;
+        let seen = housekeeping(at, header.cluster_id, answer.responses.get(1..).unwrap_or_default());
+        let newest = revisions.settle(client, keys, seen).await?;
+        match answer.responses.first_mut().and_then(|part| part.response.take()) {
+            Some(Response::Range(page)) => Ok((page, newest, at)),
+            _ => Err(Failure::Nonsense("etcd gave another answer than was asked for".to_owned())),
+        }
+    }
+
+    /// The next page. Past the limit it asks for one key, to see whether there is more; of nothing, for a key that no range
+    /// has, to see whether the revision can be read.
+    fn ask(&self, revision: i64) -> proto::RangeRequest {
+        let left = self.limit - self.entries.len();
+        let limit = i64::try_from(self.page.min(left.max(1))).unwrap_or(i64::MAX);
+        match self.segments.last() {
+            Some((key, range_end)) => proto::RangeRequest {
+                key: key.clone(),
+                range_end: range_end.clone(),
+                limit,
+                revision,
+                keys_only: left == 0,
+                count_only: false,
+            },
+            None => {
+                proto::RangeRequest { key: self.shared.keys.tick(), revision, count_only: true, ..Default::default() }
+            }
+        }
+    }
+
+    /// Takes a page in and moves on behind it.
+    fn take(&mut self, page: RangeResponse) {
+        let bytes: usize = page.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
+        if let Some(average) = bytes.checked_div(page.kvs.len()) {
+            self.page = (PAGE_BYTES / average.max(1)).clamp(PAGES.0, PAGES.1);
+        }
+        match (page.more, page.kvs.last(), self.segments.last_mut()) {
+            (true, Some(last), Some((from, _))) => {
+                from.clone_from(&last.key);
+                from.push(0);
+            }
+            _ => {
+                self.segments.pop();
+            }
+        }
+        let keys = &self.shared.keys;
+        self.entries.extend(page.kvs.into_iter().filter_map(|kv| key_value(keys, kv)));
+    }
+}

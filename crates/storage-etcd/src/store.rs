@@ -1,0 +1,212 @@
+//! [`EtcdStore`]: etcd behind the `Store` contract.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use keelson_meta::{Clock, Revision};
+use keelson_storage::{
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreKey, Tail, Transaction, Write,
+};
+use tokio::sync::watch;
+
+use crate::client::{Client, Counters, EtcdStats, READ_TXN, TXN};
+use crate::config::EtcdConfig;
+use crate::error::{Failure, OpenError};
+use crate::keys::Keys;
+use crate::lease::Leases;
+use crate::proto::TxnResponse;
+use crate::revision::{self, Housekeeping, Revisions, explain, from_etcd, to_etcd};
+use crate::version::{EtcdVersion, OLDEST_USABLE};
+use crate::{compact, read, transaction, watch as tail};
+
+/// An etcd, through which any number of servers share one store.
+#[derive(Clone)]
+pub struct EtcdStore {
+    shared: Arc<Shared>,
+}
+
+/// What a store and its tails share.
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) keys: Keys,
+    pub(crate) revisions: Revisions,
+    /// The newest revision that anybody has asked for: tails see to it that they get there.
+    pub(crate) wanted: watch::Sender<Revision>,
+    /// The number of the etcd that the store was opened on.
+    pub(crate) cluster: u64,
+    leases: Leases,
+    clock: Arc<dyn Clock>,
+}
+
+impl EtcdStore {
+    /// Connects, logs in, and looks whether this etcd can be used.
+    ///
+    /// # Errors
+    /// A sentence for the operator: no answer, no trust, a wrong password, too old.
+    pub async fn open(config: EtcdConfig) -> Result<Self, OpenError> {
+        let counters = Arc::new(Counters::default());
+        let client = Client::new(&config, counters)?;
+        let user = config.login.as_ref().map_or_else(|| "us".to_owned(), |login| format!("user {:?}", login.user));
+        let refused = |failure: Failure| open_error(&client, &user, failure);
+        client.log_in().await.map_err(refused)?;
+        let status = client.status().await.map_err(refused)?;
+        if EtcdVersion::parse(&status.version).is_none_or(|version| version < OLDEST_USABLE) {
+            let (endpoints, version) = (client.endpoints(), status.version);
+            return Err(OpenError::TooOld { endpoints, version, needed: OLDEST_USABLE.to_string() });
+        }
+        let keys = Keys::new(config.prefix.clone());
+        // The first read tells whether the user may read at all.
+        revision::read(&client, &keys, 0).await.map_err(refused)?;
+        tracing::info!(endpoints = %client.endpoints(), version = %status.version, prefix = %config.prefix, "etcd is open");
+        let shared = Shared {
+            leases: Leases::new(&config.prefix),
+            cluster: status.header.unwrap_or_default().cluster_id,
+            client,
+            keys,
+            revisions: Revisions::default(),
+            wanted: watch::Sender::new(Revision::ZERO),
+            clock: config.clock,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// What happened on the way to etcd so far.
+    pub fn stats(&self) -> EtcdStats {
+        self.shared.client.counters().read()
+    }
+
+    async fn leases(&self, writes: &[Write]) -> Result<Vec<i64>, Failure> {
+        let mut leases = Vec::with_capacity(writes.len());
+        for write in writes {
+            leases.push(match write {
+                Write::Put { expires: Some(expires), .. } => {
+                    self.shared.leases.lease_for(*expires, &self.shared.client, &*self.shared.clock).await?
+                }
+                Write::Put { expires: None, .. } | Write::Delete { .. } => 0,
+            });
+        }
+        Ok(leases)
+    }
+
+    async fn try_commit(&self, transaction: &Transaction) -> Result<TxnResponse, StoreError> {
+        let Shared { client, keys, leases, .. } = &*self.shared;
+        let method = if transaction.writes.is_empty() { READ_TXN } else { TXN };
+        let mut fresh = false;
+        loop {
+            let of_writes = self.leases(&transaction.writes).await.map_err(Failure::into_store_error)?;
+            let request = transaction::encode(keys, transaction, &of_writes)?;
+            match client.call(method, request).await {
+                // Another server has expired a lease that this one had granted; etcd has written nothing.
+                Err(Failure::LeaseNotFound) if !fresh => {
+                    leases.forget();
+                    fresh = true;
+                }
+                other => return other.map_err(Failure::into_store_error),
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The newest revision that tails must reach, by a read that sees every acknowledged commit.
+    async fn newest(&self) -> Result<Revision, StoreError> {
+        let seen = self.seen(0).await?;
+        let newest = self.settle(seen).await?;
+        self.wanted.send_if_modified(|wanted| {
+            let is_news = newest > *wanted;
+            *wanted = newest.max(*wanted);
+            is_news
+        });
+        Ok(newest)
+    }
+
+    async fn seen(&self, revision: i64) -> Result<Housekeeping, StoreError> {
+        let seen = revision::read(&self.client, &self.keys, revision).await.map_err(Failure::into_store_error)?;
+        if seen.cluster == self.cluster { Ok(seen) } else { Err(self.other_cluster()) }
+    }
+
+    async fn settle(&self, seen: Housekeeping) -> Result<Revision, StoreError> {
+        self.revisions.settle(&self.client, &self.keys, seen).await.map_err(Failure::into_store_error)
+    }
+
+    /// Another etcd answers than the one that was opened: its revisions mean nothing here.
+    pub(crate) fn other_cluster(&self) -> StoreError {
+        let endpoints = self.client.endpoints();
+        StoreError::Corrupt(format!("another etcd answers at {endpoints} than when the server started; start it again"))
+    }
+
+    async fn explained(&self, failure: Failure, requested: Revision) -> StoreError {
+        explain(failure, requested, &self.client, &self.keys, &self.revisions).await
+    }
+}
+
+#[async_trait]
+impl Store for EtcdStore {
+    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
+        let answer = self.try_commit(&transaction).await?;
+        let done = transaction::decode(&self.shared.keys, &transaction, answer)?;
+        let revision = if done.wrote || transaction.writes.is_empty() {
+            from_etcd(done.revision)
+        } else {
+            // Only deletes of absent keys: etcd's newest revision may be one of housekeeping.
+            let seen = self.shared.seen(done.revision).await?;
+            self.shared.settle(seen).await?
+        };
+        Ok(Committed { revisions: vec![revision; transaction.writes.len()] })
+    }
+
+    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
+        read::get(&self.shared, key).await
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
+        read::range(&self.shared, request).await
+    }
+
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        read::count(&self.shared, request).await
+    }
+
+    async fn current_revision(&self) -> Result<Revision, StoreError> {
+        self.shared.newest().await
+    }
+
+    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
+        let Shared { client, keys, revisions, .. } = &*self.shared;
+        revisions.oldest(client, keys).await.map_err(Failure::into_store_error)
+    }
+
+    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
+        let seen = self.shared.seen(0).await?;
+        if to_etcd(after) > seen.at {
+            return Err(self.shared.explained(Failure::Future, after).await);
+        }
+        let oldest = self.oldest_revision().await?;
+        if after < oldest {
+            return Err(StoreError::Compacted { requested: after, oldest });
+        }
+        Ok(tail::open(self.shared.clone(), after))
+    }
+
+    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
+        compact::compact(&self.shared, oldest).await
+    }
+
+    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
+        self.shared.leases.expire(now, &self.shared.client).await.map_err(Failure::into_store_error)
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.shared.seen(0).await.map(|_| ())
+    }
+}
+
+fn open_error(client: &Client, user: &str, failure: Failure) -> OpenError {
+    let endpoints = client.endpoints();
+    match failure {
+        Failure::Refused(cause) => OpenError::Refused { endpoints, user: user.to_owned(), cause },
+        Failure::Unavailable { cause, .. } => OpenError::Unreachable { endpoints, cause },
+        other => OpenError::Unreachable { endpoints, cause: format!("{other:?}") },
+    }
+}

@@ -1,0 +1,190 @@
+//! The tail: one watch over the whole prefix, kept alive over broken connections and changes of member.
+//!
+//! [`state`] decides and this module does: it opens streams, waits, asks. A tail does nothing while nobody polls it; etcd
+//! keeps its place.
+
+mod state;
+#[cfg(test)]
+mod state_tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures::{StreamExt as _, stream};
+use keelson_meta::Revision;
+use keelson_storage::{StoreError, Tail, TailBatch};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::client::{PUT, RANGE, WatchStream, count, full};
+use crate::error::Failure;
+use crate::proto::{
+    PutRequest, PutResponse, RangeRequest, RangeResponse, WatchAsk, WatchCreateRequest, WatchProgressRequest,
+};
+use crate::revision::{explain, from_etcd};
+use crate::store::Shared;
+use crate::version::EtcdVersion;
+use state::{Action, End, Follower, Input, Probe};
+
+/// What the tick key holds.
+const TICK_VALUE: &[u8] = b"keelson";
+
+/// Follows everything after a revision, which the caller has found readable.
+pub(crate) fn open(shared: Arc<Shared>, after: Revision) -> Tail {
+    let wanted = shared.wanted.subscribe();
+    let machine = Follower::new(shared.keys.clone(), shared.cluster, after, Instant::now());
+    let driver = Driver { shared, machine, wanted, stream: None, actions: VecDeque::new() };
+    Box::pin(stream::unfold(Some(driver), |driver| async move {
+        let mut driver = driver?;
+        match driver.next().await {
+            Ok(batch) => Some((Ok(batch), Some(driver))),
+            Err(error) => Some((Err(error), None)),
+        }
+    }))
+}
+
+struct Driver {
+    shared: Arc<Shared>,
+    machine: Follower,
+    wanted: watch::Receiver<Revision>,
+    stream: Option<WatchStream>,
+    /// Decided and not yet done.
+    actions: VecDeque<Action>,
+}
+
+impl Driver {
+    async fn next(&mut self) -> Result<TailBatch, StoreError> {
+        loop {
+            while let Some(action) = self.actions.pop_front() {
+                if let Some(batch) = self.act(action).await? {
+                    return Ok(batch);
+                }
+            }
+            let input = self.wait().await;
+            self.step(input);
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        self.actions.extend(self.machine.step(Instant::now(), input));
+    }
+
+    /// The next thing that happens.
+    async fn wait(&mut self) -> Input {
+        let newest = *self.wanted.borrow_and_update();
+        if self.machine.wants(newest) {
+            return Input::Wanted(newest);
+        }
+        let due = self.machine.due();
+        let timer = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        let stream = &mut self.stream;
+        let message = async {
+            match stream {
+                Some(stream) => stream.responses.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            message = message => match message {
+                Some(Ok(message)) => Input::Message(message),
+                Some(Err(status)) => Input::Broken(Failure::from(status)),
+                None => Input::Broken(Failure::Unavailable { cause: "the watch has ended".to_owned(), sent: true }),
+            },
+            Ok(()) = self.wanted.changed() => Input::Wanted(*self.wanted.borrow()),
+            () = timer => Input::Tick,
+        }
+    }
+
+    async fn act(&mut self, action: Action) -> Result<Option<TailBatch>, StoreError> {
+        match action {
+            Action::Open { start } => {
+                let input = self.open(start).await;
+                self.step(input);
+            }
+            Action::Close { cause } => {
+                count(&self.shared.client.counters().watches_broken);
+                tracing::warn!(%cause, "the watch on etcd has broken; opening another");
+                self.stream = None;
+            }
+            Action::TurnFrom { cause } => self.shared.client.turn_from_current(&cause),
+            Action::Verify { revision } => {
+                let probe = self.probe(revision).await;
+                self.step(Input::Verified(probe));
+            }
+            Action::AskProgress => {
+                if let Err(failure) = self.ask_progress() {
+                    self.step(Input::Broken(failure));
+                }
+            }
+            Action::WriteTick => self.write_tick(),
+            Action::Tell(batch) => return Ok(Some(batch)),
+            Action::End(end) => return Err(self.end(end).await),
+        }
+        Ok(None)
+    }
+
+    async fn open(&mut self, start: i64) -> Input {
+        let (key, range_end) = self.shared.keys.all();
+        let create =
+            WatchCreateRequest { key, range_end, start_revision: start, progress_notify: true, fragment: true };
+        match self.shared.client.watch(create).await {
+            Ok(stream) => {
+                let truthful = stream.version.is_some_and(EtcdVersion::reports_progress_truthfully);
+                self.stream = Some(stream);
+                Input::Opened { truthful }
+            }
+            Err(failure) => Input::Broken(failure),
+        }
+    }
+
+    /// Whether a revision can be read by a read that sees every compaction.
+    async fn probe(&self, revision: i64) -> Probe {
+        let request =
+            RangeRequest { key: self.shared.keys.tick(), revision, count_only: true, ..RangeRequest::default() };
+        match self.shared.client.call::<_, RangeResponse>(RANGE, request).await {
+            Ok(_) => Probe::Readable,
+            Err(Failure::Compacted) => Probe::Compacted,
+            Err(Failure::Future) => Probe::Future,
+            Err(failure) => Probe::Failed(failure),
+        }
+    }
+
+    fn ask_progress(&mut self) -> Result<(), Failure> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        count(&self.shared.client.counters().progress_requests);
+        stream.requests.try_send(WatchAsk::Progress(WatchProgressRequest {}).into()).map_err(|_| full())
+    }
+
+    /// Writes the tick beside the stream, which goes on meanwhile. A failure shows in its not coming back.
+    fn write_tick(&self) {
+        count(&self.shared.client.counters().ticks);
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            let request =
+                PutRequest { key: shared.keys.tick(), value: bytes::Bytes::from_static(TICK_VALUE), lease: 0 };
+            if let Err(failure) = shared.client.call::<_, PutResponse>(PUT, request).await {
+                tracing::debug!(?failure, "the tick was not written");
+            }
+        });
+    }
+
+    async fn end(&self, end: End) -> StoreError {
+        let shared = &self.shared;
+        match end {
+            End::Compacted { position } => {
+                explain(Failure::Compacted, from_etcd(position), &shared.client, &shared.keys, &shared.revisions).await
+            }
+            End::Future { position } => {
+                explain(Failure::Future, from_etcd(position), &shared.client, &shared.keys, &shared.revisions).await
+            }
+            End::OtherCluster => shared.other_cluster(),
+            End::Failed(failure) => failure.into_store_error(),
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! What a tail does next: an enum of states and one step function, without IO and without a clock of its own.
+//!
+//! Invariants: every event after the start is told once, in order, whole revisions at a time; the watermark never goes back
+//! and is never ahead of an event that may still come; nothing of a connection is told before it is known that no event
+//! between it and the last one was compacted away.
+//!
+//! How the watermark moves. An event moves it. Without events it moves only to a revision that somebody waits for (`wanted`,
+//! see `revision.rs`), and when etcd has said that the watch is past it: by a progress report, if this etcd's reports can be
+//! believed, or else by the event of the tick key, which is written for that.
+
+use std::time::Duration;
+
+use keelson_meta::Revision;
+use keelson_storage::{StoreEvent, TailBatch};
+use tokio::time::Instant;
+
+use crate::error::Failure;
+use crate::keys::Keys;
+use crate::proto::{Event, EventType, WatchResponse};
+use crate::revision::{from_etcd, to_etcd};
+
+/// How long a wanted revision may take to come by itself. Its event usually takes one or two milliseconds.
+const ASK_AFTER: Duration = Duration::from_millis(5);
+/// How long until it is asked for again. An etcd that is still sending older events does not answer.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How long a watch may say nothing before it is asked whether it lives.
+const QUIET: Duration = Duration::from_secs(10);
+/// How long it may leave a question unanswered before it is given up.
+const SILENT: Duration = Duration::from_secs(10);
+/// The wait before a broken watch is opened again. Each further one takes twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The longest such wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// How long opening is tried before the tail ends: whoever reads it must learn that the store is away.
+const GIVE_UP: Duration = Duration::from_secs(5);
+
+/// Something happened.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// A stream is open, and the watch asked for.
+    Opened {
+        /// Whether progress reports of this member can be believed.
+        truthful: bool,
+    },
+    /// No stream could be opened, or the one that was has ended.
+    Broken(Failure),
+    /// etcd said something.
+    Message(WatchResponse),
+    /// The answer to [`Action::Verify`].
+    Verified(Probe),
+    /// Somebody waits until this revision is told.
+    Wanted(Revision),
+    /// Time has passed; see [`Follower::due`].
+    Tick,
+}
+
+/// What a read at a revision gave.
+#[derive(Debug)]
+pub(super) enum Probe {
+    Readable,
+    Compacted,
+    Future,
+    Failed(Failure),
+}
+
+/// Something to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Open a stream that begins with this revision.
+    Open { start: i64 },
+    /// Drop the stream.
+    Close { cause: String },
+    /// Use another member from now on.
+    TurnFrom { cause: String },
+    /// Find out whether this revision can still be read.
+    Verify { revision: i64 },
+    /// Ask how far the watch is.
+    AskProgress,
+    /// Write the tick key.
+    WriteTick,
+    /// Hand this to the tail's reader.
+    Tell(TailBatch),
+    /// The tail is over.
+    End(End),
+}
+
+/// Why a tail is over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// What followed this revision is compacted.
+    Compacted { position: i64 },
+    /// etcd does not know this revision any more: an older state was restored.
+    Future { position: i64 },
+    /// This is another etcd.
+    OtherCluster,
+    /// No watch could be opened for too long.
+    Failed(Failure),
+}
+
+#[derive(Debug)]
+enum State {
+    /// No stream; the next is opened then.
+    Waiting {
+        until: Instant,
+        wait: Duration,
+    },
+    /// A stream is being opened, or opened and not yet answered.
+    Opening {
+        wait: Duration,
+        since: Instant,
+        truthful: bool,
+    },
+    /// The watch runs.
+    Following(Following),
+    Ended,
+}
+
+#[derive(Debug)]
+struct Following {
+    truthful: bool,
+    /// Whether it is known that nothing was lost between the last event and this stream.
+    verified: bool,
+    /// What waits for that.
+    held: Option<WatchResponse>,
+    /// The events of an answer whose end has not come.
+    fragments: Vec<Event>,
+    /// When etcd last said anything.
+    heard: Instant,
+    /// Since when a question is open.
+    asked: Option<Instant>,
+    /// When to ask for the wanted revision.
+    ask_at: Option<Instant>,
+}
+
+/// The state of one tail.
+#[derive(Debug)]
+pub(super) struct Follower {
+    keys: Keys,
+    cluster: u64,
+    state: State,
+    /// Everything up to here, in etcd's count, has been told or is none of our business.
+    position: i64,
+    /// What the reader was last told.
+    watermark: Revision,
+    /// The newest revision that somebody waits for.
+    wanted: Revision,
+    /// Since when no stream could be opened.
+    failing: Option<Instant>,
+}
+
+impl Follower {
+    pub(super) fn new(keys: Keys, cluster: u64, after: Revision, now: Instant) -> Self {
+        let state = State::Waiting { until: now, wait: FIRST_WAIT };
+        let (position, wanted, failing) = (to_etcd(after), Revision::ZERO, None);
+        Self { keys, cluster, state, position, watermark: after, wanted, failing }
+    }
+
+    /// When it wants a [`Input::Tick`], if nothing else happens.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match &self.state {
+            State::Waiting { until, .. } => Some(*until),
+            State::Opening { since, .. } => Some(*since + SILENT),
+            State::Following(following) => {
+                let silence = following.asked.map_or(following.heard + QUIET, |asked| asked + SILENT);
+                Some(following.ask_at.map_or(silence, |ask_at| ask_at.min(silence)))
+            }
+            State::Ended => None,
+        }
+    }
+
+    /// Whether [`Input::Wanted`] with this revision is news.
+    pub(super) fn wants(&self, revision: Revision) -> bool {
+        revision > self.wanted
+    }
+
+    pub(super) fn step(&mut self, now: Instant, input: Input) -> Vec<Action> {
+        match input {
+            Input::Opened { truthful } => self.opened(truthful, now),
+            Input::Broken(failure) => self.broken(failure, now),
+            Input::Message(message) => self.message(message, now),
+            Input::Verified(probe) => self.verified(probe, now),
+            Input::Wanted(revision) => self.want(revision, now),
+            Input::Tick => self.tick(now),
+        }
+    }
+
+    fn opened(&mut self, truthful: bool, now: Instant) -> Vec<Action> {
+        if let State::Opening { wait, .. } = self.state {
+            self.state = State::Opening { wait, since: now, truthful };
+        }
+        Vec::new()
+    }
+
+    fn broken(&mut self, failure: Failure, now: Instant) -> Vec<Action> {
+        let wait = match &self.state {
+            State::Waiting { wait, .. } | State::Opening { wait, .. } => *wait,
+            State::Following(_) => FIRST_WAIT,
+            State::Ended => return Vec::new(),
+        };
+        let since = *self.failing.get_or_insert(now);
+        if now.duration_since(since) >= GIVE_UP {
+            return self.end(End::Failed(failure));
+        }
+        let cause = match &failure {
+            Failure::Unavailable { cause, .. } | Failure::Refused(cause) | Failure::Nonsense(cause) => cause.clone(),
+            other => format!("{other:?}"),
+        };
+        self.state = State::Waiting { until: now + wait, wait: (wait * 2).min(LONGEST_WAIT) };
+        vec![Action::Close { cause }]
+    }
+
+    fn message(&mut self, message: WatchResponse, now: Instant) -> Vec<Action> {
+        let header = message.header.unwrap_or_default();
+        if header.cluster_id != self.cluster {
+            return self.end(End::OtherCluster);
+        }
+        if message.canceled {
+            if message.compact_revision > 0 {
+                return self.end(End::Compacted { position: self.position });
+            }
+            return self.broken(Failure::Refused(crate::error::plain(&message.cancel_reason).to_owned()), now);
+        }
+        if message.created {
+            return self.created(header.revision, now);
+        }
+        let position = self.position;
+        let State::Following(following) = &mut self.state else { return Vec::new() };
+        following.heard = now;
+        following.asked = None;
+        following.fragments.extend(message.events);
+        if message.fragment {
+            return Vec::new();
+        }
+        let whole = WatchResponse {
+            header: message.header,
+            events: std::mem::take(&mut following.fragments),
+            ..WatchResponse::default()
+        };
+        let says_something = !whole.events.is_empty() || following.truthful && header.revision > position;
+        if says_something && !following.verified {
+            following.held = Some(whole);
+            return vec![Action::Verify { revision: position }];
+        }
+        self.deliver(whole, now)
+    }
+
+    fn created(&mut self, newest: i64, now: Instant) -> Vec<Action> {
+        let State::Opening { truthful, .. } = self.state else { return Vec::new() };
+        self.failing = None;
+        self.state = State::Following(Following {
+            truthful,
+            verified: false,
+            held: None,
+            fragments: Vec::new(),
+            heard: now,
+            asked: None,
+            ask_at: None,
+        });
+        self.schedule(now);
+        if newest < self.position {
+            // A member that lags behind, or an etcd that was set back.
+            return vec![Action::Verify { revision: self.position }];
+        }
+        Vec::new()
+    }
+
+    fn verified(&mut self, probe: Probe, now: Instant) -> Vec<Action> {
+        let State::Following(following) = &mut self.state else { return Vec::new() };
+        match probe {
+            Probe::Readable => {
+                let Some(held) = following.held.take() else { return Vec::new() };
+                following.verified = true;
+                self.deliver(held, now)
+            }
+            Probe::Compacted => self.end(End::Compacted { position: self.position }),
+            Probe::Future => self.end(End::Future { position: self.position }),
+            Probe::Failed(failure) => self.broken(failure, now),
+        }
+    }
+
+    fn want(&mut self, revision: Revision, now: Instant) -> Vec<Action> {
+        self.wanted = self.wanted.max(revision);
+        let actions = self.tell(Vec::new());
+        self.schedule(now);
+        actions
+    }
+
+    fn tick(&mut self, now: Instant) -> Vec<Action> {
+        match &mut self.state {
+            State::Waiting { until, wait } if *until <= now => {
+                self.state = State::Opening { wait: *wait, since: now, truthful: false };
+                vec![Action::Open { start: self.position + 1 }]
+            }
+            State::Opening { since, .. } if *since + SILENT <= now => self.fell_silent(now),
+            State::Following(following) => {
+                if following.asked.is_some_and(|asked| asked + SILENT <= now) {
+                    return self.fell_silent(now);
+                }
+                let is_quiet = following.asked.is_none() && following.heard + QUIET <= now;
+                let is_wanted = following.ask_at.is_some_and(|ask_at| ask_at <= now);
+                if is_wanted {
+                    following.ask_at = Some(now + ASK_AGAIN);
+                }
+                if is_quiet || is_wanted {
+                    following.asked.get_or_insert(now);
+                }
+                match (is_wanted, is_quiet) {
+                    (true, _) if !following.truthful => vec![Action::WriteTick],
+                    (false, false) => Vec::new(),
+                    _ => vec![Action::AskProgress],
+                }
+            }
+            State::Waiting { .. } | State::Opening { .. } | State::Ended => Vec::new(),
+        }
+    }
+
+    fn fell_silent(&mut self, now: Instant) -> Vec<Action> {
+        let cause = "the watch does not answer".to_owned();
+        let mut actions = vec![Action::TurnFrom { cause: cause.clone() }];
+        actions.extend(self.broken(Failure::Unavailable { cause, sent: true }, now));
+        actions
+    }
+
+    /// Takes a whole answer in.
+    fn deliver(&mut self, whole: WatchResponse, now: Instant) -> Vec<Action> {
+        let truthful = matches!(&self.state, State::Following(following) if following.truthful);
+        let reached = match whole.events.last().and_then(|event| event.kv.as_ref()) {
+            Some(last) => last.mod_revision,
+            None if truthful => whole.header.unwrap_or_default().revision,
+            None => self.position,
+        };
+        let (keys, position) = (&self.keys, self.position);
+        let events: Vec<StoreEvent> =
+            whole.events.into_iter().filter_map(|event| store_event(keys, event, position)).collect();
+        self.position = self.position.max(reached);
+        let actions = self.tell(events);
+        self.schedule(now);
+        actions
+    }
+
+    fn tell(&mut self, events: Vec<StoreEvent>) -> Vec<Action> {
+        let mut watermark = events.last().map_or(self.watermark, |last| last.revision.max(self.watermark));
+        if to_etcd(self.wanted) <= self.position {
+            watermark = watermark.max(self.wanted);
+        }
+        if events.is_empty() && watermark == self.watermark {
+            return Vec::new();
+        }
+        self.watermark = watermark;
+        vec![Action::Tell(TailBatch { events, watermark })]
+    }
+
+    /// Sees to it that a wanted revision is asked for if it does not come.
+    fn schedule(&mut self, now: Instant) {
+        let is_ahead = to_etcd(self.wanted) > self.position;
+        if let State::Following(following) = &mut self.state {
+            following.ask_at = is_ahead.then(|| following.ask_at.unwrap_or(now + ASK_AFTER));
+        }
+    }
+
+    fn end(&mut self, end: End) -> Vec<Action> {
+        self.state = State::Ended;
+        vec![Action::End(end)]
+    }
+}
+
+/// An event of ours that was not told before.
+fn store_event(keys: &Keys, event: Event, position: i64) -> Option<StoreEvent> {
+    let is_put = event.kind == i32::from(EventType::Put);
+    let kv = event.kv.filter(|kv| kv.mod_revision > position && !keys.is_reserved(&kv.key))?;
+    let revision = from_etcd(kv.mod_revision);
+    Some(StoreEvent { key: keys.decode(&kv.key)?, revision, value: is_put.then(|| kv.value.into()) })
+}

@@ -1,0 +1,261 @@
+//! What a tail does next, step by step, against an etcd that is only imagined.
+
+use std::time::Duration;
+
+use keelson_meta::Revision;
+use keelson_storage::{StoreEvent, StoreKey, TailBatch};
+use tokio::time::Instant;
+
+use super::state::{Action, End, Follower, Input, Probe};
+use crate::error::Failure;
+use crate::keys::Keys;
+use crate::proto::{Event, KeyValue, ResponseHeader, WatchResponse};
+
+const CLUSTER: u64 = 7;
+
+/// A machine and its clock.
+struct Rig {
+    machine: Follower,
+    now: Instant,
+}
+
+impl Rig {
+    /// A tail after a revision, not yet connected.
+    fn new(after: u64) -> Self {
+        let now = Instant::now();
+        Self { machine: Follower::new(Keys::new("/registry".to_owned()), CLUSTER, Revision::new(after), now), now }
+    }
+
+    /// A tail whose watch runs, on an etcd that is at the same revision.
+    fn following(after: u64, truthful: bool) -> Self {
+        let mut rig = Self::new(after);
+        rig.connect(after, truthful);
+        rig
+    }
+
+    fn connect(&mut self, newest: u64, truthful: bool) {
+        let opened = self.wait_for_due();
+        assert!(matches!(opened[..], [Action::Open { .. }]), "{opened:?}");
+        assert_eq!(self.step(Input::Opened { truthful }), []);
+        let created = WatchResponse { created: true, ..answer(newest, &[]) };
+        assert_eq!(self.step(Input::Message(created)), []);
+    }
+
+    fn step(&mut self, input: Input) -> Vec<Action> {
+        self.machine.step(self.now, input)
+    }
+
+    fn hear(&mut self, message: WatchResponse) -> Vec<Action> {
+        self.step(Input::Message(message))
+    }
+
+    /// What is heard first on a stream is told once it is verified.
+    fn hear_first(&mut self, message: WatchResponse, from: i64) -> Vec<Action> {
+        assert_eq!(self.hear(message), [Action::Verify { revision: from }]);
+        self.step(Input::Verified(Probe::Readable))
+    }
+
+    fn want(&mut self, revision: u64) -> Vec<Action> {
+        self.step(Input::Wanted(Revision::new(revision)))
+    }
+
+    /// Lets time pass until the machine wants to be asked.
+    fn wait_for_due(&mut self) -> Vec<Action> {
+        self.now = self.now.max(self.machine.due().expect("it waits for something"));
+        self.step(Input::Tick)
+    }
+}
+
+fn answer(revision: u64, events: &[(i64, &str)]) -> WatchResponse {
+    let event = |(mod_revision, key): &(i64, &str)| Event {
+        kind: i32::from(key.ends_with('-')),
+        kv: Some(KeyValue {
+            key: format!("/registry/{}", key.trim_end_matches('-')).into_bytes(),
+            mod_revision: *mod_revision,
+            ..KeyValue::default()
+        }),
+    };
+    WatchResponse {
+        header: Some(ResponseHeader { cluster_id: CLUSTER, revision: revision.try_into().unwrap() }),
+        events: events.iter().map(event).collect(),
+        ..WatchResponse::default()
+    }
+}
+
+/// A batch: its events, where a name with a hyphen at its end was deleted, and its watermark.
+fn told(events: &[(u64, &str)], watermark: u64) -> Action {
+    let event = |(revision, key): &(u64, &str)| StoreEvent {
+        key: StoreKey::new(format!("/registry/{}", key.trim_end_matches('-'))),
+        revision: Revision::new(*revision),
+        value: (!key.ends_with('-')).then(bytes::Bytes::new),
+    };
+    Action::Tell(TailBatch { events: events.iter().map(event).collect(), watermark: Revision::new(watermark) })
+}
+
+fn broken() -> Input {
+    Input::Broken(Failure::Unavailable { cause: "gone".to_owned(), sent: true })
+}
+
+#[test]
+fn a_watch_begins_behind_what_was_told() {
+    let mut rig = Rig::new(41);
+    assert_eq!(rig.wait_for_due(), [Action::Open { start: 42 }]);
+}
+
+#[test]
+fn events_are_told_with_their_revision_as_watermark() {
+    let mut rig = Rig::following(5, true);
+    assert_eq!(rig.hear_first(answer(6, &[(6, "a"), (6, "b-")]), 5), [told(&[(6, "a"), (6, "b-")], 6)]);
+    assert_eq!(rig.hear(answer(8, &[(7, "a"), (8, "c")])), [told(&[(7, "a"), (8, "c")], 8)]);
+}
+
+#[test]
+fn fragments_are_told_as_one() {
+    let mut rig = Rig::following(5, true);
+    let part = |events: &[(i64, &str)]| WatchResponse { fragment: true, ..answer(6, events) };
+    assert_eq!(rig.hear(part(&[(6, "a")])), []);
+    assert_eq!(rig.hear(part(&[(6, "b")])), []);
+    assert_eq!(rig.hear_first(answer(6, &[(6, "c")]), 5), [told(&[(6, "a"), (6, "b"), (6, "c")], 6)]);
+}
+
+#[test]
+fn fragments_of_a_broken_stream_are_forgotten() {
+    let mut rig = Rig::following(5, true);
+    assert_eq!(rig.hear(WatchResponse { fragment: true, ..answer(6, &[(6, "a")]) }), []);
+    assert!(matches!(rig.step(broken())[..], [Action::Close { .. }]));
+    assert_eq!(rig.wait_for_due(), [Action::Open { start: 6 }]);
+    rig.step(Input::Opened { truthful: true });
+    rig.hear(WatchResponse { created: true, ..answer(6, &[]) });
+    assert_eq!(rig.hear_first(answer(6, &[(6, "a"), (6, "b")]), 5), [told(&[(6, "a"), (6, "b")], 6)]);
+}
+
+#[test]
+fn after_a_break_the_watch_goes_on_where_it_was() {
+    let mut rig = Rig::following(5, true);
+    rig.hear_first(answer(9, &[(9, "a")]), 5);
+    rig.step(broken());
+    assert_eq!(rig.wait_for_due(), [Action::Open { start: 10 }]);
+    assert!(matches!(rig.step(broken())[..], [Action::Close { .. }]));
+    rig.connect(12, true);
+    // Whatever etcd sends again is not told again.
+    assert_eq!(rig.hear_first(answer(12, &[(9, "a"), (12, "b")]), 9), [told(&[(12, "b")], 12)]);
+}
+
+#[test]
+fn what_was_compacted_meanwhile_is_never_passed_over() {
+    let mut rig = Rig::following(5, true);
+    assert_eq!(rig.hear(answer(8, &[(8, "a")])), [Action::Verify { revision: 5 }]);
+    let compacted = End::Compacted { position: 5 };
+    assert_eq!(rig.step(Input::Verified(Probe::Compacted)), [Action::End(compacted)]);
+
+    let mut rig = Rig::following(5, true);
+    let cancelled = WatchResponse { canceled: true, compact_revision: 7, ..answer(9, &[]) };
+    assert_eq!(rig.hear(cancelled), [Action::End(End::Compacted { position: 5 })]);
+    assert_eq!(rig.machine.due(), None);
+}
+
+#[test]
+fn a_wanted_revision_that_its_event_brings_is_not_asked_for() {
+    let mut rig = Rig::following(5, true);
+    assert_eq!(rig.want(6), []);
+    assert_eq!(rig.hear_first(answer(6, &[(6, "a")]), 5), [told(&[(6, "a")], 6)]);
+    rig.now += Duration::from_secs(1);
+    assert_eq!(rig.step(Input::Tick), []);
+}
+
+#[test]
+fn a_wanted_revision_without_events_is_asked_for() {
+    let mut rig = Rig::following(5, true);
+    assert_eq!(rig.want(8), []);
+    assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
+    // Not there yet, and asked again.
+    assert_eq!(rig.hear_first(answer(7, &[]), 5), []);
+    assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
+    // The watermark is what was wanted, not all that etcd has reached.
+    assert_eq!(rig.hear(answer(11, &[])), [told(&[], 8)]);
+    assert_eq!(rig.want(11), [told(&[], 11)]);
+}
+
+#[test]
+fn where_reports_can_not_be_believed_a_tick_is_written() {
+    let mut rig = Rig::following(5, false);
+    assert_eq!(rig.want(8), []);
+    assert_eq!(rig.wait_for_due(), [Action::WriteTick]);
+    assert_eq!(rig.hear(answer(8, &[])), []);
+    assert_eq!(rig.hear_first(answer(9, &[(9, ".keelson/tick")]), 5), [told(&[], 8)]);
+}
+
+#[test]
+fn a_report_that_can_not_be_believed_is_a_sign_of_life() {
+    let mut rig = Rig::following(5, false);
+    assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
+    assert_eq!(rig.hear(answer(99, &[])), []);
+    assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
+    rig.step(broken());
+    assert_eq!(rig.wait_for_due(), [Action::Open { start: 6 }]);
+}
+
+#[test]
+fn a_silent_watch_is_given_up_for_another_member() {
+    let mut rig = Rig::following(5, true);
+    assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
+    let given_up = rig.wait_for_due();
+    assert!(matches!(given_up[..], [Action::TurnFrom { .. }, Action::Close { .. }]), "{given_up:?}");
+    assert_eq!(rig.wait_for_due(), [Action::Open { start: 6 }]);
+    // Also one that never says that the watch exists; by now the reader must learn of it.
+    rig.step(Input::Opened { truthful: true });
+    let given_up = rig.wait_for_due();
+    assert!(matches!(given_up[..], [Action::TurnFrom { .. }, Action::End(End::Failed(_))]), "{given_up:?}");
+}
+
+#[test]
+fn a_tail_ends_when_no_watch_can_be_opened_for_long() {
+    let mut rig = Rig::new(5);
+    let mut opened = 0;
+    let end = loop {
+        match &rig.wait_for_due()[..] {
+            [Action::Open { start: 6 }] => opened += 1,
+            other => panic!("{other:?}"),
+        }
+        match rig.step(broken()).pop() {
+            Some(Action::Close { .. }) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(end, Some(Action::End(End::Failed(_)))), "{end:?}");
+    assert!((4..20).contains(&opened), "{opened} tries");
+}
+
+#[test]
+fn a_member_that_lags_is_told_from_an_etcd_that_was_set_back() {
+    let connect_to_older = || {
+        let mut rig = Rig::new(50);
+        rig.wait_for_due();
+        rig.step(Input::Opened { truthful: true });
+        let created = WatchResponse { created: true, ..answer(40, &[]) };
+        assert_eq!(rig.hear(created), [Action::Verify { revision: 50 }]);
+        rig
+    };
+    let mut lagging = connect_to_older();
+    assert_eq!(lagging.step(Input::Verified(Probe::Readable)), []);
+    assert_eq!(lagging.hear_first(answer(51, &[(51, "a")]), 50), [told(&[(51, "a")], 51)]);
+    let set_back = connect_to_older().step(Input::Verified(Probe::Future));
+    assert_eq!(set_back, [Action::End(End::Future { position: 50 })]);
+}
+
+#[test]
+fn another_etcd_is_noticed() {
+    let mut rig = Rig::following(5, true);
+    let mut foreign = answer(6, &[(6, "a")]);
+    foreign.header.as_mut().unwrap().cluster_id = 8;
+    assert_eq!(rig.hear(foreign), [Action::End(End::OtherCluster)]);
+}
+
+#[test]
+fn a_cancelled_watch_is_opened_again() {
+    let mut rig = Rig::following(5, true);
+    let cancelled =
+        WatchResponse { canceled: true, cancel_reason: "etcdserver: no leader".to_owned(), ..answer(5, &[]) };
+    assert_eq!(rig.hear(cancelled), [Action::Close { cause: "no leader".to_owned() }]);
+    assert_eq!(rig.wait_for_due(), [Action::Open { start: 6 }]);
+}

@@ -1,0 +1,110 @@
+//! What is large: events, ranges, transactions, and what etcd does not take.
+
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
+
+mod common;
+
+use std::time::{Duration, SystemTime};
+
+use common::{commit, everything, follow, key, open, put, read};
+use keelson_storage::{CommitError, RangeRequest, Store, StoreError, StoreKey, Transaction, Write};
+use keelson_teststores::EtcdServer;
+
+/// Some bytes that are different for every number.
+fn bytes(number: usize, length: usize) -> Vec<u8> {
+    let seed = u64::try_from(number).unwrap() + 1;
+    (0..length as u64).map(|at| ((at + 1).wrapping_mul(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+/// etcd cuts answers of a watch that are larger than a request may be; one revision alone can be as large.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_come_in_fragments_are_whole() {
+    let Some(server) = EtcdServer::builder().arg("--max-request-bytes=2000000").start() else { return };
+    let store = open(&server, "/registry").await;
+    let start = store.current_revision().await.unwrap();
+    let mut written = Vec::new();
+    for round in 0..10 {
+        let transaction = (0..3).fold(Transaction::default(), |so_far, part| {
+            so_far.put(key(&format!("{round}/{part}")), bytes(round * 3 + part, 600_000))
+        });
+        written.push(commit(&store, transaction).await);
+    }
+    let events = follow(&store, start, written[9]).await;
+    assert_eq!(events.len(), 30);
+    for (number, event) in events.iter().enumerate() {
+        assert_eq!(event.revision, written[number / 3]);
+        assert_eq!(event.value.as_deref(), Some(&bytes(number, 600_000)[..]));
+    }
+}
+
+/// More than any one answer should hold, in keys and in bytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_range_is_read_in_pages_at_one_revision() {
+    let Some(server) = EtcdServer::start() else { return };
+    let store = open(&server, "/clusters/one").await;
+    for first in (0..3000).step_by(100) {
+        let transaction = (first..first + 100).fold(Transaction::default(), |so_far, number| {
+            so_far.put(key(&format!("pods/{number:05}")), bytes(number, 3000))
+        });
+        commit(&store, transaction).await;
+    }
+    let whole = read(&store).await;
+    assert_eq!(whole.entries.len(), 3000);
+    for (number, entry) in whole.entries.iter().enumerate() {
+        assert_eq!(entry.key, key(&format!("pods/{number:05}")));
+        assert_eq!(entry.value, bytes(number, 3000));
+    }
+    for limit in [499, 500, 501, 2999, 3000] {
+        let page = store.range(RangeRequest { limit: Some(limit), ..everything(None) }).await.unwrap();
+        assert_eq!((page.entries.len(), page.more), (limit, limit < 3000), "limit {limit}");
+        assert_eq!(page.entries[..], whole.entries[..limit]);
+    }
+    commit(&store, put("pods/00000", "new")).await;
+    assert_eq!(store.range(everything(Some(whole.revision))).await.unwrap(), whole);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_etcd_does_not_take_is_refused_whole_and_in_words() {
+    let Some(server) = EtcdServer::start() else { return };
+    let store = open(&server, "/registry").await;
+    let before = store.current_revision().await.unwrap();
+    let many = (0..5000).fold(Transaction::default(), |so_far, number| {
+        so_far.put(StoreKey::new(format!("/registry/many/{number}")), "x")
+    });
+    for (transaction, words) in [
+        (put("large", vec![0; 1_600_000]), "--max-request-bytes"),
+        (put("larger", vec![0; 3_000_000]), "--max-request-bytes"),
+        (many, "5000 writes in one transaction; etcd takes 4096"),
+    ] {
+        let refused = store.commit(transaction).await.unwrap_err();
+        assert!(matches!(refused, CommitError::Store(StoreError::TooLarge(_))), "{refused}");
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    assert_eq!(store.current_revision().await.unwrap(), before);
+}
+
+/// Keys end by themselves too, should no server be left to end them: they hang on leases of etcd.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_end_share_a_lease_and_go_in_one_revision() {
+    let Some(server) = EtcdServer::start() else { return };
+    let stores = [open(&server, "/registry").await, open(&server, "/registry").await];
+    let end = SystemTime::now() + Duration::from_secs(3600);
+    let start = stores[0].current_revision().await.unwrap();
+    for number in 0..10 {
+        let value = bytes(number, 10).into();
+        let write = Write::Put { key: key(&format!("events/{number}")), value, expires: Some(end) };
+        commit(&stores[number % 2], Transaction { compares: Vec::new(), writes: vec![write] }).await;
+    }
+    assert_eq!(stores[0].expire(SystemTime::now()).await.unwrap(), 0);
+    let (one, two) = tokio::join!(stores[0].expire(end), stores[1].expire(end));
+    assert!((10..=20).contains(&(one.unwrap() + two.unwrap())));
+    let newest = stores[0].current_revision().await.unwrap();
+    let events = follow(&stores[0], start, newest).await;
+    let ended: Vec<_> = events.iter().filter(|event| event.value.is_none()).collect();
+    assert_eq!(ended.len(), 10);
+    assert!(ended.iter().all(|event| event.revision == newest));
+    // A lease that another server has ended is granted anew.
+    let write = Write::Put { key: key("events/late"), value: "x".into(), expires: Some(end) };
+    commit(&stores[1], Transaction { compares: Vec::new(), writes: vec![write] }).await;
+    assert_eq!(stores[0].expire(end).await.unwrap(), 1);
+}
