@@ -68,6 +68,13 @@ pub enum ApiError {
         /// In which way.
         message: Box<ConflictKind>,
     },
+    /// 409: others own fields that the client applies with other values.
+    ApplyConflict {
+        /// Which fields, and whose.
+        message: String,
+        /// A cause for each field.
+        causes: Vec<StatusCause>,
+    },
     /// 410: the history that the request needs is gone.
     Expired {
         /// Which history.
@@ -119,6 +126,13 @@ pub enum ApiError {
     /// 429: the server is overloaded or not ready yet.
     TooManyRequests {
         /// When to try again.
+        retry_after_seconds: u32,
+    },
+    /// 429: a disruption budget does not let a pod be evicted now.
+    EvictionRefused {
+        /// Why not, by the name of the budget.
+        cause: String,
+        /// When to try again; 0 for when the budget has room.
         retry_after_seconds: u32,
     },
     /// 500: a passing failure; the operation may be tried again.
@@ -267,6 +281,7 @@ impl ApiError {
                     .with_details(answer::about(resource, name))
             }
             Self::Conflict { resource, name, message } => answer::conflict(resource, name, message),
+            Self::ApplyConflict { message, causes } => answer::apply_conflict(message, causes),
             Self::Expired { message, continue_token } => answer::expired(*message, continue_token.as_ref()),
             Self::TooLarge { limit } => answer::too_large(&format!("limit is {limit}")),
             Self::WriteTooLarge(why) => answer::too_large(why),
@@ -285,6 +300,9 @@ impl ApiError {
             Self::TooManyRequests { retry_after_seconds } => {
                 answer::failure(429, "TooManyRequests", "Too many requests, please try again later.".to_owned())
                     .with_details(answer::retry_after(*retry_after_seconds))
+            }
+            Self::EvictionRefused { cause, retry_after_seconds } => {
+                answer::eviction_refused(cause, *retry_after_seconds)
             }
             Self::ServerTimeout { resource, operation, retry_after_seconds } => {
                 answer::server_timeout(resource, operation, *retry_after_seconds)
@@ -313,6 +331,7 @@ impl ApiError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::TooManyRequests { .. }
+            | Self::EvictionRefused { .. }
             | Self::ServerTimeout { .. }
             | Self::Timeout(_)
             | Self::ServiceUnavailable { .. }
@@ -328,6 +347,7 @@ impl ApiError {
             | Self::NotAcceptable { .. }
             | Self::AlreadyExists { .. }
             | Self::Conflict { .. }
+            | Self::ApplyConflict { .. }
             | Self::Expired { .. }
             | Self::TooLarge { .. }
             | Self::WriteTooLarge(_)

@@ -95,7 +95,7 @@ impl Live {
 
     fn try_apply(&self, name: &str, config: &Value, now: &str, force: bool) -> Result<Applied, Conflicts> {
         let manager = Manager::applies(name, "");
-        let writer = Writer { manager: &manager, version: V1, now };
+        let writer = Writer { manager: &manager, version: V1, now: Some(now) };
         apply(&Deployments, &self.owners, writer, &self.object, config, force)
     }
 
@@ -108,7 +108,7 @@ impl Live {
 
     fn update(&mut self, name: &str, after: Value, now: &str) {
         let manager = Manager::updates(name, V1, "");
-        let writer = Writer { manager: &manager, version: V1, now };
+        let writer = Writer { manager: &manager, version: V1, now: Some(now) };
         self.owners = update(&Deployments, &self.owners, writer, &self.object, &after);
         self.object = after;
     }
@@ -278,7 +278,7 @@ fn entries_are_read_as_strictly_as_upstream_does() {
     assert_eq!(Owners::read(&json!({})), Err(OwnersError::NotAList));
     assert_eq!(Owners::read(&Value::Null), Ok(Owners::default()));
     assert!(with("subresource", json!("scale")).unwrap().get(&Manager::updates("m", V1, "scale")).is_some());
-    assert!(Owners::is_reset(&json!([{}])));
-    assert!(!Owners::is_reset(&json!([])) && !Owners::is_reset(&json!([good])));
+    assert!(Owners::is_reset(&json!([{}])) && Owners::is_reset(&json!([])));
+    assert!(!Owners::is_reset(&json!([good])) && !Owners::is_reset(&Value::Null));
     assert_eq!(Manager::updates(BEFORE_FIRST_APPLY, V1, "").name, "before-first-apply");
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use keelson_resources::{Catalogue, StorageKind};
 
+use crate::allocation::ServiceRanges;
+
 /// Settings of a [`crate::Registry`].
 #[derive(Clone, Debug)]
 pub struct RegistryConfig {
@@ -21,6 +23,8 @@ pub struct RegistryConfig {
     pub storage_versions: HashMap<String, String>,
     /// How much work one chunk may be.
     pub bounds: ListBounds,
+    /// What services are given addresses and node ports from. Servers that share a store share these.
+    pub service_ranges: ServiceRanges,
     /// How long a read waits for a revision that has not been seen yet before it answers 504.
     pub revision_wait: Duration,
     /// How often a watch that asked for bookmarks gets one.
@@ -71,6 +75,7 @@ impl Default for RegistryConfig {
             limit_at_any_version: false,
             storage_versions: HashMap::new(),
             bounds: ListBounds::default(),
+            service_ranges: ServiceRanges::default(),
             revision_wait: Duration::from_secs(3),
             bookmark_interval: Duration::from_mins(1),
             min_watch_timeout: Duration::from_mins(30),

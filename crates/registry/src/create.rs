@@ -1,22 +1,24 @@
 //! Creating an object.
 
-use keelson_access::User;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::names::generate_name;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::{ApiError, Object};
 use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction, Write};
 
+use crate::companions::{Companions, has_companions};
 use crate::kinds;
+use crate::managed;
 use crate::prepare::{check_new, stamp_new};
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 use crate::write::Written;
+use crate::writer::Writer;
 
 /// How many generated names are tried before the client is told to.
 const NAME_ATTEMPTS: usize = 8;
-/// How often a create is tried anew because its namespace changed in between.
-const NAMESPACE_ATTEMPTS: usize = 16;
+/// How often a create is planned anew because its namespace, or what it needs besides, changed in between.
+const PLAN_ATTEMPTS: usize = 16;
 
 /// What a create made.
 pub type Created = Written;
@@ -25,7 +27,8 @@ pub type Created = Written;
 enum Attempt {
     Done(Created),
     NameTaken,
-    NamespaceChanged,
+    /// The namespace is no longer as it was, or somebody else took what was to be written together with the object.
+    PlanAgain,
 }
 
 impl Registry {
@@ -39,12 +42,14 @@ impl Registry {
         &self,
         target: &Target,
         mut object: Object,
+        writer: &Writer,
         options: &CreateOptions,
     ) -> Result<Created, ApiError> {
         let generated = object.name().is_empty() && !object.generate_name().is_empty();
         let base = object.generate_name().to_owned();
-        object = self.to_storage(target, object)?;
-        stamp_new(self, target, &mut object);
+        kinds::complete_new(target, &mut object, self.now());
+        managed::track_new(target, &mut object, writer, self.now());
+        object = self.stamped(target, object, writer)?;
         let name = object.name().to_owned();
         let taken = |name: String| ApiError::AlreadyExists { resource: target.group_resource(), name };
         if !generated {
@@ -63,9 +68,29 @@ impl Registry {
         Err(taken(tried))
     }
 
-    /// Writes into a new object what it says of who makes it, for the kinds that do.
-    pub fn attribute(&self, target: &Target, object: &mut Object, user: &User) {
-        kinds::attribute(target, object, user);
+    /// Creates a named object whose owners are noted already; `None` when the name is taken.
+    ///
+    /// # Errors
+    /// As for [`Registry::create`].
+    pub(crate) async fn create_tracked(
+        &self,
+        target: &Target,
+        object: Object,
+        writer: &Writer,
+        dry_run: bool,
+    ) -> Result<Option<Created>, ApiError> {
+        let object = self.stamped(target, object, writer)?;
+        self.create_named(target, object, dry_run).await
+    }
+
+    /// A new object in the version that is stored, with what only the server can give it.
+    fn stamped(&self, target: &Target, object: Object, writer: &Writer) -> Result<Object, ApiError> {
+        let mut object = self.to_storage(target, object)?;
+        if let Some(user) = writer.user() {
+            kinds::attribute(target, &mut object, user);
+        }
+        stamp_new(self, target, &mut object);
+        Ok(object)
     }
 
     /// `None` when the name is taken.
@@ -75,20 +100,29 @@ impl Registry {
         mut object: Object,
         dry_run: bool,
     ) -> Result<Option<Created>, ApiError> {
-        kinds::prepare_create(target, &mut object, self.now());
+        kinds::admit(self, target, &mut object)?;
+        kinds::prepare_create(target, &mut object);
         check_new(target, &object)?;
-        let encoded = StoredObject::encode(&object);
-        for _ in 0..NAMESPACE_ATTEMPTS {
-            let guard = self.namespace_guard(target, object.name()).await?;
-            match self.commit_new(target, object.name(), &encoded, guard, dry_run).await? {
+        let name = object.name().to_owned();
+        let mut encoded = StoredObject::encode(&object);
+        for attempt in 0..PLAN_ATTEMPTS {
+            let guard = self.namespace_guard(target, &name).await?;
+            let mut companions = Companions::default();
+            if has_companions(target) {
+                // Each attempt starts from what was sent, not from what the last one could not get.
+                let mut completed = object.clone();
+                companions = self.accompany(target, None, Some(&mut completed), attempt).await?;
+                encoded = StoredObject::encode(&completed);
+            }
+            match self.commit_new(target, &name, &encoded, guard, companions, dry_run).await? {
                 Attempt::Done(created) => return Ok(Some(created)),
                 Attempt::NameTaken => return Ok(None),
-                // The guard is taken from the cache, so let it see what changed.
-                Attempt::NamespaceChanged => self.catch_up().await?,
+                // The plan is made from the cache, so let it see what changed.
+                Attempt::PlanAgain => self.catch_up().await?,
             }
         }
         Err(ApiError::ServiceUnavailable {
-            message: "the namespace keeps changing, please try again".to_owned(),
+            message: "what the object depends on keeps changing, please try again".to_owned(),
             retry_after_seconds: Some(1),
         })
     }
@@ -99,23 +133,31 @@ impl Registry {
         name: &str,
         encoded: &StoredObject,
         guard: Option<Compare>,
+        companions: Companions,
         dry_run: bool,
     ) -> Result<Attempt, ApiError> {
         let relative = target.relative_key(name);
         if dry_run {
-            return Ok(match self.newest(target, &relative).await? {
-                Some(_) => Attempt::NameTaken,
-                None => Attempt::Done(Written::new(encoded.clone(), None)),
-            });
+            if self.newest(target, &relative).await?.is_some() {
+                return Ok(Attempt::NameTaken);
+            }
+            self.rehearse(companions).await?;
+            return Ok(Attempt::Done(Written::new(encoded.clone(), None)));
         }
         let key = StoreKey::new(format!("{}{relative}", self.collection(target)?.prefix()));
         let mut compares = vec![Compare { key: key.clone(), condition: Condition::Absent }];
         compares.extend(guard);
         let writes = vec![Write::Put { key, value: encoded.bytes().clone(), expires: self.expiry(target) }];
-        match self.store().commit(Transaction { compares, writes }).await {
+        let mut transaction = Transaction { compares, writes };
+        let own = transaction.compares.len();
+        companions.join(&mut transaction);
+        match self.store().commit(transaction).await {
             Ok(committed) => Ok(Attempt::Done(Written::new(encoded.clone(), committed.revisions.first().copied()))),
             Err(CommitError::Compare { index: 0, .. }) => Ok(Attempt::NameTaken),
-            Err(CommitError::Compare { .. }) => Ok(Attempt::NamespaceChanged),
+            Err(CommitError::Compare { index, .. }) if index >= own => {
+                companions.lost(index - own).map(|()| Attempt::PlanAgain)
+            }
+            Err(CommitError::Compare { .. }) => Ok(Attempt::PlanAgain),
             Err(CommitError::Store(error)) => Err(store_error(error)),
         }
     }

@@ -1,8 +1,9 @@
-//! Deleting an object: at once, or marked when finalizers hold it.
+//! Deleting an object: at once, marked while finalizers hold it, or gracefully, which is marked until its time is over
+//! and somebody deletes it for good.
+//!
+//! What a deletion makes of an object is decided on the object alone, so that others (an eviction) can delete with a
+//! change of their own in the same write.
 
-use std::sync::Arc;
-
-use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::error::ConflictKind;
@@ -10,6 +11,7 @@ use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use keelson_meta::options::{DeleteOptions, PropagationPolicy};
 use keelson_meta::{ApiError, Object};
 
+use crate::grace::{self, Grace};
 use crate::kinds;
 use crate::registry::Registry;
 use crate::target::Target;
@@ -20,7 +22,7 @@ use crate::write::{Change, Written};
 pub enum Deleted {
     /// The object is gone; this is how it was.
     Gone(Written),
-    /// The object is marked and goes when its finalizers do.
+    /// The object is marked and goes when its finalizers do, or when its time is over.
     Pending(Written),
 }
 
@@ -31,13 +33,14 @@ impl Registry {
     /// 404 when there is none, 409 when it is not the one that the preconditions name.
     pub async fn delete(&self, target: &Target, name: &str, options: &DeleteOptions) -> Result<Deleted, ApiError> {
         let mut gone = false;
-        let written = self
+        let mut written = self
             .change(target, name, options.dry_run, |current| {
-                let change = self.deletion(target, name, current, options)?;
+                let change = self.deletion(target, current.object.decode(current.revision), options)?;
                 gone = matches!(change, Change::Remove(_));
                 Ok(change)
             })
             .await?;
+        written.warnings.extend(kinds::warn_on_delete(target, options).map(str::to_owned));
         Ok(if gone { Deleted::Gone(written) } else { Deleted::Pending(written) })
     }
 
@@ -46,80 +49,92 @@ impl Registry {
         kinds::returns_deleted(target)
     }
 
-    fn deletion(
+    /// What a deletion makes of a stored object, which is decoded with its resourceVersion.
+    ///
+    /// # Errors
+    /// 409 when it is not the one that the preconditions name, 403 when it has to stay.
+    pub(crate) fn deletion(
         &self,
         target: &Target,
-        name: &str,
-        current: &Arc<Entry>,
+        mut object: Object,
         options: &DeleteOptions,
     ) -> Result<Change, ApiError> {
-        let stored = current.object.decode(current.revision);
-        check_preconditions(target, name, &stored, options)?;
-        kinds::check_delete(target, name)?;
-        let held_by = finalizers(&stored, options);
-        if held_by.is_empty() && kinds::may_go(target, &stored) {
-            return Ok(Change::Remove(current.object.clone()));
+        check_preconditions(target, &object, options)?;
+        kinds::check_delete(target, object.name())?;
+        object.remove_meta("resourceVersion");
+        match grace::of(target, &object, options) {
+            Grace::Pending => Ok(Change::Put(object)),
+            Grace::Within(period) => {
+                let held_by = finalizers(target, &object, options);
+                set_finalizers(&mut object, held_by);
+                grace::grant(&mut object, period, self.now());
+                let stays = period > 0 || !object.finalizers().is_empty();
+                Ok(if stays { Change::Put(object) } else { Change::Remove(StoredObject::encode(&object)) })
+            }
+            Grace::None => Ok(self.plain_deletion(target, object, options)),
         }
-        let mut marked = stored;
-        marked.remove_meta("resourceVersion");
-        if held_by.is_empty() {
-            marked.remove_meta("finalizers");
-        } else {
-            marked.set_meta("finalizers", held_by);
+    }
+
+    /// The deletion of an object that has no time to end by itself.
+    fn plain_deletion(&self, target: &Target, mut object: Object, options: &DeleteOptions) -> Change {
+        let held_by = finalizers(target, &object, options);
+        if held_by.is_empty() && kinds::may_go(target, &object) {
+            return Change::Remove(StoredObject::encode(&object));
         }
-        if marked.deletion_timestamp().is_none() {
-            marked.set_meta("deletionTimestamp", rfc3339(self.clock.now()));
+        set_finalizers(&mut object, held_by);
+        if object.deletion_timestamp().is_none() {
+            object.set_meta("deletionTimestamp", rfc3339(self.now()));
             if kinds::has_grace_period(target) {
-                marked.set_meta("deletionGracePeriodSeconds", 0);
+                object.set_meta("deletionGracePeriodSeconds", 0);
             }
-            if let Some(generation) = marked.generation() {
-                marked.set_meta("generation", generation + 1);
-            }
-            kinds::mark_terminating(target, &mut marked);
+            grace::count_deletion(&mut object);
+            kinds::mark_terminating(target, &mut object);
         }
-        Ok(Change::Put(marked))
+        Change::Put(object)
     }
 }
 
-/// The finalizers that the object has after the client's wish for its dependents is added.
-fn finalizers(stored: &Object, options: &DeleteOptions) -> Vec<String> {
-    let wanted = match options.propagation_policy {
-        Some(PropagationPolicy::Foreground) => Some(FINALIZER_FOREGROUND),
-        Some(PropagationPolicy::Orphan) => Some(FINALIZER_ORPHAN),
-        Some(PropagationPolicy::Background) | None => None,
-    };
-    let mut all: Vec<String> = stored
-        .finalizers()
-        .into_iter()
-        .filter(|held| {
-            options.propagation_policy.is_none() || !matches!(*held, FINALIZER_FOREGROUND | FINALIZER_ORPHAN)
-        })
-        .map(str::to_owned)
-        .collect();
-    all.extend(wanted.map(str::to_owned));
-    all
+fn set_finalizers(object: &mut Object, finalizers: Vec<String>) {
+    if finalizers.is_empty() {
+        object.remove_meta("finalizers");
+    } else {
+        object.set_meta("finalizers", finalizers);
+    }
 }
 
-fn check_preconditions(target: &Target, name: &str, stored: &Object, options: &DeleteOptions) -> Result<(), ApiError> {
-    let conflict = |message| ApiError::Conflict {
-        resource: target.group_resource(),
-        name: name.to_owned(),
-        message: Box::new(message),
+/// The finalizers that the object has after the client's wish for its dependents is added, or what its kind does to them
+/// when the client wishes nothing.
+fn finalizers(target: &Target, stored: &Object, options: &DeleteOptions) -> Vec<String> {
+    let held = stored.finalizers();
+    let wanted = match (options.orphan_dependents, options.propagation_policy) {
+        (Some(true), _) | (None, Some(PropagationPolicy::Orphan)) => Some(FINALIZER_ORPHAN),
+        (None, Some(PropagationPolicy::Foreground)) => Some(FINALIZER_FOREGROUND),
+        (Some(false), _) | (None, Some(PropagationPolicy::Background)) => None,
+        (None, None) => {
+            let known = [FINALIZER_ORPHAN, FINALIZER_FOREGROUND].into_iter().find(|known| held.contains(known));
+            known.or(kinds::orphans_by_default(target).then_some(FINALIZER_ORPHAN))
+        }
     };
+    let others = held.into_iter().filter(|held| !matches!(*held, FINALIZER_FOREGROUND | FINALIZER_ORPHAN));
+    others.chain(wanted).map(str::to_owned).collect()
+}
+
+fn check_preconditions(target: &Target, stored: &Object, options: &DeleteOptions) -> Result<(), ApiError> {
+    let conflict = |message| Err(ApiError::conflict(target.group_resource(), stored.name(), message));
     if let Some(wanted) = options.preconditions.uid.as_deref().filter(|wanted| *wanted != stored.uid()) {
-        return Err(conflict(ConflictKind::UidPrecondition {
+        return conflict(ConflictKind::UidPrecondition {
             kind: target.resource.kind.to_owned(),
             wanted: wanted.to_owned(),
             actual: stored.uid().to_owned(),
-        }));
+        });
     }
     let revision = stored.resource_version();
     if let Some(wanted) = options.preconditions.resource_version.as_deref().filter(|wanted| *wanted != revision) {
-        return Err(conflict(ConflictKind::RevisionPrecondition {
+        return conflict(ConflictKind::RevisionPrecondition {
             kind: target.resource.kind.to_owned(),
             wanted: wanted.to_owned(),
             actual: revision.to_owned(),
-        }));
+        });
     }
     Ok(())
 }
@@ -127,8 +142,13 @@ fn check_preconditions(target: &Target, name: &str, stored: &Object, options: &D
 impl Deleted {
     /// The object as it was, or as it stands marked.
     pub fn object(&self) -> &StoredObject {
+        &self.written().object
+    }
+
+    /// The object, its revision, and what the client should be warned of.
+    pub fn written(&self) -> &Written {
         match self {
-            Self::Gone(written) | Self::Pending(written) => &written.object,
+            Self::Gone(written) | Self::Pending(written) => written,
         }
     }
 }

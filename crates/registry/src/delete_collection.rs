@@ -26,7 +26,7 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<(Revision, Vec<Arc<Entry>>), ApiError> {
         let page = self.list(target, selected).await?;
-        let deleted = stream::iter(page.items.into_entries())
+        let deleted = stream::iter(page.items.into_entries().await?)
             .map(|entry| self.delete_listed(target, entry, options))
             .buffered(IN_FLIGHT)
             .try_filter_map(async |entry| Ok(entry))

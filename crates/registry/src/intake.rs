@@ -68,6 +68,7 @@ pub(crate) fn shape(
     let Some(schema) = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind) else {
         return Err(format!("there is no schema for {}", kind.kind));
     };
+    keep_reset(object);
     let mut report = WalkReport::default();
     keelson_defaults::apply(kind, object);
     schema.walk(object, &mut report, WalkOptions::STORE);
@@ -77,13 +78,21 @@ pub(crate) fn shape(
     strict(report.unknown_field_messages().chain(faults.iter().cloned()), validation)
 }
 
+/// An empty list of managed fields asks to forget the owners, and would be left out like any empty list. One empty entry
+/// asks the same and is not.
+fn keep_reset(object: &mut Object) {
+    if object.meta("managedFields").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        object.set_meta("managedFields", serde_json::json!([{}]));
+    }
+}
+
 /// The message for a field that is stated twice.
 pub(crate) fn duplicate(path: &str) -> String {
     format!("duplicate field \"{path}\"")
 }
 
 /// What becomes of faults that only strictness minds.
-fn strict(faults: impl Iterator<Item = String>, validation: FieldValidation) -> Result<Vec<String>, String> {
+pub(crate) fn strict(faults: impl Iterator<Item = String>, validation: FieldValidation) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(faults.collect()),

@@ -4,39 +4,52 @@
 //! framed. Reads are answered from the cache once it has caught up with the store; writes go to the store as
 //! compare-and-set transactions, and the cache is only a hint for them: what the store says wins.
 
+mod allocation;
+mod apply;
+mod companions;
 mod config;
 mod create;
 mod delete;
 mod delete_collection;
 mod get;
+mod grace;
 mod intake;
 mod kinds;
 mod list;
+mod managed;
 mod namespaces;
+mod newest;
 mod ownership;
 mod patch;
 mod prepare;
 mod registry;
 mod reviews;
-mod scale;
 mod selection;
+mod subresources;
 mod target;
 mod update;
+mod upsert;
 mod versions;
 mod view;
 mod watch;
 mod write;
+mod writer;
 
+pub use allocation::{AddressRange, Family, PortRange, ServiceRanges};
+pub use apply::Applied;
 pub use config::{ListBounds, RegistryConfig};
 pub use create::Created;
 pub use delete::Deleted;
 pub use intake::{Accepted, accept, fit, object_of};
-pub use list::{ListItems, ListPage};
+pub use list::{HistoryItems, ListItems, ListPage};
 pub use namespaces::namespaces_target;
+pub use newest::QuestionStats;
 pub use patch::{Patch, PatchKind};
 pub use registry::Registry;
 pub use selection::Selection;
+pub use subresources::{Remote, ServiceAccountTokens, TokenFault, accept_below};
 pub use target::Target;
 pub use view::VersionedView;
 pub use watch::{WatchOutput, WatchStream};
 pub use write::Written;
+pub use writer::Writer;

@@ -12,10 +12,12 @@ use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction};
 use crate::intake::fit;
 use crate::kinds;
 use crate::list::KeyRange;
+use crate::managed;
 use crate::prepare::stamp_new;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 use crate::write::Change;
+use crate::writer::Writer;
 
 /// The namespaces that every cluster has.
 const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -36,18 +38,29 @@ impl Registry {
             return Ok(());
         }
         let mut namespace = Object::default();
-        namespace.set_type(&target.kind());
         namespace.set_meta("name", name);
-        fit(&target, &mut namespace)?;
-        stamp_new(self, &target, &mut namespace);
-        kinds::prepare_create(&target, &mut namespace, self.now());
         let key = StoreKey::new(format!("{}{name}", collection.prefix()));
-        let value = StoredObject::encode(&namespace).bytes().clone();
+        let value = self.encode_own(&target, namespace)?.bytes().clone();
         let transaction = Transaction::default().when(key.clone(), Condition::Absent).put(key, value);
         match self.store().commit(transaction).await {
             Ok(_) | Err(CommitError::Compare { .. }) => Ok(()),
             Err(CommitError::Store(error)) => Err(store_error(error)),
         }
+    }
+
+    /// A new object that the server itself makes, as it is stored. It must be right: nobody is told if it is not.
+    ///
+    /// # Errors
+    /// 400 when it does not fit its kind.
+    pub(crate) fn encode_own(&self, target: &Target, mut object: Object) -> Result<StoredObject, ApiError> {
+        object.set_type(&target.kind());
+        fit(target, &mut object)?;
+        kinds::complete_new(target, &mut object, self.now());
+        managed::track_new(target, &mut object, &Writer::server(), self.now());
+        let mut object = self.to_storage(target, object)?;
+        stamp_new(self, target, &mut object);
+        kinds::prepare_create(target, &mut object);
+        Ok(StoredObject::encode(&object))
     }
 
     /// The condition under which an object may be created in the target's namespace: that the namespace is as it is now.
@@ -115,12 +128,14 @@ impl Registry {
     pub async fn finalize_namespace(&self, name: &str, uid: &str) -> Result<(), ApiError> {
         let target = namespaces_target()?;
         self.change(&target, name, false, |current| {
-            let mut namespace = current.object.decode(current.revision);
+            let mut before = current.object.decode(current.revision);
+            let mut namespace = before.clone();
             if namespace.uid() != uid || namespace.deletion_timestamp().is_none() {
                 return Err(ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() });
             }
-            namespace.remove_meta("resourceVersion");
             kinds::finalize_namespace(&mut namespace);
+            managed::track(&target, &mut before, &mut namespace, &Writer::server(), self.now());
+            namespace.remove_meta("resourceVersion");
             let held = !namespace.finalizers().is_empty() || !kinds::may_go(&target, &namespace);
             Ok(if held { Change::Put(namespace) } else { Change::Remove(current.object.clone()) })
         })

@@ -9,9 +9,11 @@ use keelson_meta::{ApiError, Object};
 use serde_json::{Value, json};
 
 use crate::kinds;
+use crate::managed;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::Change;
+use crate::writer::Writer;
 
 impl Registry {
     /// Takes a finalizer off an object, which goes if it is being deleted and that was all that held it.
@@ -72,12 +74,14 @@ impl Registry {
     ) -> Result<(), ApiError> {
         let missing = || ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() };
         let change = self.change(target, name, false, |current| {
-            let mut object = current.object.decode(current.revision);
+            let mut before = current.object.decode(current.revision);
+            let mut object = before.clone();
             if object.uid() != uid {
                 return Err(missing());
             }
-            object.remove_meta("resourceVersion");
             edit(&mut object);
+            managed::track(target, &mut before, &mut object, &Writer::server(), self.now());
+            object.remove_meta("resourceVersion");
             let held = object.deletion_timestamp().is_none() || !object.finalizers().is_empty();
             let stays = held || !kinds::may_go(target, &object);
             Ok(if stays { Change::Put(object) } else { Change::Remove(StoredObject::encode(&object)) })

@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::intake::{check_type, duplicate, object_of, place, shape};
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::versions::convert;
 use crate::write::Written;
+use crate::writer::Writer;
 
 /// A patch document and how to read it.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub enum PatchKind {
     Merge,
     /// A partial object whose lists are merged as the schema of the kind says.
     Strategic,
+    /// An object that says what its sender wants (KEP-555).
+    Apply,
 }
 
 impl Registry {
@@ -47,6 +49,7 @@ impl Registry {
         target: &Target,
         name: &str,
         patch: &Patch,
+        writer: &Writer,
         options: &PatchOptions,
     ) -> Result<Written, ApiError> {
         let kind = target.kind();
@@ -54,18 +57,14 @@ impl Registry {
         let mut warnings = Vec::new();
         let mut written = self
             .change(target, name, options.dry_run, |current| {
-                let mut shown = current.object.decode(current.revision);
-                convert(target, &mut shown, &kind)?;
-                let patched = patch.apply(&kind, shown)?;
+                let shown = self.shown(target, current)?;
+                let patched = patch.apply(&kind, shown.clone())?;
                 let mut next = object_of(patched, target.resource.kind)?;
                 check_type(target, &mut next)?;
-                warnings = shape(&kind, &mut next, &faults, options.field_validation).map_err(|fault| {
-                    let mut before = current.object.decode(current.revision);
-                    let whole = convert(target, &mut before, &kind).and_then(|()| patch.apply(&kind, before));
-                    unfit(&whole.unwrap_or_default(), fault)
-                })?;
+                warnings = shape(&kind, &mut next, &faults, options.field_validation)
+                    .map_err(|fault| unfit(&patch.apply(&kind, shown.clone()).unwrap_or_default(), fault))?;
                 place(target, &mut next)?;
-                self.replace(target, name, current, self.to_storage(target, next)?)
+                self.replace(target, name, shown, next, writer)
             })
             .await?;
         written.warnings = warnings;
@@ -90,15 +89,17 @@ impl Patch {
                     schemas.kind(&kind.group, &kind.version, &kind.kind).ok_or(ApiError::UnsupportedPatchType)?;
                 Ok(strategic::apply_to_object(object, &self.document, schema)?.into_value())
             }
+            // What an apply leaves is found with the owners of the fields; see `managed`.
+            PatchKind::Apply => Err(ApiError::UnsupportedPatchType),
             PatchKind::Json => Ok(json_patch::apply(&object.into_value(), &self.document, Limits::default())?),
         }
     }
 
     /// What strictness minds about the document itself.
-    fn faults(&self) -> Vec<String> {
+    pub(crate) fn faults(&self) -> Vec<String> {
         let duplicates = self.duplicates.iter().map(|path| duplicate(path));
         match self.kind {
-            PatchKind::Merge | PatchKind::Strategic => duplicates.collect(),
+            PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => duplicates.collect(),
             PatchKind::Json => {
                 let faults = unknown_operation_fields(&self.document).chain(duplicates);
                 faults.map(|fault| format!("json patch {fault}")).collect()

@@ -11,6 +11,7 @@ use keelson_storage::{Store, StoreError, StoreKey};
 
 use crate::config::RegistryConfig;
 use crate::list::Rests;
+use crate::newest::{Newest, QuestionStats};
 use crate::target::Target;
 use crate::write::Queues;
 
@@ -23,6 +24,7 @@ pub struct Registry {
     pub(crate) config: RegistryConfig,
     pub(crate) queues: Queues,
     pub(crate) rests: Rests,
+    questions: Newest,
     counters: Counters,
 }
 
@@ -43,6 +45,7 @@ impl Registry {
         random: Arc<dyn Random>,
         config: RegistryConfig,
     ) -> Self {
+        let questions = Newest::new(store.clone(), config.revision_wait);
         Self {
             store,
             cache,
@@ -51,6 +54,7 @@ impl Registry {
             config,
             queues: Queues::default(),
             rests: Rests::default(),
+            questions,
             counters: Counters::default(),
         }
     }
@@ -75,6 +79,11 @@ impl Registry {
         target.resource.lifetime.map(|lifetime| self.now() + lifetime)
     }
 
+    /// How often the store was asked for its newest revision.
+    pub fn questions(&self) -> QuestionStats {
+        self.questions.stats()
+    }
+
     /// Counters for metrics.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -89,13 +98,23 @@ impl Registry {
         Ok(self.cache.collection(usize::from(stored.id.0)))
     }
 
+    /// The store's newest revision: at least that of every write that was acknowledged, by any server, before this call.
+    ///
+    /// # Errors
+    /// 503 when the store can't tell it, within twice [`RegistryConfig::revision_wait`].
+    pub(crate) async fn newest_revision(&self) -> Result<Revision, ApiError> {
+        let newest = self.questions.ask().await?;
+        self.cache.heard_of(newest);
+        Ok(newest)
+    }
+
     /// Waits until the cache shows every write that was acknowledged before this call, by any server.
     ///
     /// # Errors
     /// 503 when the store can't tell its newest revision, or the cache does not get there in time: the client has named
     /// no revision, so none that it should correct.
     pub(crate) async fn catch_up(&self) -> Result<(), ApiError> {
-        let newest = self.store.current_revision().await.map_err(store_error)?;
+        let newest = self.newest_revision().await?;
         self.cache.wait_for(newest, self.config.revision_wait).await.map_err(|behind| {
             tracing::warn!(%newest, reached = %behind.current, "the cache is behind the store");
             ApiError::ServiceUnavailable {

@@ -2,9 +2,10 @@
 
 use keelson_access::{Attributes, Decision, User, authorize};
 use keelson_meta::{ApiError, Object};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::registry::Registry;
+use crate::subresources::user_info;
 use crate::target::Target;
 
 impl Registry {
@@ -18,28 +19,12 @@ impl Registry {
             "selfsubjectaccessreviews" => access_status(&review, user),
             "subjectaccessreviews" | "localsubjectaccessreviews" => access_status(&review, &subject(&review)),
             "selfsubjectrulesreviews" => rules_status(user),
-            // No token is known to this server yet, so none is valid.
-            "tokenreviews" => {
-                json!({ "authenticated": false, "error": "no token authenticator is configured", "user": {} })
-            }
             _ => return Err(ApiError::MethodNotAllowed),
         };
         review.set_meta("creationTimestamp", Value::Null);
         review.0.insert("status".to_owned(), status);
         Ok(review)
     }
-}
-
-fn user_info(user: &User) -> Value {
-    let mut info =
-        Map::from_iter([("username".to_owned(), json!(user.name)), ("groups".to_owned(), json!(user.groups))]);
-    if let Some(uid) = &user.uid {
-        info.insert("uid".to_owned(), json!(uid));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
-    }
-    Value::Object(info)
 }
 
 /// The user that a review asks about.

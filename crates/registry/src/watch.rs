@@ -102,13 +102,16 @@ impl Registry {
     /// Starts a watch over the target's URL.
     ///
     /// # Errors
-    /// 400 for selectors and revisions that can't be read. What goes wrong after that is told in the stream.
+    /// 400 for selectors and revisions that can't be read, 503 when the store is away or too far ahead. What else goes wrong
+    /// is told in the stream.
     pub async fn watch(&self, target: &Target, options: &ListOptions) -> Result<WatchStream, ApiError> {
         let selection = Selection::new(target, options)?;
         let requested = options.requested_version()?;
         let collection = self.collection(target)?;
         let (state, cursor, floor) = match self.begin(target, options, requested, &selection, collection).await {
             Ok(begun) => begun,
+            // A client takes an error in a stream for the end of what it knew, and this is not.
+            Err(error @ ApiError::ServiceUnavailable { .. }) => return Err(error),
             Err(error) => (State::Failed(error), None, Revision::ZERO),
         };
         let now = Instant::now();

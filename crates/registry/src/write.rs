@@ -66,6 +66,16 @@ pub(crate) enum Change {
     Remove(StoredObject),
 }
 
+impl Change {
+    /// What shall be put.
+    fn put(&mut self) -> Option<&mut Object> {
+        match self {
+            Self::Put(object) => Some(object),
+            Self::Remove(_) => None,
+        }
+    }
+}
+
 impl Registry {
     /// Applies `change` to the newest state of the object and commits the result. When somebody else was faster, the
     /// change is applied again to what they left, so it must decide itself whether that is a conflict.
@@ -88,7 +98,9 @@ impl Registry {
         let mut current = self.newest(target, &key).await?.ok_or_else(missing)?;
         let mut turn = None;
         for attempt in 1..=CHANGE_ATTEMPTS {
-            let (write, object) = match change(&current)? {
+            let mut changed = change(&current)?;
+            let companions = self.accompany(target, Some(&current), changed.put(), attempt - 1).await?;
+            let (write, object) = match changed {
                 Change::Remove(last) => (Write::Delete { key: store_key.clone() }, last),
                 Change::Put(object) => {
                     let encoded = StoredObject::encode(&object);
@@ -100,19 +112,26 @@ impl Registry {
                 }
             };
             if dry_run {
+                self.rehearse(companions).await?;
                 return Ok(Written::new(object, Some(current.revision)));
             }
             let removed = matches!(write, Write::Delete { .. });
-            let transaction = Transaction {
+            let mut transaction = Transaction {
                 compares: vec![Compare { key: store_key.clone(), condition: Condition::At(current.revision) }],
                 writes: vec![write],
             };
+            companions.join(&mut transaction);
             match self.store().commit(transaction).await {
                 Ok(committed) => {
                     let revision = if removed { Some(current.revision) } else { committed.revisions.first().copied() };
                     return Ok(Written::new(object, revision));
                 }
                 Err(CommitError::Store(error)) => return Err(store_error(error)),
+                // The object is as it was: somebody else took what was to be written together with it.
+                Err(CommitError::Compare { index: index @ 1.., .. }) => {
+                    companions.lost(index - 1)?;
+                    self.catch_up().await?;
+                }
                 Err(CommitError::Compare { current: newer, .. }) => {
                     self.counters().count_write_retry();
                     let newer = if attempt >= ATTEMPTS_BEFORE_QUEUE && turn.is_none() {

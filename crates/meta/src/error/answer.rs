@@ -103,6 +103,11 @@ pub(super) fn conflict(resource: &GroupResource, name: &str, kind: &ConflictKind
         .with_details(about(&subject, name))
 }
 
+pub(super) fn apply_conflict(message: &str, causes: &[StatusCause]) -> Status {
+    failure(409, "Conflict", message.to_owned())
+        .with_details(StatusDetails { causes: causes.to_vec(), ..StatusDetails::default() })
+}
+
 pub(super) fn expired(kind: ExpiredKind, continue_token: Option<&String>) -> Status {
     let message = match kind {
         ExpiredKind::ContinueToken => "The provided continue parameter is too old to display a consistent list result. \
@@ -163,6 +168,13 @@ pub(super) fn revision_too_large(requested: Revision, current: Revision, retry: 
         retry_after_seconds: if retry { RETRY_REVISION_SECONDS } else { 0 },
         ..StatusDetails::default()
     })
+}
+
+/// KEP-85: the reason of the cause is what tells clients a budget from an overloaded server.
+pub(super) fn eviction_refused(cause: &str, seconds: u32) -> Status {
+    let cause = StatusCause { reason: "DisruptionBudget".to_owned(), message: cause.to_owned(), field: String::new() };
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.".to_owned();
+    failure(429, "TooManyRequests", message).with_details(StatusDetails { causes: vec![cause], ..retry_after(seconds) })
 }
 
 pub(super) fn server_timeout(resource: &GroupResource, operation: &str, seconds: u32) -> Status {

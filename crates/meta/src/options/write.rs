@@ -6,7 +6,7 @@ use crate::field_error::FieldError;
 use crate::go_format::is_print;
 
 /// Longest name of a field manager, in bytes.
-const FIELD_MANAGER_MAX: usize = 128;
+pub const FIELD_MANAGER_MAX: usize = 128;
 
 /// What happens to fields that the kind does not have, and to fields given twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

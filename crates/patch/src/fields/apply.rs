@@ -48,8 +48,8 @@ pub struct Writer<'w> {
     pub manager: &'w Manager,
     /// The version in which the objects are given.
     pub version: &'w str,
-    /// When.
-    pub now: &'w str,
+    /// When; `None` for a write that its entry says no time of.
+    pub now: Option<&'w str>,
 }
 
 /// What an apply makes of an object.
@@ -86,7 +86,7 @@ pub fn update<'a>(
         let owned = Owned {
             fields: taken.union(&before),
             version: writer.version.to_owned(),
-            time: Some(writer.now.to_owned()),
+            time: writer.now.map(str::to_owned),
         };
         owners.0.insert(writer.manager.clone(), owned);
     }
@@ -129,7 +129,7 @@ pub fn apply<'a>(
     if let Some(mut owned) = owners.0.remove(writer.manager) {
         owned.fields = owned.fields.difference(&unowned());
         if changed {
-            owned.time = Some(writer.now.to_owned());
+            owned.time = writer.now.map(str::to_owned);
         }
         if !owned.fields.is_empty() {
             owners.0.insert(writer.manager.clone(), owned);

@@ -119,9 +119,10 @@ impl Owners {
         entries.iter().enumerate().map(|(place, entry)| read_entry(place, entry)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether the value asks to forget all owners: one empty entry.
+    /// Whether the value asks to forget all owners: one empty entry, or an empty list.
     pub fn is_reset(managed_fields: &Value) -> bool {
         match managed_fields.as_array().map(Vec::as_slice) {
+            Some([]) => true,
             Some([Value::Object(entry)]) => entry.is_empty(),
             _ => false,
         }

@@ -95,7 +95,7 @@ fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
 }
 
 fn writer(manager: &Manager) -> Writer<'_> {
-    Writer { manager, version: "v1", now: NOON }
+    Writer { manager, version: "v1", now: Some(NOON) }
 }
 
 fn fields(object: &Value) -> FieldSet {

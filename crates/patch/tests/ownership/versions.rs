@@ -73,14 +73,14 @@ fn a_change_is_found_in_every_version() {
         entry("c", "Update", "g/v0", &json!({"f:x": {}})),
     ]));
     let manager = Manager::applies("d", "");
-    let writer = Writer { manager: &manager, version: "g/v2", now: LATER };
+    let writer = Writer { manager: &manager, version: "g/v2", now: Some(LATER) };
     let (live, wanted) = (json!({"new": "1", "x": "y"}), json!({"new": "2"}));
     let conflicts = apply(&Renamed, &before, writer, &live, &wanted, false).unwrap_err();
     let paths: Vec<_> = conflicts.0.iter().map(|it| format!("{}{}", it.manager.name, it.path)).collect();
     assert_eq!(paths, ["a.old", "b.new"]);
 
     let manager = Manager::updates("d", "g/v2", "");
-    let writer = Writer { manager: &manager, version: "g/v2", now: LATER };
+    let writer = Writer { manager: &manager, version: "g/v2", now: Some(LATER) };
     let after = update(&Renamed, &before, writer, &live, &json!({"new": "2", "x": "y"}));
     let left: Vec<_> =
         after.iter().map(|(manager, owned)| (manager.name.as_str(), owned.fields.paths().len())).collect();
@@ -91,7 +91,7 @@ fn a_change_is_found_in_every_version() {
 fn what_was_applied_in_another_version_is_given_up_in_this_one() {
     let before = owners(&json!([entry("a", "Apply", "g/v1", &json!({"f:old": {}, "f:x": {}}))]));
     let manager = Manager::applies("a", "");
-    let writer = Writer { manager: &manager, version: "g/v2", now: LATER };
+    let writer = Writer { manager: &manager, version: "g/v2", now: Some(LATER) };
     let (live, wanted) = (json!({"new": "1", "x": "y", "z": "-"}), json!({"x": "y"}));
     let applied = apply(&Renamed, &before, writer, &live, &wanted, false).unwrap();
     assert_eq!(applied.object, json!({"x": "y", "z": "-"}));

@@ -1,35 +1,59 @@
 //! The few rules that differ by kind. Everything here is called from one place in the generic verbs.
 
 mod certificate;
+mod classes;
 mod device;
 mod namespace;
 mod node;
 mod secret;
+mod service;
 mod status;
 mod workload;
 
 use std::time::SystemTime;
 
 use keelson_access::User;
-use keelson_meta::options::FieldValidation;
+use keelson_meta::options::{DeleteOptions, FieldValidation};
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 
+use crate::grace;
 use crate::intake::shape;
+use crate::registry::Registry;
 use crate::target::Target;
 
-pub(crate) use status::initial_status;
+pub(crate) use status::{initial_status, quality_of_service};
+
+/// What a new object of this kind is read as having said, and who wrote it therefore owns. It is in the version of the
+/// request.
+pub(crate) fn complete_new(target: &Target, object: &mut Object, now: SystemTime) {
+    match (target.resource.group, target.resource.plural) {
+        ("", "namespaces") => namespace::label_with_name(object),
+        ("", "secrets") if object.0.contains_key("stringData") => secret::merge_string_data(object),
+        ("apps", "daemonsets") => workload::count_first_template(object),
+        ("resource.k8s.io", "devicetaintrules" | "resourceslices") => device::date_taints(object, now),
+        _ => return,
+    }
+    in_order(target, object);
+}
+
+/// The same of what an object of this kind shall become.
+pub(crate) fn complete_update(target: &Target, current: &Object, next: &mut Object, now: SystemTime) {
+    match (target.resource.group, target.resource.plural) {
+        ("apps", "daemonsets") => workload::keep_count(current, next),
+        _ => return complete_new(target, next, now),
+    }
+    in_order(target, next);
+}
 
 /// What a new object of this kind gets beyond what it was sent with. It has its name and its uid by then.
-pub(crate) fn prepare_create(target: &Target, object: &mut Object, now: SystemTime) {
+pub(crate) fn prepare_create(target: &Target, object: &mut Object) {
     match (target.resource.group, target.resource.plural) {
         ("", "namespaces") => namespace::prepare_create(object),
         ("", "nodes") => node::taint_until_ready(object),
         ("", "persistentvolumeclaims") => protect(object, "kubernetes.io/pvc-protection"),
         ("", "persistentvolumes") => protect(object, "kubernetes.io/pv-protection"),
-        ("", "secrets") if object.0.contains_key("stringData") => secret::merge_string_data(object),
-        ("apps", "daemonsets") => workload::count_first_template(object),
+        ("", "services") => service::prepare_create(object),
         ("batch", "jobs") => workload::select_pods_of_job(object),
-        ("resource.k8s.io", "devicetaintrules" | "resourceslices") => device::date_taints(object, now),
         ("storage.k8s.io", "volumeattributesclasses") => protect(object, "kubernetes.io/vac-protection"),
         _ => return,
     }
@@ -37,15 +61,49 @@ pub(crate) fn prepare_create(target: &Target, object: &mut Object, now: SystemTi
 }
 
 /// What an object of this kind keeps or gets on an update.
-pub(crate) fn prepare_update(target: &Target, current: &Object, next: &mut Object, now: SystemTime) {
+pub(crate) fn prepare_update(target: &Target, current: &Object, next: &mut Object) {
     match (target.resource.group, target.resource.plural) {
         ("", "namespaces") => namespace::prepare_update(target, current, next),
-        ("", "secrets") if next.0.contains_key("stringData") => secret::merge_string_data(next),
+        ("", "services") => service::prepare_update(current, next),
         ("apps", "daemonsets") => workload::count_templates(current, next),
-        ("resource.k8s.io", "devicetaintrules" | "resourceslices") => device::date_taints(next, now),
         _ => return,
     }
     in_order(target, next);
+}
+
+/// What a new object takes over from other objects: from the class that it names, or from the one that is the default.
+///
+/// # Errors
+/// 403 when it contradicts its class, or there is none of that name.
+pub(crate) fn admit(registry: &Registry, target: &Target, object: &mut Object) -> Result<(), ApiError> {
+    match (target.resource.group, target.resource.plural) {
+        ("", "pods") => classes::pod_priority(registry, target, object)?,
+        ("", "persistentvolumeclaims") => classes::storage_class(registry, object)?,
+        ("networking.k8s.io", "ingresses") => classes::ingress_class(registry, object)?,
+        ("scheduling.k8s.io", "priorityclasses") => return classes::only_default(registry, target, object),
+        _ => return Ok(()),
+    }
+    in_order(target, object);
+    Ok(())
+}
+
+/// The same for what an object shall become.
+///
+/// # Errors
+/// 403 for a second class that is the default.
+pub(crate) fn admit_update(
+    registry: &Registry,
+    target: &Target,
+    current: &Object,
+    next: &mut Object,
+) -> Result<(), ApiError> {
+    match (target.resource.group, target.resource.plural) {
+        ("", "pods") => classes::keep_priority(current, next),
+        ("scheduling.k8s.io", "priorityclasses") => return classes::only_default(registry, target, next),
+        _ => return Ok(()),
+    }
+    in_order(target, next);
+    Ok(())
 }
 
 /// What an object says of who makes it.
@@ -66,7 +124,7 @@ fn protect(object: &mut Object, finalizer: &str) {
 }
 
 /// Puts fields that were added where they belong, so that equal objects have equal bytes.
-fn in_order(target: &Target, object: &mut Object) {
+pub(crate) fn in_order(target: &Target, object: &mut Object) {
     let Some(GroupVersion { group, version }) = object.api_version().and_then(GroupVersion::parse) else { return };
     let kind = GroupVersionKind { group, version, kind: target.resource.kind.to_owned() };
     if let Err(fault) = shape(&kind, object, &[], FieldValidation::Ignore) {
@@ -90,8 +148,25 @@ pub(crate) fn mark_terminating(target: &Target, object: &mut Object) {
 pub(crate) fn may_go(target: &Target, object: &Object) -> bool {
     match (target.resource.group, target.resource.plural) {
         ("", "namespaces") => namespace::is_finalized(object),
+        ("", "pods") => grace::is_over(object),
         _ => true,
     }
+}
+
+/// Whether dependents stay when an object of this kind is deleted by somebody who says nothing of them: so it was before
+/// there was garbage collection.
+pub(crate) fn orphans_by_default(target: &Target) -> bool {
+    matches!((target.resource.group, target.resource.plural), ("", "replicationcontrollers") | ("batch", "jobs"))
+}
+
+/// What somebody should be told who deletes an object of this kind and says nothing of its dependents.
+pub(crate) fn warn_on_delete(target: &Target, options: &DeleteOptions) -> Option<&'static str> {
+    let silent = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
+    let job = (target.resource.group, target.resource.plural) == ("batch", "jobs");
+    (silent && job).then_some(
+        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or \
+         set propagationPolicy=Orphan to suppress this warning",
+    )
 }
 
 /// Refuses to delete an object that clients count on.
@@ -127,12 +202,15 @@ pub(crate) fn returns_deleted(target: &Target) -> bool {
     matches!(target.resource.group, "" | "storage.k8s.io") && RETURNED_ON_DELETE.contains(&target.resource.plural)
 }
 
-/// What an update of `/finalize` makes of an object.
+/// Checks what an update of `/finalize` leaves in an object.
 ///
 /// # Errors
 /// 422 for finalizers that are not named as they have to be.
-pub(crate) fn replace_finalizers(target: &Target, object: &mut Object, from: &Object) -> Result<(), ApiError> {
-    namespace::replace_finalizers(target, object, from)
+pub(crate) fn check_finalizers(target: &Target, object: &Object) -> Result<(), ApiError> {
+    match target.subresource_name() {
+        Some("finalize") => namespace::check_finalizers(target, object),
+        _ => Ok(()),
+    }
 }
 
 /// Takes the finalizer off a namespace that stands for its content.

@@ -55,17 +55,16 @@ pub(super) fn mark_terminating(object: &mut Object) {
     }
 }
 
-/// What an update of `/finalize` makes of a namespace: only the finalizers in its `spec` are another's to set.
+/// Checks the finalizers in the `spec` of a namespace, which only an update of `/finalize` sets.
 ///
 /// # Errors
 /// 422 for a finalizer that is neither `kubernetes` nor named after a domain.
-pub(super) fn replace_finalizers(target: &Target, object: &mut Object, from: &Object) -> Result<(), ApiError> {
-    let wanted = finalizers(from).cloned().unwrap_or_default();
+pub(super) fn check_finalizers(target: &Target, object: &Object) -> Result<(), ApiError> {
+    let wanted = finalizers(object).cloned().unwrap_or_default();
     let errors: Vec<FieldError> = wanted.iter().enumerate().flat_map(|(index, name)| faults(index, name)).collect();
     if !errors.is_empty() {
         return Err(ApiError::Invalid { kind: target.group_kind(), name: object.name().to_owned(), errors });
     }
-    set_finalizers(object, wanted);
     Ok(())
 }
 
@@ -113,7 +112,7 @@ fn set_finalizers(object: &mut Object, finalizers: Vec<Value>) {
     }
 }
 
-fn label_with_name(object: &mut Object) {
+pub(super) fn label_with_name(object: &mut Object) {
     let name = object.name().to_owned();
     if name.is_empty() {
         return;

@@ -47,7 +47,7 @@ fn stated(target: &Target, object: &Object, now: SystemTime) -> Map<String, Valu
 const COMPUTE: [&str; 2] = ["cpu", "memory"];
 
 /// `Guaranteed` when every container may use exactly what it asks for, `BestEffort` when none asks for anything.
-fn quality_of_service(pod: &Object) -> &'static str {
+pub(crate) fn quality_of_service(pod: &Object) -> &'static str {
     let containers = ["containers", "initContainers"];
     let containers = containers.iter().filter_map(|list| pod.get(&["spec", list])?.as_array()).flatten();
     let (mut asked, mut guaranteed) = (BTreeSet::new(), true);

@@ -41,6 +41,13 @@ pub(super) fn count_first_template(daemon_set: &mut Object) {
     set_template_generation(daemon_set, stated.max(1));
 }
 
+/// A daemon set that does not say how many templates it has had has had as many as before.
+pub(super) fn keep_count(current: &Object, next: &mut Object) {
+    if template_generation(next).is_none() {
+        set_template_generation(next, template_generation(current).unwrap_or(1));
+    }
+}
+
 pub(super) fn count_templates(current: &Object, next: &mut Object) {
     let template = |object: &Object| object.get(&["spec", "template"]).cloned();
     let changed = template(current) != template(next);

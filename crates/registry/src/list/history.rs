@@ -1,23 +1,28 @@
 //! Which snapshot a list is read from: the cache's, at any revision it can still rebuild, or the store's own history.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures::{Stream, StreamExt as _, TryStreamExt as _, future, stream};
 use keelson_cache::{Collection, Entry, Snapshot, SnapshotError};
 use keelson_meta::error::ExpiredKind;
 use keelson_meta::{ApiError, Revision};
-use keelson_storage::{ContinueToken, RangeRequest, StoreError, StoreKey};
+use keelson_storage::{ContinueToken, KeyValue, RangeRequest, Store, StoreError, StoreKey};
 use parking_lot::Mutex;
 
 use super::page::KeyRange;
 use super::plan::{ListPlan, ReadAt};
-use super::{ListItems, ListPage};
-use crate::registry::Registry;
+use super::{HistoryItems, ListItems, ListPage};
+use crate::registry::{Registry, store_error};
 use crate::selection::Selection;
 use crate::target::Target;
 
 /// How many keys one read of the store's history asks for.
-const STORE_PAGE: usize = 1000;
+const STORE_PAGE: usize = 500;
+/// How many bytes of objects a chunk from the store's history has at the most, unless one object alone has more: its token
+/// stands before its objects, so they are collected.
+const CHUNK_BYTES: usize = 16 << 20;
 /// How many walks of the store's history are remembered for their counts.
 const RESTS: usize = 64;
 
@@ -53,8 +58,9 @@ impl Registry {
 
     /// Reads the page from the store's history: the way for revisions that the cache had no room to keep.
     ///
-    /// The store is read in bounded pieces, but the page is collected: a list without a limit costs the memory of its
-    /// entries here. Values that are not objects are left out, as the cache leaves them out.
+    /// A list without a limit is read while it is used. A chunk is collected, since its token stands before its objects,
+    /// and so it has a bound in bytes and may be shorter than its limit. Values that are not objects are left out, as the
+    /// cache leaves them out.
     ///
     /// # Errors
     /// 410 when the store has compacted the revision.
@@ -74,7 +80,12 @@ impl Registry {
         let root = collection.prefix();
         let to = range.to.map_or_else(|| StoreKey::prefix_end(root), |to| StoreKey::new(format!("{root}{to}")));
         let span = Span { from: StoreKey::new(format!("{root}{}", range.from)), to, revision };
-        let part = self.read_part(collection, plan, selection, &span).await.map_err(|error| expired(error, plan))?;
+        let Some(limit) = plan.limit else {
+            let items = self.stream(collection, selection, span).await.map_err(|error| expired(error, plan))?;
+            let items = ListItems::History(items);
+            return Ok(ListPage { revision, continue_token: None, remaining: None, items });
+        };
+        let part = self.read_part(collection, limit, selection, &span).await.map_err(|error| expired(error, plan))?;
         let mut page =
             ListPage { revision, continue_token: None, remaining: None, items: ListItems::Chosen(part.chosen) };
         if let Some(last) = part.cut_after {
@@ -89,39 +100,52 @@ impl Registry {
         Ok(page)
     }
 
+    /// What is selected in the span. The first page is read at once, so that what goes wrong then can still be told.
+    async fn stream(
+        &self,
+        collection: &Arc<Collection>,
+        selection: &Selection,
+        span: Span,
+    ) -> Result<HistoryItems, StoreError> {
+        let (collection, selection) = (collection.clone(), selection.clone());
+        let mut pages = Box::pin(pages(self.store().clone(), span).map_ok(move |page| {
+            let entries = page.into_iter().filter_map(|stored| shown(&collection, &stored));
+            entries.filter(|entry| selection.matches(entry)).collect::<Vec<_>>()
+        }));
+        let first = pages.try_next().await?.unwrap_or_default();
+        let least_bytes = first.iter().map(|entry| entry.object.bytes().len() as u64).sum();
+        let pages = stream::once(future::ready(Ok(first))).chain(pages.map_err(store_error)).boxed();
+        Ok(HistoryItems { pages, least_bytes })
+    }
+
     /// Reads entries until the chunk is full or the range is over.
     async fn read_part(
         &self,
         collection: &Collection,
-        plan: &ListPlan,
+        limit: usize,
         selection: &Selection,
         span: &Span,
     ) -> Result<Part, StoreError> {
         let mut part = Part::default();
+        let mut bytes = 0;
         let mut last: Option<String> = None;
-        let mut from = span.from.clone();
-        loop {
-            let page = self.store().range(span.request(from.clone(), Some(STORE_PAGE))).await?;
-            for stored in page.entries {
-                let full = |limit| part.chosen.len() == limit || part.looked_at == self.config.bounds.scan;
-                if plan.limit.is_some_and(full) {
+        let mut pages = pin!(pages(self.store().clone(), span.clone()));
+        while let Some(page) = pages.try_next().await? {
+            for stored in page {
+                if part.chosen.len() == limit || part.looked_at == self.config.bounds.scan || bytes >= CHUNK_BYTES {
                     part.cut_after = last;
                     return Ok(part);
                 }
-                from = StoreKey::new(format!("{}\0", stored.key));
                 part.looked_at += 1;
                 let key = stored.key.as_str();
                 last = Some(key.strip_prefix(collection.prefix()).unwrap_or(key).to_owned());
-                match collection.decode(&stored) {
-                    Ok(entry) if selection.matches(&entry) => part.chosen.push(entry),
-                    Ok(_) => {}
-                    Err(error) => tracing::error!(key, %error, "a stored value is not an object and is not shown"),
+                if let Some(entry) = shown(collection, &stored).filter(|entry| selection.matches(entry)) {
+                    bytes += entry.object.bytes().len();
+                    part.chosen.push(entry);
                 }
             }
-            if !page.more {
-                return Ok(part);
-            }
         }
+        Ok(part)
     }
 
     /// How many entries there are in `rest`, which begins `looked_at` entries behind the start of `span`.
@@ -151,6 +175,28 @@ impl Span {
     fn request(&self, from: StoreKey, limit: Option<usize>) -> RangeRequest {
         RangeRequest { from, to: self.to.clone(), revision: Some(self.revision), limit }
     }
+}
+
+/// What the store holds in a span, in bounded pieces.
+fn pages(store: Arc<dyn Store>, span: Span) -> impl Stream<Item = Result<Vec<KeyValue>, StoreError>> + Send + 'static {
+    stream::try_unfold(Some(span.from.clone()), move |from| {
+        let (store, span) = (store.clone(), span.clone());
+        async move {
+            let Some(from) = from else { return Ok(None) };
+            let page = store.range(span.request(from, Some(STORE_PAGE))).await?;
+            let last = page.entries.last().filter(|_| page.more);
+            let next = last.map(|stored| StoreKey::new(format!("{}\0", stored.key)));
+            Ok(Some((page.entries, next)))
+        }
+    })
+}
+
+/// The entry of a stored value, if it is an object.
+fn shown(collection: &Collection, stored: &KeyValue) -> Option<Arc<Entry>> {
+    let decoded = collection.decode(stored).map_err(|error| {
+        tracing::error!(key = %stored.key, %error, "a stored value is not an object and is not shown");
+    });
+    decoded.ok()
 }
 
 /// What was read for one page.
@@ -190,6 +236,6 @@ fn expired(error: StoreError, plan: &ListPlan) -> ApiError {
         (StoreError::Compacted { .. }, None) => {
             ApiError::Expired { message: ExpiredKind::ListRevision, continue_token: None }
         }
-        (other, _) => crate::registry::store_error(other),
+        (other, _) => store_error(other),
     }
 }

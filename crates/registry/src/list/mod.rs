@@ -11,6 +11,8 @@ mod plan;
 
 use std::sync::Arc;
 
+use futures::TryStreamExt as _;
+use futures::stream::BoxStream;
 use keelson_cache::{Entry, RangeCursor};
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
@@ -18,7 +20,7 @@ use keelson_meta::{ApiError, Revision};
 pub(crate) use crate::list::history::Rests;
 pub(crate) use crate::list::page::KeyRange;
 use crate::list::plan::ListPlan;
-use crate::registry::{Registry, store_error};
+use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
 
@@ -45,13 +47,27 @@ pub enum ListItems {
     },
     /// Entries that were picked one by one.
     Chosen(Vec<Arc<Entry>>),
+    /// Entries that are read from the store's history while they are used. They may fail to come.
+    History(HistoryItems),
+}
+
+/// Objects of a past that only the store knows, page by page: nothing but the page in hand is held.
+pub struct HistoryItems {
+    /// The pages, in key order.
+    pub pages: BoxStream<'static, Result<Vec<Arc<Entry>>, ApiError>>,
+    /// The fewest bytes that they have in JSON.
+    pub least_bytes: u64,
 }
 
 impl ListItems {
     /// The entries, collected: for pages that are known to be small, or that can't be used one by one.
-    pub fn into_entries(self) -> Vec<Arc<Entry>> {
-        match self {
+    ///
+    /// # Errors
+    /// 503 or 410 when the store does not give out what is left of its history.
+    pub async fn into_entries(self) -> Result<Vec<Arc<Entry>>, ApiError> {
+        Ok(match self {
             Self::Chosen(entries) => entries,
+            Self::History(items) => items.pages.try_concat().await?,
             Self::Range { mut cursor, .. } => {
                 let mut entries = Vec::with_capacity(cursor.remaining());
                 while let Some(leaf) = cursor.next_leaf() {
@@ -59,7 +75,7 @@ impl ListItems {
                 }
                 entries
             }
-        }
+        })
     }
 }
 
@@ -76,7 +92,7 @@ impl Registry {
         let selection = Selection::new(target, options)?;
         let plan = ListPlan::new(target, options, &self.config)?;
         if target.is_empty_by_nature() {
-            let revision = self.store().current_revision().await.map_err(store_error)?;
+            let revision = self.newest_revision().await?;
             let items = ListItems::Chosen(Vec::new());
             return Ok(ListPage { revision, continue_token: None, remaining: None, items });
         }

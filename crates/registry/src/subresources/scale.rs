@@ -5,13 +5,23 @@ use std::sync::Arc;
 
 use keelson_cache::Entry;
 use keelson_meta::field_error::FieldError;
-use keelson_meta::{ApiError, GroupKind, Object};
+use keelson_meta::options::PatchOptions;
+use keelson_meta::{ApiError, GroupKind, GroupVersionKind, Object};
+use keelson_schema::Schemas;
 use serde_json::{Map, Value, json};
 
+use super::selector;
+use crate::apply::{Applied, document};
+use crate::managed;
+use crate::patch::{Patch, PatchKind};
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::Change;
+use crate::write::{Change, Written};
+use crate::writer::Writer;
 
+/// The group and the kind of a scale.
+const GROUP: &str = "autoscaling";
+const KIND: &str = "Scale";
 /// The keys of an object's metadata that its scale shows.
 const SHOWN: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
 
@@ -29,19 +39,49 @@ impl Registry {
         &self,
         target: &Target,
         name: &str,
+        writer: &Writer,
         dry_run: bool,
         change: impl Fn(Object) -> Result<Object, ApiError>,
     ) -> Result<Object, ApiError> {
         let written = self
             .change(target, name, dry_run, |current| {
                 let next = change(self.scale(current))?;
-                self.rescaled(target, name, current, &next)
+                self.rescaled(target, name, current, &next, writer)
             })
             .await?;
         Ok(scale_of(&written.object.decode(written.revision.unwrap_or_default())))
     }
 
-    fn rescaled(&self, target: &Target, name: &str, current: &Arc<Entry>, scale: &Object) -> Result<Change, ApiError> {
+    /// Applies a scale: of what it says, the workload takes the wanted replicas.
+    ///
+    /// # Errors
+    /// As for [`Registry::apply`].
+    pub async fn apply_scale(
+        &self,
+        target: &Target,
+        name: &str,
+        patch: &Patch,
+        writer: &Writer,
+        options: &PatchOptions,
+    ) -> Result<Applied, ApiError> {
+        let document = configuration(target, document(patch)?)?.into_value();
+        let patch = Patch { kind: PatchKind::Apply, document, duplicates: patch.duplicates.clone() };
+        self.apply(target, name, &patch, writer, options).await
+    }
+
+    /// The scale of a workload that was written.
+    pub fn scale_written(&self, written: &Written) -> Object {
+        scale_of(&written.object.decode(written.revision.unwrap_or_default()))
+    }
+
+    fn rescaled(
+        &self,
+        target: &Target,
+        name: &str,
+        current: &Arc<Entry>,
+        scale: &Object,
+        writer: &Writer,
+    ) -> Result<Change, ApiError> {
         let wanted = match scale.get(&["spec", "replicas"]) {
             None | Some(Value::Null) => 0,
             Some(number) => number.as_i64().ok_or_else(|| invalid(name, number, "must be an integer"))?,
@@ -49,15 +89,34 @@ impl Registry {
         if wanted < 0 {
             return Err(invalid(name, &json!(wanted), "must be greater than or equal to 0"));
         }
-        let mut next = current.object.decode(current.revision);
+        let current = self.shown(target, current)?;
+        let mut next = current.clone();
         next.set_meta("uid", scale.uid());
         next.set_meta("resourceVersion", scale.resource_version());
         let spec = next.0.entry("spec").or_insert_with(|| json!({}));
         if let Value::Object(spec) = spec {
             spec.insert("replicas".to_owned(), json!(wanted));
         }
-        self.replace(target, name, current, next)
+        self.replace(target, name, current, next, writer)
     }
+}
+
+/// What a scale that is applied wants of its workload.
+fn configuration(target: &Target, scale: Object) -> Result<Object, ApiError> {
+    let kind = GroupVersionKind { group: GROUP.to_owned(), version: "v1".to_owned(), kind: KIND.to_owned() };
+    let schema = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind);
+    let scale = managed::check_applied(schema.ok_or(ApiError::UnsupportedPatchType)?, &kind, scale)?;
+    let mut wanted = Object::default();
+    wanted.set_type(&target.kind());
+    for key in SHOWN {
+        if let Some(value) = scale["metadata"].get(key) {
+            wanted.set_meta(key, value.clone());
+        }
+    }
+    if let Some(replicas) = scale["spec"].get("replicas") {
+        wanted.0.insert("spec".to_owned(), json!({ "replicas": replicas }));
+    }
+    Ok(wanted)
 }
 
 fn scale_of(workload: &Object) -> Object {
@@ -74,7 +133,7 @@ fn scale_of(workload: &Object) -> Object {
     }
     let mut status = Map::new();
     status.insert("replicas".to_owned(), json!(number(["status", "replicas"])));
-    let selector = selector_text(workload.get(&["spec", "selector"]));
+    let selector = selector::text(workload.get(&["spec", "selector"])).unwrap_or_default();
     if !selector.is_empty() {
         status.insert("selector".to_owned(), json!(selector));
     }
@@ -87,42 +146,9 @@ fn scale_of(workload: &Object) -> Object {
     scale
 }
 
-/// A label selector as the text that list requests take. Replication controllers have bare labels there.
-fn selector_text(selector: Option<&Value>) -> String {
-    let Some(Value::Object(selector)) = selector else {
-        return String::new();
-    };
-    let structured = selector.contains_key("matchLabels") || selector.contains_key("matchExpressions");
-    let labels = if structured { selector.get("matchLabels").and_then(Value::as_object) } else { Some(selector) };
-    let equalities = labels.into_iter().flatten().map(|(key, value)| {
-        let text = format!("{key}={}", value.as_str().unwrap_or_default());
-        (key.as_str(), text)
-    });
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten();
-    let mut terms: Vec<(&str, String)> = equalities.chain(expressions.filter_map(expression)).collect();
-    terms.sort();
-    terms.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
-}
-
-fn expression(expression: &Value) -> Option<(&str, String)> {
-    let key = expression.get("key")?.as_str()?;
-    let mut values: Vec<&str> =
-        expression.get("values").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    values.sort_unstable();
-    let values = values.join(",");
-    let text = match expression.get("operator")?.as_str()? {
-        "In" => format!("{key} in ({values})"),
-        "NotIn" => format!("{key} notin ({values})"),
-        "Exists" => key.to_owned(),
-        "DoesNotExist" => format!("!{key}"),
-        _ => return None,
-    };
-    Some((key, text))
-}
-
 fn invalid(name: &str, value: &Value, why: &str) -> ApiError {
     ApiError::Invalid {
-        kind: GroupKind { group: "autoscaling".to_owned(), kind: "Scale".to_owned() },
+        kind: GroupKind { group: GROUP.to_owned(), kind: KIND.to_owned() },
         name: name.to_owned(),
         errors: vec![FieldError::invalid("spec.replicas", value.to_string(), why)],
     }
@@ -157,11 +183,5 @@ mod tests {
             "status": {"replicas": 2, "selector": "app=web,tier in (a,b),!x"},
         }));
         assert_eq!(scale_of(&workload), expected);
-    }
-
-    #[test]
-    fn a_replication_controller_has_bare_labels() {
-        assert_eq!(selector_text(Some(&json!({"b": "2", "a": "1"}))), "a=1,b=2");
-        assert_eq!(selector_text(None), "");
     }
 }

@@ -1,0 +1,147 @@
+//! Cluster addresses: each that a service holds is an IPAddress object that names it.
+
+use std::net::IpAddr;
+
+use keelson_meta::field_error::FieldError;
+use keelson_meta::{ApiError, Object};
+use keelson_resources::Catalogue;
+use keelson_storage::StoreKey;
+use serde_json::{Value, json};
+
+use super::ranges::{AddressRange, Family};
+use super::spec::{Spec as _, Tree, held_addresses, is_headless, needs_addresses};
+use super::{FULL, Place, families};
+use crate::companions::{Companions, Otherwise};
+use crate::registry::Registry;
+use crate::target::Target;
+
+const GROUP: &str = "networking.k8s.io";
+
+/// Who says that it manages the address of a service.
+const MANAGER: &str = "ipallocator.k8s.io";
+
+/// Takes an address of each family of a service, the one that it asks for or any.
+pub(super) fn assign(
+    registry: &Registry,
+    place: &Place<'_>,
+    before: Option<&Tree>,
+    spec: &mut Tree,
+    companions: &mut Companions,
+) -> Result<(), ApiError> {
+    if !needs_addresses(spec) || is_headless(spec) {
+        return Ok(());
+    }
+    let held = before.map(held_addresses).unwrap_or_default();
+    let target = target("ipaddresses")?;
+    let mut addresses: Vec<String> = spec.texts("clusterIPs").into_iter().map(str::to_owned).collect();
+    for (index, family) in families::families(spec).into_iter().enumerate() {
+        let (address, otherwise) = match addresses.get(index).map(String::as_str) {
+            None | Some("") => {
+                let address = choose(registry, &target, family)?;
+                addresses.resize(addresses.len().max(index + 1), String::new());
+                addresses[index] = address.to_string();
+                (address, Otherwise::PlanAgain)
+            }
+            Some(text) => {
+                let Ok(address) = text.parse::<IpAddr>() else { continue };
+                if held.contains(&address) {
+                    continue;
+                }
+                let refused = |why: &str| {
+                    let detail = format!("failed to allocate IP {text}: {why}");
+                    place.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
+                };
+                if !ranges(registry)?.iter().any(|range| range.holds(address)) {
+                    return Err(refused("the provided network does not match the current range"));
+                }
+                (address, Otherwise::Refuse(Box::new(refused("provided IP is already allocated"))))
+            }
+        };
+        let object = registry.encode_own(&target, describe(place, address))?;
+        companions.take(key(registry, &target, address)?, object.bytes().clone(), otherwise);
+    }
+    spec.put("clusterIP", addresses.first().map(|address| json!(address)));
+    spec.put("clusterIPs", Some(json!(addresses)));
+    Ok(())
+}
+
+/// Gives back what a service had and has no longer.
+pub(super) fn give_back(
+    registry: &Registry,
+    before: Option<&Tree>,
+    after: Option<&Tree>,
+    companions: &mut Companions,
+) -> Result<(), ApiError> {
+    let kept = after.map(held_addresses).unwrap_or_default();
+    let target = target("ipaddresses")?;
+    for address in before.map(held_addresses).unwrap_or_default() {
+        if !kept.contains(&address) {
+            companions.give_back(key(registry, &target, address)?);
+        }
+    }
+    Ok(())
+}
+
+/// A free address by chance, as far as the cache knows.
+fn choose(registry: &Registry, target: &Target, family: Family) -> Result<IpAddr, ApiError> {
+    let taken = registry.collection(target)?.snapshot();
+    let chance = registry.random.u64();
+    for range in ranges(registry)?.into_iter().filter(|range| range.family() == family) {
+        for part in range.parts() {
+            let mut free = part.from_chance(chance).map(|number| range.address(number));
+            if let Some(address) = free.find(|address| taken.get(&address.to_string()).is_none()) {
+                return Ok(address);
+            }
+        }
+    }
+    Err(ApiError::Internal(format!("failed to allocate a serviceIP: {FULL}")))
+}
+
+/// The ranges that addresses are given out of: those of all ServiceCIDRs that are ready, or the server's own before there
+/// is one.
+fn ranges(registry: &Registry) -> Result<Vec<AddressRange>, ApiError> {
+    let stored = registry.collection(&target("servicecidrs")?)?.snapshot();
+    if stored.is_empty() {
+        return Ok(registry.config.service_ranges.addresses().to_vec());
+    }
+    let objects = stored.range("", None).map(|entry| entry.object.decode(entry.revision));
+    Ok(objects.filter(is_ready).flat_map(|object| cidrs(&object)).collect())
+}
+
+fn is_ready(cidr: &Object) -> bool {
+    let conditions = cidr.get(&["status", "conditions"]).and_then(Value::as_array);
+    let refused =
+        conditions.into_iter().flatten().any(|condition| condition["type"] == "Ready" && condition["status"] != "True");
+    cidr.deletion_timestamp().is_none() && !refused
+}
+
+fn cidrs(cidr: &Object) -> Vec<AddressRange> {
+    let cidrs = cidr.get(&["spec", "cidrs"]).and_then(Value::as_array).into_iter().flatten();
+    cidrs.filter_map(|cidr| AddressRange::parse(cidr.as_str()?)).collect()
+}
+
+/// The IPAddress of a service.
+fn describe(place: &Place<'_>, address: IpAddr) -> Object {
+    let object = json!({
+        "metadata": {
+            "name": address.to_string(),
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": Family::of(address).name(),
+                "ipaddress.kubernetes.io/managed-by": MANAGER,
+            },
+        },
+        "spec": { "parentRef": { "resource": "services", "namespace": place.namespace, "name": place.name } },
+    });
+    Object::from_value(object).unwrap_or_default()
+}
+
+fn key(registry: &Registry, target: &Target, address: IpAddr) -> Result<StoreKey, ApiError> {
+    Ok(StoreKey::new(format!("{}{address}", registry.collection(target)?.prefix())))
+}
+
+fn target(plural: &str) -> Result<Target, ApiError> {
+    let (resource, version) = Catalogue::builtin()
+        .lookup(GROUP, "v1", plural)
+        .ok_or_else(|| ApiError::Internal(format!("the catalogue has no {plural}")))?;
+    Ok(Target { resource, version, subresource: None, namespace: None, name: None })
+}

@@ -1,0 +1,77 @@
+//! What services are given: cluster addresses and node ports.
+//!
+//! What a service holds is read off it: its `clusterIPs` and the ports of its nodes. Each address and each port is a key in
+//! the store, taken and given back in the transaction that writes the service, so that no two services ever have the same,
+//! whichever servers make them. The key of an address is its IPAddress object; ports have keys that no client sees.
+
+mod addresses;
+mod families;
+mod ports;
+mod ranges;
+mod spec;
+
+use keelson_meta::field_error::FieldError;
+use keelson_meta::{ApiError, Object};
+
+use crate::companions::Companions;
+use crate::kinds;
+use crate::registry::Registry;
+use crate::target::Target;
+
+pub use ranges::{AddressRange, Family, PortRange, ServiceRanges};
+pub(crate) use spec::{Spec, Tree, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
+
+/// What somebody who asks for more than there is reads in an error.
+const FULL: &str = "range is full";
+
+/// Takes what a service needs and does not have, writes it into the service, and gives back what it no longer needs.
+///
+/// # Errors
+/// 422 when it asks for an address or port that it can't have, 500 when there is none left.
+pub(crate) async fn accompany_service(
+    registry: &Registry,
+    target: &Target,
+    before: Option<&Object>,
+    after: Option<&mut Object>,
+    attempt: usize,
+) -> Result<Companions, ApiError> {
+    let mut companions = Companions::default();
+    let Some(after) = after else {
+        let held = before.and_then(spec);
+        addresses::give_back(registry, held, None, &mut companions)?;
+        ports::give_back(held, None, &mut companions);
+        return Ok(companions);
+    };
+    if target.subresource_name() == Some("status") {
+        return Ok(companions);
+    }
+    let place = Place::of(target, after);
+    let Some(wanted) = spec_mut(after) else { return Ok(companions) };
+    let held = before.and_then(spec);
+    families::fill(&registry.config.service_ranges, held, wanted).map_err(|errors| place.refuse(errors))?;
+    addresses::assign(registry, &place, held, wanted, &mut companions)?;
+    ports::assign(registry, &place, held, wanted, attempt, &mut companions).await?;
+    addresses::give_back(registry, held, Some(wanted), &mut companions)?;
+    ports::give_back(held, Some(wanted), &mut companions);
+    kinds::in_order(target, after);
+    Ok(companions)
+}
+
+/// Which service it is, for errors and for what is written about it.
+struct Place<'a> {
+    target: &'a Target,
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+impl<'a> Place<'a> {
+    fn of(target: &'a Target, service: &Object) -> Self {
+        let [namespace, name, uid] = [service.namespace(), service.name(), service.uid()].map(str::to_owned);
+        Self { target, namespace, name, uid }
+    }
+
+    fn refuse(&self, errors: Vec<FieldError>) -> ApiError {
+        ApiError::Invalid { kind: self.target.group_kind(), name: self.name.clone(), errors }
+    }
+}

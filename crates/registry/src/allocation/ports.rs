@@ -1,0 +1,169 @@
+//! Node ports: each that a service holds is a key of its own in the store, which says whose it is.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use keelson_meta::ApiError;
+use keelson_meta::field_error::FieldError;
+use keelson_storage::{RangeRequest, StoreKey};
+use serde_json::{Value, json};
+
+use super::spec::{Spec as _, Tree, held_ports, needs_health_check, needs_node_ports};
+use super::{FULL, Place};
+use crate::companions::{Companions, Otherwise};
+use crate::registry::{Registry, store_error};
+
+/// Where the keys are; `0` follows `/` in byte order.
+const PREFIX: &str = "/registry/ranges/nodeports/";
+const END: &str = "/registry/ranges/nodeports0";
+
+const TAKEN: &str = "provided port is already allocated";
+
+/// Takes the ports that a service needs and does not have, those that it asks for or any.
+pub(super) async fn assign(
+    registry: &Registry,
+    place: &Place<'_>,
+    before: Option<&Tree>,
+    spec: &mut Tree,
+    attempt: usize,
+    companions: &mut Companions,
+) -> Result<(), ApiError> {
+    let held: HashSet<u16> = before.map(held_ports).unwrap_or_default().into_iter().collect();
+    // Most ports are free, so the first attempt relies on luck; only then is it worth to ask which are.
+    let taken = if attempt == 0 { HashSet::new() } else { taken(registry).await? };
+    let mut taking = Taking { registry, place, held, taken, new: HashSet::new(), companions };
+    if needs_node_ports(spec) {
+        let shared = before.is_none();
+        let all = spec.text("type") == "NodePort"
+            || spec.get("allocateLoadBalancerNodePorts").and_then(Value::as_bool) != Some(false);
+        if let Some(Value::Array(ports)) = spec.get_mut("ports") {
+            taking.ports(ports, shared, all)?;
+        }
+    }
+    if needs_health_check(spec) {
+        taking.health_check(spec)?;
+    }
+    Ok(())
+}
+
+/// Gives back what a service had and has no longer.
+pub(super) fn give_back(before: Option<&Tree>, after: Option<&Tree>, companions: &mut Companions) {
+    let kept = after.map(held_ports).unwrap_or_default();
+    let held = before.map(held_ports).unwrap_or_default();
+    held.into_iter().filter(|port| !kept.contains(port)).for_each(|port| companions.give_back(key(port)));
+}
+
+struct Taking<'a> {
+    registry: &'a Registry,
+    place: &'a Place<'a>,
+    /// What the service has already.
+    held: HashSet<u16>,
+    /// What others are known to have.
+    taken: HashSet<u16>,
+    /// What it gets now.
+    new: HashSet<u16>,
+    companions: &'a mut Companions,
+}
+
+impl Taking<'_> {
+    /// The node ports of the ports of a service. A new service gets one node port for one port of several protocols
+    /// (`shared`); unless `all` get one, only wishes are granted.
+    fn ports(&mut self, ports: &mut [Value], shared: bool, all: bool) -> Result<(), ApiError> {
+        let mut chosen: HashMap<u16, u16> = HashMap::new();
+        for index in 0..ports.len() {
+            let Some((port, node_port)) = numbers(&ports[index]) else { continue };
+            let sibling = chosen.get(&port).copied().filter(|_| shared);
+            let wish = match (node_port, sibling) {
+                (0, _) if !all => continue,
+                (0, None) if shared => ports.iter().filter_map(numbers).find(|other| other.0 == port && other.1 != 0),
+                (0, None) => None,
+                (0, Some(sibling)) => Some((port, sibling)),
+                (wish, _) => Some((port, wish)),
+            };
+            let node_port = match wish {
+                Some((_, wish)) if sibling == Some(wish) || self.held.contains(&wish) => wish,
+                // A service may have one node port for several of its ports once it exists.
+                Some((_, wish)) if !shared && self.new.contains(&wish) => wish,
+                Some((_, wish)) => {
+                    let field = format!("spec.ports[{index}].nodePort");
+                    self.take(wish, |place, why| place.refuse(vec![FieldError::invalid(field.as_str(), wish, why)]))?;
+                    wish
+                }
+                None => self.any().ok_or_else(|| no_port("failed to allocate a nodePort"))?,
+            };
+            chosen.entry(port).or_insert(node_port);
+            if let Value::Object(port) = &mut ports[index] {
+                port.put("nodePort", Some(json!(node_port)));
+            }
+        }
+        Ok(())
+    }
+
+    fn health_check(&mut self, spec: &mut Tree) -> Result<(), ApiError> {
+        let port = match spec.port("healthCheckNodePort") {
+            0 => self.any().ok_or_else(|| no_port("failed to allocate a HealthCheck NodePort 0"))?,
+            wish if self.held.contains(&wish) => wish,
+            wish => {
+                let message = format!("failed to allocate requested HealthCheck NodePort {wish}");
+                self.take(wish, |_, why| ApiError::Internal(format!("{message}: {why}")))?;
+                wish
+            }
+        };
+        spec.put("healthCheckNodePort", Some(json!(port)));
+        Ok(())
+    }
+
+    /// Takes the port that was asked for.
+    fn take(&mut self, port: u16, refused: impl Fn(&Place<'_>, &str) -> ApiError) -> Result<(), ApiError> {
+        let range = self.registry.config.service_ranges.node_ports;
+        if !range.holds(port) {
+            let why = format!("provided port is not in the valid range. The range of valid ports is {range}");
+            return Err(refused(self.place, &why));
+        }
+        let otherwise = refused(self.place, TAKEN);
+        if !self.new.insert(port) {
+            return Err(otherwise);
+        }
+        self.companions.take(key(port), self.owner(), Otherwise::Refuse(Box::new(otherwise)));
+        Ok(())
+    }
+
+    /// Takes a port by chance; `None` when none is left.
+    fn any(&mut self) -> Option<u16> {
+        let chance = self.registry.random.u64();
+        let parts = self.registry.config.service_ranges.node_ports.parts();
+        let mut ports =
+            parts.into_iter().flat_map(|part| part.from_chance(chance)).filter_map(|port| u16::try_from(port).ok());
+        let free = |port: &u16| [&self.held, &self.taken, &self.new].iter().all(|taken| !taken.contains(port));
+        let port = ports.find(free)?;
+        self.new.insert(port);
+        self.companions.take(key(port), self.owner(), Otherwise::PlanAgain);
+        Some(port)
+    }
+
+    fn owner(&self) -> Bytes {
+        let Place { namespace, name, uid, .. } = self.place;
+        json!({ "namespace": namespace, "name": name, "uid": uid }).to_string().into()
+    }
+}
+
+/// The port of a service and that of its nodes, 0 for none yet.
+fn numbers(port: &Value) -> Option<(u16, u16)> {
+    let port = port.as_object()?;
+    Some((port.port("port"), port.port("nodePort")))
+}
+
+fn no_port(message: &str) -> ApiError {
+    ApiError::Internal(format!("{message}: {FULL}"))
+}
+
+fn key(port: u16) -> StoreKey {
+    StoreKey::new(format!("{PREFIX}{port}"))
+}
+
+async fn taken(registry: &Registry) -> Result<HashSet<u16>, ApiError> {
+    let all = RangeRequest { from: StoreKey::new(PREFIX), to: StoreKey::new(END), revision: None, limit: None };
+    let page = registry.store().range(all).await.map_err(store_error)?;
+    let port = |key: &StoreKey| key.as_str().strip_prefix(PREFIX)?.parse().ok();
+    Ok(page.entries.iter().filter_map(|entry| port(&entry.key)).collect())
+}

@@ -1,0 +1,104 @@
+//! The `spec` of a service, read forgivingly: what has a wrong type is as good as absent, since the schema has refused it.
+
+use std::net::IpAddr;
+
+use keelson_meta::Object;
+use serde_json::{Map, Value};
+
+/// The fields of a JSON object.
+pub(crate) type Tree = Map<String, Value>;
+
+/// What stands in `clusterIP` for a service that has none on purpose.
+pub(crate) const NONE: &str = "None";
+
+/// Reading a `spec`.
+pub(crate) trait Spec {
+    /// The text of a field, empty for none.
+    fn text(&self, field: &str) -> &str;
+    /// The texts of a list.
+    fn texts(&self, field: &str) -> Vec<&str>;
+    /// A number that is a port; 0 for none.
+    fn port(&self, field: &str) -> u16;
+    /// The objects of a list.
+    fn items(&self, field: &str) -> Vec<&Tree>;
+    /// Sets a field, or removes it.
+    fn put(&mut self, field: &str, value: Option<Value>);
+}
+
+impl Spec for Tree {
+    fn text(&self, field: &str) -> &str {
+        self.get(field).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn texts(&self, field: &str) -> Vec<&str> {
+        self.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    fn port(&self, field: &str) -> u16 {
+        self.get(field).and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok()).unwrap_or(0)
+    }
+
+    fn items(&self, field: &str) -> Vec<&Tree> {
+        self.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object).collect()
+    }
+
+    fn put(&mut self, field: &str, value: Option<Value>) {
+        match value {
+            Some(value) => self.insert(field.to_owned(), value),
+            None => self.shift_remove(field),
+        };
+    }
+}
+
+/// The `spec` of a service.
+pub(crate) fn spec(service: &Object) -> Option<&Tree> {
+    service.0.get("spec")?.as_object()
+}
+
+/// The `spec` of a service, to be changed.
+pub(crate) fn spec_mut(service: &mut Object) -> Option<&mut Tree> {
+    service.0.get_mut("spec")?.as_object_mut()
+}
+
+/// Whether services of this type have cluster addresses, if they are not headless.
+pub(crate) fn needs_addresses(spec: &Tree) -> bool {
+    matches!(spec.text("type"), "ClusterIP" | "NodePort" | "LoadBalancer")
+}
+
+/// Whether services of this type have ports on all nodes.
+pub(crate) fn needs_node_ports(spec: &Tree) -> bool {
+    matches!(spec.text("type"), "NodePort" | "LoadBalancer")
+}
+
+/// Whether nodes tell on a port of their own whether they lead to the service.
+pub(crate) fn needs_health_check(spec: &Tree) -> bool {
+    spec.text("type") == "LoadBalancer" && spec.text("externalTrafficPolicy") == "Local"
+}
+
+/// Whether a service has no cluster address on purpose.
+pub(super) fn is_headless(spec: &Tree) -> bool {
+    spec.text("clusterIP") == NONE || spec.texts("clusterIPs").first() == Some(&NONE)
+}
+
+/// The cluster addresses that a service holds.
+pub(super) fn held_addresses(spec: &Tree) -> Vec<IpAddr> {
+    if !needs_addresses(spec) || is_headless(spec) {
+        return Vec::new();
+    }
+    spec.texts("clusterIPs").into_iter().filter_map(|address| address.parse().ok()).collect()
+}
+
+/// The ports of all nodes that a service holds.
+pub(super) fn held_ports(spec: &Tree) -> Vec<u16> {
+    let mut ports = Vec::new();
+    if needs_node_ports(spec) {
+        ports.extend(spec.items("ports").into_iter().map(|port| port.port("nodePort")));
+    }
+    if needs_health_check(spec) {
+        ports.push(spec.port("healthCheckNodePort"));
+    }
+    ports.retain(|port| *port != 0);
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}

@@ -1,0 +1,104 @@
+//! What is written together with an object: addresses that are taken for it, counts that it adds to.
+//!
+//! Companions share the transaction of the object, so they happen with its write or not at all, on whatever server: nothing
+//! is left behind by a crash, and nothing has to be repaired. Whoever wants to add some does it in [`Registry::accompany`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use keelson_cache::Entry;
+use keelson_meta::{ApiError, Object};
+use keelson_storage::{Compare, Condition, StoreKey, Transaction, Write};
+
+use crate::allocation;
+use crate::registry::{Registry, store_error};
+use crate::target::Target;
+
+/// What is compared and written together with an object.
+#[derive(Default)]
+pub(crate) struct Companions {
+    compares: Vec<(Compare, Otherwise)>,
+    writes: Vec<Write>,
+}
+
+/// What becomes of the write of an object when the compare of a companion does not hold.
+pub(crate) enum Otherwise {
+    /// Somebody was faster, and nobody need know: it is planned again on what they left.
+    PlanAgain,
+    /// The client asked for just this.
+    Refuse(Box<ApiError>),
+}
+
+impl Companions {
+    /// Takes a key that nobody may have.
+    pub(crate) fn take(&mut self, key: StoreKey, value: Bytes, otherwise: Otherwise) {
+        self.compares.push((Compare { key: key.clone(), condition: Condition::Absent }, otherwise));
+        self.writes.push(Write::Put { key, value, expires: None });
+    }
+
+    /// Gives back a key that the object has.
+    pub(crate) fn give_back(&mut self, key: StoreKey) {
+        self.writes.push(Write::Delete { key });
+    }
+
+    /// Adds them to the transaction of the object, behind what is in it.
+    pub(crate) fn join(&self, transaction: &mut Transaction) {
+        transaction.compares.extend(self.compares.iter().map(|(compare, _)| compare.clone()));
+        transaction.writes.extend(self.writes.iter().cloned());
+    }
+
+    /// What to do after one of their compares, by its place among them, did not hold.
+    ///
+    /// # Errors
+    /// What the client is told, where it asked for what it can't have.
+    pub(crate) fn lost(self, index: usize) -> Result<(), ApiError> {
+        match self.compares.into_iter().nth(index) {
+            Some((_, Otherwise::Refuse(error))) => Err(*error),
+            Some((_, Otherwise::PlanAgain)) | None => Ok(()),
+        }
+    }
+}
+
+impl Registry {
+    /// What is written together with an object that becomes `after` (`None`: that goes) where it was `before` (`None`: that
+    /// is new). May complete `after` by what was taken for it. Nothing is written here; when somebody else takes the same,
+    /// this is asked again, with a higher `attempt`.
+    ///
+    /// # Errors
+    /// 422 when the object asks for what it can't have, 500 when there is nothing left to be given out.
+    pub(crate) async fn accompany(
+        &self,
+        target: &Target,
+        before: Option<&Arc<Entry>>,
+        after: Option<&mut Object>,
+        attempt: usize,
+    ) -> Result<Companions, ApiError> {
+        if !has_companions(target) {
+            return Ok(Companions::default());
+        }
+        let before = before.map(|entry| entry.object.decode(entry.revision));
+        allocation::accompany_service(self, target, before.as_ref(), after, attempt).await
+    }
+
+    /// Checks for a dry run whether the compares of companions hold now.
+    ///
+    /// # Errors
+    /// What a client would be told if they were written.
+    pub(crate) async fn rehearse(&self, companions: Companions) -> Result<(), ApiError> {
+        for (compare, otherwise) in companions.compares {
+            let current = self.store().get(&compare.key).await.map_err(store_error)?;
+            match otherwise {
+                Otherwise::Refuse(error) if !compare.condition.holds(current.map(|found| found.revision)) => {
+                    return Err(*error);
+                }
+                Otherwise::Refuse(_) | Otherwise::PlanAgain => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether objects of this resource are ever written together with others. Most are not, and cost nothing here.
+pub(crate) fn has_companions(target: &Target) -> bool {
+    (target.resource.group, target.resource.plural) == ("", "services")
+}

@@ -1,0 +1,177 @@
+//! What new objects take over from classes: the priority of pods, the storage class of claims, the ingress class of
+//! ingresses. Classes are read from the cache: one that was made a moment ago by another server may not be seen yet.
+
+use std::cmp::Reverse;
+
+use keelson_meta::{ApiError, Object};
+use keelson_resources::Catalogue;
+use serde_json::{Value, json};
+
+use crate::registry::Registry;
+use crate::target::Target;
+
+const IS_DEFAULT_INGRESS: &str = "ingressclass.kubernetes.io/is-default-class";
+const IS_DEFAULT_STORAGE: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// Where ingresses and claims named their class before they had a field for it.
+const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
+const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// The classes that every cluster has, also before its server has made the objects.
+const SYSTEM: [(&str, i64); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+const PREEMPT: &str = "PreemptLowerPriority";
+
+/// The priority of a pod's class, of the class that is the default, or 0.
+pub(super) fn pod_priority(registry: &Registry, target: &Target, pod: &mut Object) -> Result<(), ApiError> {
+    let text = |field: &str| pod.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
+    let refuse = |message: String| refused(target, pod, message);
+    let (name, priority, policy) = match text("priorityClassName") {
+        "" => match default_priority(registry)? {
+            Some(class) => (Some(class.name().to_owned()), value(&class), policy(&class)),
+            None => (None, 0, PREEMPT.to_owned()),
+        },
+        named => match find(registry, "scheduling.k8s.io", "priorityclasses", named)? {
+            Some(class) => (None, value(&class), policy(&class)),
+            None => match SYSTEM.into_iter().find(|(known, _)| *known == named) {
+                Some((_, priority)) => (None, priority, PREEMPT.to_owned()),
+                None => return Err(refuse(format!("no PriorityClass with name {named} was found"))),
+            },
+        },
+    };
+    if let Some(stated) = pod.get(&["spec", "priority"]).and_then(Value::as_i64).filter(|stated| *stated != priority) {
+        return Err(refuse(format!(
+            "the integer value of priority ({stated}) must not be provided in pod spec; priority admission controller \
+             computed {priority} from the given PriorityClass name"
+        )));
+    }
+    let stated = text("preemptionPolicy");
+    if !stated.is_empty() && stated != policy {
+        return Err(refuse(format!(
+            "the string value of PreemptionPolicy ({stated}) must not be provided in pod spec; priority admission \
+             controller computed {policy} from the given PriorityClass name"
+        )));
+    }
+    let Some(Value::Object(spec)) = pod.0.get_mut("spec") else { return Ok(()) };
+    if let Some(name) = name {
+        spec.insert("priorityClassName".to_owned(), json!(name));
+    }
+    spec.insert("priority".to_owned(), json!(priority));
+    spec.insert("preemptionPolicy".to_owned(), json!(policy));
+    Ok(())
+}
+
+/// Who writes a pod again need not state what it got from its class.
+pub(super) fn keep_priority(current: &Object, next: &mut Object) {
+    for field in ["priority", "preemptionPolicy"] {
+        if let (None, Some(kept)) = (next.get(&["spec", field]), current.get(&["spec", field]))
+            && let Some(Value::Object(spec)) = next.0.get_mut("spec")
+        {
+            spec.insert(field.to_owned(), kept.clone());
+        }
+    }
+}
+
+/// Refuses a second class that is to be the default.
+///
+/// # Errors
+/// 403, naming the first.
+pub(super) fn only_default(registry: &Registry, target: &Target, class: &Object) -> Result<(), ApiError> {
+    if !is_global_default(class) {
+        return Ok(());
+    }
+    match default_priority(registry)? {
+        Some(first) if first.name() != class.name() => {
+            let name = first.name();
+            let message = format!("PriorityClass {name} is already marked as default. Only one default can exist");
+            Err(refused(target, class, message))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Gives a claim that names no class the one that is the default.
+pub(super) fn storage_class(registry: &Registry, claim: &mut Object) -> Result<(), ApiError> {
+    let named = claim.get(&["spec", "storageClassName"]).is_some_and(|class| !class.is_null());
+    if named || has_annotation(claim, STORAGE_CLASS) {
+        return Ok(());
+    }
+    let class = newest_default(registry, "storage.k8s.io", "storageclasses", &IS_DEFAULT_STORAGE)?;
+    set_class(claim, "storageClassName", class);
+    Ok(())
+}
+
+/// Gives an ingress that names no class the one that is the default.
+pub(super) fn ingress_class(registry: &Registry, ingress: &mut Object) -> Result<(), ApiError> {
+    let named = ingress.get(&["spec", "ingressClassName"]).is_some_and(|class| !class.is_null());
+    if named || has_annotation(ingress, INGRESS_CLASS) {
+        return Ok(());
+    }
+    let class = newest_default(registry, "networking.k8s.io", "ingressclasses", &[IS_DEFAULT_INGRESS])?;
+    set_class(ingress, "ingressClassName", class);
+    Ok(())
+}
+
+fn set_class(object: &mut Object, field: &str, class: Option<String>) {
+    if let (Some(class), Some(Value::Object(spec))) = (class, object.0.get_mut("spec")) {
+        spec.insert(field.to_owned(), json!(class));
+    }
+}
+
+fn has_annotation(object: &Object, wanted: &str) -> bool {
+    object.annotations().any(|(name, _)| name == wanted)
+}
+
+/// The name of the class that is the default: of several the newest, and of these the first by name.
+fn newest_default(
+    registry: &Registry,
+    group: &str,
+    plural: &str,
+    annotations: &[&str],
+) -> Result<Option<String>, ApiError> {
+    let is_default = |class: &Object| class.annotations().any(|(name, on)| annotations.contains(&name) && on == "true");
+    let classes = all(registry, group, plural)?.into_iter().filter(is_default);
+    let newest = classes.min_by_key(|class| {
+        (Reverse(class.creation_timestamp().unwrap_or_default().to_owned()), class.name().to_owned())
+    });
+    Ok(newest.map(|class| class.name().to_owned()))
+}
+
+/// The priority class that is the default: of several, which only a race can make, the one of least priority.
+fn default_priority(registry: &Registry) -> Result<Option<Object>, ApiError> {
+    let classes = all(registry, "scheduling.k8s.io", "priorityclasses")?;
+    Ok(classes.into_iter().filter(is_global_default).min_by_key(value))
+}
+
+fn is_global_default(class: &Object) -> bool {
+    class.get(&["globalDefault"]).and_then(Value::as_bool) == Some(true)
+}
+
+fn value(class: &Object) -> i64 {
+    class.get(&["value"]).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn policy(class: &Object) -> String {
+    class.get(&["preemptionPolicy"]).and_then(Value::as_str).unwrap_or(PREEMPT).to_owned()
+}
+
+fn refused(target: &Target, object: &Object, message: String) -> ApiError {
+    ApiError::Refused { resource: target.group_resource(), name: object.name().to_owned(), message, causes: Vec::new() }
+}
+
+fn find(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Option<Object>, ApiError> {
+    let found = registry.collection(&classes_target(group, plural)?)?.get(name);
+    Ok(found.map(|entry| entry.object.decode(entry.revision)))
+}
+
+fn all(registry: &Registry, group: &str, plural: &str) -> Result<Vec<Object>, ApiError> {
+    let classes = registry.collection(&classes_target(group, plural)?)?.snapshot();
+    Ok(classes.range("", None).map(|entry| entry.object.decode(entry.revision)).collect())
+}
+
+fn classes_target(group: &str, plural: &str) -> Result<Target, ApiError> {
+    let (resource, version) = Catalogue::builtin()
+        .lookup(group, "v1", plural)
+        .ok_or_else(|| ApiError::Internal(format!("the catalogue has no {plural}")))?;
+    Ok(Target { resource, version, subresource: None, namespace: None, name: None })
+}

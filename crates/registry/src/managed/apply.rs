@@ -1,0 +1,172 @@
+//! Server-side apply of one object to another (KEP-555): what becomes of the live object and its owners.
+//!
+//! The order of the checks is upstream's, since a client sees only the first that fails.
+
+use std::time::SystemTime;
+
+use keelson_meta::clock::rfc3339;
+use keelson_meta::options::FieldValidation;
+use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
+use keelson_patch::fields::{
+    self, BEFORE_FIRST_APPLY, Conflicts, Duplicates, Manager, Owners, Versions as _, validate,
+};
+use keelson_schema::SchemaRef;
+use serde_json::Value;
+
+use super::{KindVersions, MANAGED_FIELDS, is_untimed, last_applied, nothing, set_managed, take_managed};
+use crate::intake::shape;
+use crate::target::Target;
+
+/// What somebody applies: an object that says only what they want.
+#[derive(Clone, Debug)]
+pub(crate) struct Application<'a> {
+    /// The object, as it was sent.
+    pub(crate) object: &'a Object,
+    /// Who applies it.
+    pub(crate) manager: &'a str,
+    /// Whether fields are taken from others who want them otherwise.
+    pub(crate) force: bool,
+    /// When.
+    pub(crate) now: SystemTime,
+}
+
+/// Applies to a live object, which is in the version of the request, or to what a kind always has. The result is in the
+/// same version and names its owners.
+///
+/// # Errors
+/// 400 for another kind or version, or for owners in what is applied; 409 for fields that others want otherwise; 500, as
+/// upstream has it, for what does not fit the schema.
+pub(crate) fn apply(target: &Target, live: &Object, application: &Application<'_>) -> Result<Object, ApiError> {
+    let kind = target.kind();
+    let version = kind.group_version().to_string();
+    let versions = KindVersions::of(target);
+    let schema = versions.schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
+    let applied = check_applied(schema, &kind, application.object.clone())?;
+    let mut live = live.clone();
+    let managed = take_managed(&mut live);
+    let known = Owners::read(managed.as_ref().unwrap_or(&Value::Null))
+        .map_err(|error| ApiError::Unclassified(format!("failed to decode managed fields: {error}")))?;
+    let live = live.into_value();
+    check(schema, &live, Duplicates::Allowed, "live", &kind)?;
+
+    let subresource = target.subresource_name().unwrap_or_default();
+    let now = (!is_untimed(subresource)).then(|| rfc3339(application.now));
+    let write = Write { versions: &versions, version: &version, subresource, now: now.as_deref() };
+    let owners = if known.is_empty() { write.before_first_apply(&kind, &live) } else { known.clone() };
+    let done = write.apply(&owners, application, schema, &live, &applied).map_err(conflict)?;
+
+    let mut object = if done.changed { fit(&kind, done.object)? } else { object_of(live) };
+    if application.manager == last_applied::MANAGER {
+        last_applied::renew(&mut object, application.object);
+    }
+    // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
+    let managed = if done.owners == known { managed } else { Some(done.owners.write()) };
+    set_managed(&mut object, managed);
+    Ok(object)
+}
+
+/// How an apply writes.
+struct Write<'w, 't> {
+    versions: &'w KindVersions<'t>,
+    version: &'w str,
+    subresource: &'w str,
+    now: Option<&'w str>,
+}
+
+impl Write<'_, '_> {
+    /// The owners of an object that nobody owned: what it has belongs to one who was there before.
+    fn before_first_apply(&self, kind: &GroupVersionKind, live: &Value) -> Owners {
+        let manager = Manager::updates(BEFORE_FIRST_APPLY, self.version, self.subresource);
+        let writer = fields::Writer { manager: &manager, version: self.version, now: self.now };
+        fields::update(self.versions, &Owners::default(), writer, &nothing(kind).into_value(), live)
+    }
+
+    fn apply(
+        &self,
+        owners: &Owners,
+        application: &Application<'_>,
+        schema: SchemaRef<'static>,
+        live: &Value,
+        applied: &Value,
+    ) -> Result<fields::Applied, Conflicts> {
+        let manager = Manager::applies(application.manager, self.subresource);
+        let writer = fields::Writer { manager: &manager, version: self.version, now: self.now };
+        let apply = |force| fields::apply(self.versions, owners, writer, live, applied, force);
+        match apply(application.force) {
+            Err(conflicts) if application.manager == last_applied::MANAGER => {
+                last_applied::resolve(conflicts, schema, self.version, live)?;
+                apply(true)
+            }
+            done => done,
+        }
+    }
+}
+
+/// Checks what is applied by itself.
+///
+/// # Errors
+/// 400 for another kind or version, or for owners in it; 500 for what does not fit the schema.
+pub(crate) fn check_applied(
+    schema: SchemaRef<'static>,
+    kind: &GroupVersionKind,
+    applied: Object,
+) -> Result<Value, ApiError> {
+    check_kind(kind, &applied)?;
+    if applied.meta(MANAGED_FIELDS).is_some_and(|managed| !managed.is_null()) {
+        return Err(ApiError::BadRequest("metadata.managedFields must be nil".to_owned()));
+    }
+    let applied = applied.into_value();
+    check(schema, &applied, Duplicates::Refused, "patch", kind)?;
+    Ok(applied)
+}
+
+fn check_kind(kind: &GroupVersionKind, applied: &Object) -> Result<(), ApiError> {
+    let stated = applied.api_version().unwrap_or_default();
+    let GroupVersion { group, version } = GroupVersion::parse(stated).unwrap_or_default();
+    let stated = GroupVersionKind { group, version, kind: applied.kind().unwrap_or_default().to_owned() };
+    if stated == *kind {
+        return Ok(());
+    }
+    Err(ApiError::BadRequest(format!("invalid object type: {}", in_go(&stated))))
+}
+
+fn check(
+    schema: SchemaRef<'static>,
+    object: &Value,
+    duplicates: Duplicates,
+    which: &str,
+    kind: &GroupVersionKind,
+) -> Result<(), ApiError> {
+    validate(schema, object, duplicates).map_err(|violations| {
+        let name = identity(object, kind);
+        ApiError::Unclassified(format!("failed to create typed {which} object ({name}): {violations}"))
+    })
+}
+
+/// The object with the shape of its kind: typed, defaults filled in, and without the nulls that removal left.
+fn fit(kind: &GroupVersionKind, object: Value) -> Result<Object, ApiError> {
+    let name = identity(&object, kind);
+    let mut object = object_of(object);
+    shape(kind, &mut object, &[], FieldValidation::Ignore).map_err(|fault| {
+        ApiError::Unclassified(format!("failed to convert new typed object ({name}) to object: {fault}"))
+    })?;
+    Ok(object)
+}
+
+fn conflict(conflicts: Conflicts) -> ApiError {
+    ApiError::ApplyConflict { message: conflicts.to_string(), causes: conflicts.causes() }
+}
+
+fn object_of(value: Value) -> Object {
+    Object::from_value(value).unwrap_or_default()
+}
+
+/// An object as upstream names it where it does not fit: by what it says itself.
+fn identity(object: &Value, kind: &GroupVersionKind) -> String {
+    let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
+    format!("{}/{}; {}", text("namespace"), text("name"), in_go(kind))
+}
+
+fn in_go(kind: &GroupVersionKind) -> String {
+    format!("{}/{}, Kind={}", kind.group, kind.version, kind.kind)
+}

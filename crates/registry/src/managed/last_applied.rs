@@ -1,0 +1,75 @@
+//! From client-side apply to server-side apply: the annotation in which kubectl keeps what it applied last.
+//!
+//! Only the manager that kubectl applies by is served so. What it owns by the annotation is no conflict for it, and the
+//! annotation goes with what it applies, so that a client-side apply after it takes away nothing.
+
+use keelson_meta::metadata_rules::ANNOTATIONS_MAX;
+use keelson_meta::{Object, go_format};
+use keelson_patch::fields::{Conflicts, Duplicates, FieldSet, compare, extract, validate};
+use keelson_schema::SchemaRef;
+use serde_json::{Map, Value};
+
+/// The name by which kubectl applies.
+pub(super) const MANAGER: &str = "kubectl";
+const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Whether all conflicts are about fields that the annotation of the live object has as they are.
+///
+/// # Errors
+/// The conflicts that are not.
+pub(super) fn resolve(
+    conflicts: Conflicts,
+    schema: SchemaRef<'static>,
+    version: &str,
+    live: &Value,
+) -> Result<(), Conflicts> {
+    let Some(owned) = owned(schema, version, live) else { return Err(conflicts) };
+    let others: Vec<_> = conflicts.0.into_iter().filter(|it| !owned.contains(it.path.elements())).collect();
+    if others.is_empty() { Ok(()) } else { Err(Conflicts(others)) }
+}
+
+/// The fields that were applied last and have not changed since; `None` when that can't be known.
+fn owned(schema: SchemaRef<'static>, version: &str, live: &Value) -> Option<FieldSet> {
+    let annotation = live["metadata"]["annotations"][ANNOTATION].as_str()?;
+    let last: Value = serde_json::from_str(annotation).ok()?;
+    if last["apiVersion"] != version || validate(schema, &last, Duplicates::Refused).is_err() {
+        return None;
+    }
+    let since = compare(schema, &last, live);
+    let owned = extract(schema, &last);
+    Some(owned.difference(&since.modified).difference(&since.added).difference(&since.removed))
+}
+
+/// Brings the annotation of an object, if it has one, to what is applied now.
+pub(super) fn renew(object: &mut Object, applied: &Object) {
+    let Some(Value::Object(annotations)) = object.metadata_mut().get_mut("annotations") else { return };
+    if annotations.get(ANNOTATION).and_then(Value::as_str).is_none_or(str::is_empty) {
+        return;
+    }
+    annotations.insert(ANNOTATION.to_owned(), configuration(applied).into());
+    let size: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    if size > ANNOTATIONS_MAX {
+        annotations.shift_remove(ANNOTATION);
+    }
+}
+
+/// An object as kubectl writes it into the annotation: without the annotation, keys sorted, with a line break.
+fn configuration(applied: &Object) -> String {
+    let mut applied = applied.clone();
+    if let Some(Value::Object(annotations)) = applied.metadata_mut().get_mut("annotations") {
+        annotations.shift_remove(ANNOTATION);
+    }
+    format!("{}\n", go_format::json(&sorted(applied.into_value())))
+}
+
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let mut members: Map<_, _> = members.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            members.sort_keys();
+            members.into()
+        }
+        Value::Array(items) => items.into_iter().map(sorted).collect(),
+        scalar => scalar,
+    }
+}

@@ -1,0 +1,158 @@
+//! Who owns which fields of an object: `metadata.managedFields` after each write.
+//!
+//! Ownership is found in the version of the request, before anything is added that the client did not ask for and its
+//! version has no default for (upstream does it at the same place). What an endpoint cannot change is never owned by who
+//! writes to it: that is the data of [`endpoints`].
+
+mod apply;
+mod endpoints;
+mod last_applied;
+mod versions;
+
+use std::time::SystemTime;
+
+use keelson_meta::clock::rfc3339;
+use keelson_meta::{GroupVersionKind, Object};
+use keelson_patch::fields::{self, Manager, Owners};
+use keelson_schema::{Schemas, WalkOptions, WalkReport};
+use serde_json::Value;
+
+use crate::target::Target;
+use crate::writer::Writer;
+
+pub(crate) use apply::{Application, apply, check_applied};
+pub(crate) use endpoints::confine;
+pub(crate) use versions::KindVersions;
+
+/// The field of the metadata that this module keeps.
+pub(crate) const MANAGED_FIELDS: &str = "managedFields";
+
+/// Notes in a new object, which is in the version of the request, who owns its fields.
+///
+/// What the client sent as `managedFields` counts if it can be read: an object may move with its owners.
+pub(crate) fn track_new(target: &Target, object: &mut Object, writer: &Writer, now: SystemTime) {
+    let sent = take_managed(object);
+    let owners = sent.as_ref().and_then(|sent| Owners::read(sent).ok()).unwrap_or_default();
+    let mut before = nothing(&target.kind());
+    let owners = updated(target, &owners, writer, now, &mut before, object);
+    set_managed(object, Some(owners.write()));
+}
+
+/// Notes in what an object shall become who owns its fields; both are in the same version.
+///
+/// An object whose owners nobody knows stays one: all its fields would seem to be the next writer's.
+pub(crate) fn track(target: &Target, current: &mut Object, next: &mut Object, writer: &Writer, now: SystemTime) {
+    let known = take_managed(current);
+    let sent = take_managed(next).filter(|_| target.subresource.is_none());
+    let wanted = sent.filter(|sent| known.as_ref() != Some(sent)).and_then(|sent| wanted(&sent));
+    let owners = wanted.clone().unwrap_or_else(|| read(known.as_ref()));
+    if !owners.is_empty() {
+        let after = updated(target, &owners, writer, now, current, next);
+        // What nobody changed keeps its form too, so that a write without effect leaves the same bytes.
+        let same = wanted.is_none() && after == owners;
+        set_managed(next, if same { known.clone() } else { Some(after.write()) });
+    }
+    set_managed(current, known);
+}
+
+/// The owners that a client wants an object to have: those it names, or none at all; `None` for what can't be read, or
+/// says nothing because the client knows nothing of owners.
+fn wanted(sent: &Value) -> Option<Owners> {
+    if Owners::is_reset(sent) {
+        return Some(Owners::default());
+    }
+    Owners::read(sent).ok().filter(|owners| !owners.is_empty())
+}
+
+/// Takes times back that are all that a write would change: it is then no change. Both objects are as they are stored.
+pub(crate) fn keep_times(current: &Object, next: &mut Object) {
+    let (Some(before), Some(after)) = (current.meta(MANAGED_FIELDS), next.meta(MANAGED_FIELDS)) else { return };
+    if before == after || !same_but_for_times(before, after) || !same_otherwise(current, next) {
+        return;
+    }
+    next.set_meta(MANAGED_FIELDS, before.clone());
+}
+
+fn same_but_for_times(left: &Value, right: &Value) -> bool {
+    let (Some(left), Some(right)) = (left.as_array(), right.as_array()) else { return false };
+    let untimed = |entry: &Value| {
+        let fields = entry.as_object().into_iter().flatten().filter(|(name, _)| *name != "time");
+        fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
+    };
+    left.len() == right.len() && left.iter().zip(right).all(|(left, right)| untimed(left) == untimed(right))
+}
+
+fn same_otherwise(left: &Object, right: &Object) -> bool {
+    let shown = |name: &str| name != MANAGED_FIELDS && name != "resourceVersion";
+    let metadata = |object: &Object| {
+        let fields = object.metadata().into_iter().flatten().filter(|(name, _)| shown(name));
+        fields.map(|(name, value)| (name.clone(), value.clone())).collect::<serde_json::Map<_, _>>()
+    };
+    left.0.len() == right.0.len()
+        && left.0.iter().all(|(name, value)| name == "metadata" || right.0.get(name) == Some(value))
+        && metadata(left) == metadata(right)
+}
+
+fn updated(
+    target: &Target,
+    owners: &Owners,
+    writer: &Writer,
+    now: SystemTime,
+    before: &mut Object,
+    after: &mut Object,
+) -> Owners {
+    let version = after.api_version().unwrap_or_default().to_owned();
+    let subresource = target.subresource_name().unwrap_or_default();
+    let manager = Manager::updates(writer.manager(), &version, subresource);
+    let time = (!is_untimed(subresource)).then(|| rfc3339(now));
+    let writer = fields::Writer { manager: &manager, version: &version, now: time.as_deref() };
+    let (old, new) = (lend(before), lend(after));
+    let owners = fields::update(&KindVersions::of(target), owners, writer, &old, &new);
+    give_back(before, old);
+    give_back(after, new);
+    owners
+}
+
+/// Whether entries of this subresource say no time. Upstream loses it between a scale and its workload.
+pub(crate) fn is_untimed(subresource: &str) -> bool {
+    subresource == "scale"
+}
+
+/// What an object of a kind always has, whoever makes it: so nobody owns it.
+pub(crate) fn nothing(kind: &GroupVersionKind) -> Object {
+    let mut object = Object::default();
+    if let Some(schema) = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind) {
+        let options = WalkOptions { defaults: false, ..WalkOptions::STORE };
+        schema.walk(&mut object, &mut WalkReport::default(), options);
+    }
+    object
+}
+
+/// The owners that a stored object names; none if they can't be read.
+pub(crate) fn read(managed: Option<&Value>) -> Owners {
+    managed.and_then(|managed| Owners::read(managed).ok()).unwrap_or_default()
+}
+
+pub(crate) fn take_managed(object: &mut Object) -> Option<Value> {
+    let Some(Value::Object(metadata)) = object.0.get_mut("metadata") else { return None };
+    metadata.shift_remove(MANAGED_FIELDS)
+}
+
+/// Writes the owners; an object without any has no such field.
+pub(crate) fn set_managed(object: &mut Object, managed: Option<Value>) {
+    match managed {
+        Some(Value::Array(entries)) if !entries.is_empty() => object.set_meta(MANAGED_FIELDS, Value::Array(entries)),
+        _ => object.remove_meta(MANAGED_FIELDS),
+    }
+}
+
+/// The object as a value, which [`give_back`] returns: the arithmetic of fields takes values.
+fn lend(object: &mut Object) -> Value {
+    Value::Object(std::mem::take(&mut object.0))
+}
+
+fn give_back(object: &mut Object, value: Value) {
+    if let Value::Object(map) = value {
+        object.0 = map;
+    }
+}

@@ -1,0 +1,240 @@
+//! The store's newest revision, asked for by many readers at once.
+//!
+//! Readers that wait at the same moment share a question. Invariant 15 decides which: a reader may only use the answer to
+//! a question that was put after the reader came. One that was under way already may have been answered by the store
+//! before a write that the reader's client knows of. So there are at most two questions: the one under way, and the next
+//! one, which everybody joins who comes meanwhile and which is put as soon as the other is answered.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use keelson_meta::{ApiError, Revision};
+use keelson_storage::{Store, StoreError};
+use parking_lot::Mutex;
+
+use crate::registry::store_error;
+
+type Answer = Result<Revision, ApiError>;
+type Question = Shared<BoxFuture<'static, Answer>>;
+
+/// How often a store was asked for its newest revision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuestionStats {
+    /// Questions that were put to the store.
+    pub asked: u64,
+    /// Readers that joined a question which another had opened.
+    pub shared: u64,
+}
+
+/// Asks a store for its newest revision, as seldom as may be.
+pub(crate) struct Newest(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    /// How long the store may take to answer.
+    patience: Duration,
+    questions: Mutex<Questions>,
+    asked: AtomicU64,
+    shared: AtomicU64,
+}
+
+#[derive(Default)]
+struct Questions {
+    /// Not put yet: whoever comes now may join.
+    next: Option<Question>,
+    /// Put last: the next one waits for its answer.
+    last: Option<Question>,
+}
+
+impl Newest {
+    pub(crate) fn new(store: Arc<dyn Store>, patience: Duration) -> Self {
+        let questions = Mutex::default();
+        Self(Arc::new(Inner { store, patience, questions, asked: AtomicU64::new(0), shared: AtomicU64::new(0) }))
+    }
+
+    /// The newest revision: at least that of every write that was acknowledged, by any server, before this was called.
+    ///
+    /// # Errors
+    /// 503 when the store fails, or does not answer in time.
+    pub(crate) async fn ask(&self) -> Answer {
+        let question = self.0.join();
+        question.await
+    }
+
+    pub(crate) fn stats(&self) -> QuestionStats {
+        QuestionStats { asked: self.0.asked.load(Ordering::Relaxed), shared: self.0.shared.load(Ordering::Relaxed) }
+    }
+}
+
+impl Inner {
+    /// The question that is put next.
+    fn join(self: &Arc<Self>) -> Question {
+        let mut questions = self.questions.lock();
+        if let Some(next) = &questions.next {
+            self.shared.fetch_add(1, Ordering::Relaxed);
+            return next.clone();
+        }
+        let last = questions.last.clone();
+        // The questions belong to this, so they must not hold it.
+        let next = put(Arc::downgrade(self), self.store.clone(), self.patience, last).boxed().shared();
+        questions.next = Some(next.clone());
+        next
+    }
+
+    /// Lets nobody join the next question any more.
+    fn close(&self) {
+        let mut questions = self.questions.lock();
+        questions.last = questions.next.take();
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+async fn put(inner: Weak<Inner>, store: Arc<dyn Store>, patience: Duration, last: Option<Question>) -> Answer {
+    if let Some(last) = last {
+        // The answer is for those who joined that question.
+        let _ = last.await;
+    }
+    // ORDER: the store is asked when nobody can join any more.
+    if let Some(inner) = inner.upgrade() {
+        inner.close();
+    }
+    let silent = |_| StoreError::Unavailable(format!("it has not answered in {patience:?}"));
+    let answer = tokio::time::timeout(patience, store.current_revision()).await.map_err(silent);
+    answer.and_then(|answer| answer).map_err(store_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use futures::future::join_all;
+    use keelson_meta::Random as _;
+    use keelson_meta::random::SeededRandom;
+    use keelson_storage::faulty::{Fault, FaultyStore};
+    use keelson_storage::memory::MemoryStore;
+    use keelson_storage::{StoreKey, Transaction};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(3);
+
+    fn over(fault: Fault) -> (FaultyStore, Newest) {
+        let store = FaultyStore::new(Arc::new(MemoryStore::new()));
+        store.set(fault);
+        (store.clone(), Newest::new(Arc::new(store), PATIENCE))
+    }
+
+    async fn write(store: &FaultyStore) -> Revision {
+        let put = Transaction::default().put(StoreKey::new("/a"), "x");
+        store.commit(put).await.unwrap().revisions[0]
+    }
+
+    async fn pause(random: &SeededRandom) {
+        tokio::time::sleep(Duration::from_millis(random.u64() % 40)).await;
+    }
+
+    /// Readers and writers at random moments over a store whose answers travel: no reader is told less than what was
+    /// acknowledged when it came, and there is at most one question at a time.
+    async fn readers_beside_writers(seed: u64, travel: u64, readers: u64) {
+        let (store, newest) = over(Fault::Slow(Duration::from_millis(travel)));
+        let (acknowledged, done) = (AtomicU64::new(0), AtomicBool::new(false));
+        let begun = tokio::time::Instant::now();
+        let write = async |number: u64| {
+            let random = SeededRandom::new(seed + 1000 + number);
+            for _ in 0..20 {
+                acknowledged.fetch_max(write(&store).await.get(), Ordering::SeqCst);
+                pause(&random).await;
+            }
+            done.store(true, Ordering::SeqCst);
+        };
+        let read = async |number: u64| {
+            let random = SeededRandom::new(seed + number);
+            let mut reads = 0;
+            while !done.load(Ordering::SeqCst) {
+                let before = acknowledged.load(Ordering::SeqCst);
+                if random.u64().is_multiple_of(4) {
+                    // Some give up while they wait, also those who have opened a question.
+                    let _ =
+                        tokio::time::timeout(Duration::from_millis(random.u64() % (travel + 1)), newest.ask()).await;
+                } else {
+                    let told = newest.ask().await.unwrap().get();
+                    assert!(told >= before, "{told} is older than {before}, which was acknowledged");
+                    reads += 1;
+                }
+                pause(&random).await;
+            }
+            reads
+        };
+        let reads = join_all((0..readers).map(read));
+        let (_, reads) = futures::future::join(join_all((0..3).map(write)), reads).await;
+        let reads: u64 = reads.into_iter().sum();
+        let room = begun.elapsed().as_millis() as u64 / (2 * travel) + 1;
+        assert!(
+            newest.stats().asked <= room,
+            "{} questions where {room} fit one behind the other",
+            newest.stats().asked
+        );
+        let QuestionStats { asked, shared } = newest.stats();
+        assert_eq!(asked, store.questions());
+        assert!(reads > 0 && asked + shared >= reads);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn inv15_no_reader_is_told_less_than_was_acknowledged_when_it_came(
+            seed in 0..u64::MAX / 2,
+            travel in 1..60u64,
+            readers in 1..24u64,
+        ) {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+            runtime.block_on(readers_beside_writers(seed, travel, readers));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_comes_while_a_question_is_under_way_waits_for_the_next() {
+        let (store, newest) = over(Fault::Slow(Duration::from_millis(100)));
+        let first = async {
+            let told = newest.ask().await.unwrap();
+            (told, tokio::time::Instant::now())
+        };
+        let late = async {
+            // The first question has been answered by the store, and the answer is on its way.
+            tokio::time::sleep(Duration::from_millis(120)).await;
+            store.set(Fault::None);
+            let written = write(&store).await;
+            (written, newest.ask().await.unwrap(), tokio::time::Instant::now())
+        };
+        let ((told, answered), (written, told_late, answered_late)) = futures::future::join(first, late).await;
+        assert!(told < written && told_late == written);
+        assert!(answered_late >= answered);
+        assert_eq!(newest.stats(), QuestionStats { asked: 2, shared: 0 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_readers_at_once_need_two_questions() {
+        let (_store, newest) = over(Fault::Slow(Duration::from_millis(10)));
+        let told = join_all((0..1000).map(|_| newest.ask())).await;
+        assert!(told.into_iter().all(|told| told == Ok(Revision::new(1))));
+        assert_eq!(newest.stats(), QuestionStats { asked: 2, shared: 998 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_hangs_is_given_up_and_asked_again() {
+        let (store, newest) = over(Fault::Hang);
+        let begun = tokio::time::Instant::now();
+        for told in join_all((0..10).map(|_| newest.ask())).await {
+            let error = told.unwrap_err();
+            assert_eq!((error.code(), error.retry_after()), (503, Some(1)), "{error}");
+        }
+        assert!(begun.elapsed() <= 2 * PATIENCE);
+        store.set(Fault::None);
+        assert_eq!(newest.ask().await, Ok(Revision::new(1)));
+    }
+}

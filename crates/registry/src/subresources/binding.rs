@@ -1,0 +1,128 @@
+//! `pods/binding`: a scheduler says on which node a pod runs. A pod is bound once.
+
+use std::time::SystemTime;
+
+use keelson_meta::error::ConflictKind;
+use keelson_meta::field_error::{self, FieldError};
+use keelson_meta::options::GetOptions;
+use keelson_meta::{ApiError, GroupResource, Object};
+use serde_json::{Map, Value, json};
+
+use super::{conditions, other};
+use crate::kinds;
+use crate::registry::Registry;
+use crate::target::Target;
+use crate::write::{Change, modified};
+
+/// The labels by which workloads know where they run; a bound pod has those of its node (KEP-4742).
+const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
+impl Registry {
+    /// Binds the pod that a Binding names to the node that it names.
+    ///
+    /// # Errors
+    /// 404 when there is no such pod, 409 when it is bound, held back, being deleted, or another one than the Binding
+    /// means; 500 for a Binding that names no node, as upstream has it.
+    pub async fn bind(&self, namespace: &str, binding: &Object, dry_run: bool) -> Result<(), ApiError> {
+        let node = node_of(binding)?;
+        let pods = other("", "pods", Some(namespace))?;
+        let topology = self.topology(node).await?;
+        let change = |pod| bound(&pods, pod, binding, node, &topology, self.now());
+        self.change(&pods, binding.name(), dry_run, |current| change(current.object.decode(current.revision)))
+            .await
+            .map(|_| ())
+    }
+
+    /// What a node says of where it is; nothing when there is no such node.
+    async fn topology(&self, node: &str) -> Result<Map<String, Value>, ApiError> {
+        let nodes = other("", "nodes", None)?;
+        match self.get(&nodes, node, &GetOptions::default()).await {
+            Ok(entry) => {
+                let node = entry.object.decode(entry.revision);
+                let labels = node.labels().filter(|(name, _)| TOPOLOGY.contains(name));
+                Ok(labels.map(|(name, value)| (name.to_owned(), json!(value))).collect())
+            }
+            Err(ApiError::NotFound { .. }) => Ok(Map::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The name of the node that a Binding is for.
+fn node_of(binding: &Object) -> Result<&str, ApiError> {
+    let text = |field: &str| binding.get(&["target", field]).and_then(Value::as_str).unwrap_or_default();
+    let mut errors = Vec::new();
+    let kind = text("kind");
+    if !matches!(kind, "" | "Node") {
+        errors.push(FieldError::not_supported("target.kind", kind, &["Node", "<empty>"]));
+    }
+    if text("name").is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    }
+    if errors.is_empty() { Ok(text("name")) } else { Err(ApiError::Unclassified(field_error::join(&errors))) }
+}
+
+fn bound(
+    pods: &Target,
+    mut pod: Object,
+    binding: &Object,
+    node: &str,
+    topology: &Map<String, Value>,
+    now: SystemTime,
+) -> Result<Change, ApiError> {
+    let name = pod.name().to_owned();
+    let wanted = binding.uid();
+    if !wanted.is_empty() && wanted != pod.uid() {
+        let message = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {}", pod.uid());
+        return Err(ApiError::conflict(pods.group_resource(), name, ConflictKind::Other(message)));
+    }
+    if !matches!(binding.resource_version(), "" | "0") && binding.resource_version() != pod.resource_version() {
+        return Err(modified(pods, &name));
+    }
+    if let Some(why) = unbindable(&pod) {
+        let resource = GroupResource { group: String::new(), resource: "pods/binding".to_owned() };
+        return Err(ApiError::conflict(resource, name, ConflictKind::Other(why)));
+    }
+    pod.remove_meta("resourceVersion");
+    if let Some(Value::Object(spec)) = pod.0.get_mut("spec") {
+        spec.insert("nodeName".to_owned(), json!(node));
+    }
+    if let Some(Value::Object(status)) = pod.0.get_mut("status") {
+        status.shift_remove("nominatedNodeName");
+    }
+    let texts = |field: &str| binding.meta(field).and_then(Value::as_object).into_iter().flatten();
+    merge(&mut pod, "annotations", texts("annotations"));
+    merge(&mut pod, "labels", texts("labels"));
+    merge(&mut pod, "labels", topology.iter());
+    conditions::set(&mut pod, json!({"type": "PodScheduled", "status": "True"}), now);
+    kinds::in_order(pods, &mut pod);
+    Ok(Change::Put(pod))
+}
+
+/// Why a pod can't be bound, if it can't.
+fn unbindable(pod: &Object) -> Option<String> {
+    let name = pod.name();
+    if pod.deletion_timestamp().is_some() {
+        return Some(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    let node = pod.get(&["spec", "nodeName"]).and_then(Value::as_str).unwrap_or_default();
+    if !node.is_empty() {
+        return Some(format!("pod {name} is already assigned to node \"{node}\""));
+    }
+    let gates = pod.get(&["spec", "schedulingGates"]).and_then(Value::as_array);
+    let held = gates.is_some_and(|gates| !gates.is_empty());
+    held.then(|| format!("pod {name} has non-empty .spec.schedulingGates"))
+}
+
+/// Adds entries to a map in the metadata, over those that are there.
+fn merge<'a>(pod: &mut Object, field: &str, entries: impl Iterator<Item = (&'a String, &'a Value)>) {
+    let mut entries = entries.peekable();
+    if entries.peek().is_none() {
+        return;
+    }
+    let map = pod.metadata_mut().entry(field).or_insert_with(|| json!({}));
+    if let Value::Object(map) = map {
+        map.extend(entries.map(|(name, value)| (name.clone(), value.clone())));
+        map.sort_keys();
+    }
+}

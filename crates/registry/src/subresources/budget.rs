@@ -1,0 +1,143 @@
+//! Disruption budgets as an eviction sees them: which one guards a pod, and whether it has room.
+//!
+//! The budget's own controller counts; an eviction takes one from what is left, in the same write in which it notes the
+//! pod, so that two evictions never take the same one.
+
+use std::time::SystemTime;
+
+use keelson_meta::clock::rfc3339;
+use keelson_meta::options::{ListOptions, Query};
+use keelson_meta::{ApiError, GroupResource, Object};
+use serde_json::{Value, json};
+
+use super::{conditions, other, selector};
+use crate::registry::Registry;
+use crate::target::Target;
+use crate::writer::Writer;
+
+/// How many evictions may wait to be noticed by a budget's controller.
+const MAX_DISRUPTED_PODS: usize = 2000;
+/// When to try again if the budget's controller has not caught up, in seconds.
+const RETRY_SECONDS: u32 = 10;
+
+impl Registry {
+    /// The one budget that guards a pod, if any.
+    ///
+    /// # Errors
+    /// 500 when several do: which of them would count is not defined.
+    pub(super) async fn budget_of(&self, namespace: &str, pod: &Object) -> Result<Option<Object>, ApiError> {
+        let budgets = other("policy", "poddisruptionbudgets", Some(namespace))?;
+        let everything = ListOptions::parse(&Query::parse(""), false)?;
+        let entries = self.list(&budgets, &everything).await?.items.into_entries().await?;
+        let found = entries.iter().map(|entry| entry.object.decode(entry.revision));
+        let mut guarding = found.filter(|budget| guards(budget, pod));
+        let first = guarding.next();
+        match guarding.next() {
+            None => Ok(first),
+            Some(_) => Err(ApiError::Unclassified(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Takes one disruption from a budget, for a pod.
+    ///
+    /// # Errors
+    /// 429 when none is left or the budget has not been counted yet, 403 when it is in disorder.
+    pub(super) async fn take_disruption(
+        &self,
+        namespace: &str,
+        budget: &str,
+        pod: &str,
+        dry_run: bool,
+    ) -> Result<(), ApiError> {
+        let mut budgets = other("policy", "poddisruptionbudgets", Some(namespace))?;
+        budgets.subresource = budgets.version.subresource("status");
+        self.change(&budgets, budget, dry_run, |current| {
+            let current = self.shown(&budgets, current)?;
+            check(&current)?;
+            let next = decremented(&budgets, &current, pod, self.now());
+            self.replace(&budgets, budget, current, next, &Writer::server())
+        })
+        .await
+        .map(|_| ())
+    }
+}
+
+/// 429: the budget is not counted yet, or was while the pod became ready.
+pub(super) fn unsettled(budget: &str) -> ApiError {
+    ApiError::EvictionRefused {
+        cause: format!("The disruption budget {budget} is still being processed by the server."),
+        retry_after_seconds: RETRY_SECONDS,
+    }
+}
+
+/// Whether a budget lets a pod go that is not ready, without counting it.
+pub(super) fn lets_unready_go(budget: &Object) -> bool {
+    let policy = budget.get(&["spec", "unhealthyPodEvictionPolicy"]).and_then(Value::as_str);
+    let (healthy, desired) = (count(budget, "currentHealthy"), count(budget, "desiredHealthy"));
+    policy == Some("AlwaysAllow") || (healthy >= desired && desired > 0)
+}
+
+fn guards(budget: &Object, pod: &Object) -> bool {
+    let selector = selector::parse(budget.get(&["spec", "selector"]));
+    selector.is_some_and(|selector| {
+        selector.matches(|wanted| pod.labels().find(|(name, _)| *name == wanted).map(|(_, value)| value))
+    })
+}
+
+fn count(budget: &Object, field: &str) -> i64 {
+    budget.get(&["status", field]).and_then(Value::as_i64).unwrap_or_default()
+}
+
+fn check(budget: &Object) -> Result<(), ApiError> {
+    let name = budget.name();
+    let disorder = |message: &str| {
+        let resource = GroupResource { group: "policy".to_owned(), resource: "poddisruptionbudget".to_owned() };
+        Err(ApiError::Refused { resource, name: name.to_owned(), message: message.to_owned(), causes: Vec::new() })
+    };
+    if count(budget, "observedGeneration") < budget.generation().unwrap_or_default() {
+        return Err(unsettled(name));
+    }
+    let allowed = count(budget, "disruptionsAllowed");
+    if allowed < 0 {
+        return disorder("pdb disruptions allowed is negative");
+    }
+    let disrupted = budget.get(&["status", "disruptedPods"]).and_then(Value::as_object);
+    if disrupted.is_some_and(|pods| pods.len() > MAX_DISRUPTED_PODS) {
+        return disorder("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
+    }
+    if allowed == 0 {
+        let (desired, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
+        let cause = format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
+        return Err(ApiError::EvictionRefused { cause, retry_after_seconds: 0 });
+    }
+    Ok(())
+}
+
+fn decremented(budgets: &Target, current: &Object, pod: &str, now: SystemTime) -> Object {
+    let mut next = current.clone();
+    let left = count(current, "disruptionsAllowed") - 1;
+    let status = next.0.entry("status").or_insert_with(|| json!({}));
+    if let Value::Object(status) = status {
+        status.insert("disruptionsAllowed".to_owned(), json!(left));
+        let disrupted = status.entry("disruptedPods").or_insert_with(|| json!({}));
+        if let Value::Object(disrupted) = disrupted {
+            disrupted.insert(pod.to_owned(), json!(rfc3339(now)));
+            disrupted.sort_keys();
+        }
+    }
+    if left == 0 {
+        let condition = json!({
+            "type": "DisruptionAllowed",
+            "status": "False",
+            "reason": "InsufficientPods",
+            "message": "",
+            "observedGeneration": count(current, "observedGeneration"),
+        });
+        conditions::set(&mut next, condition, now);
+    }
+    crate::kinds::in_order(budgets, &mut next);
+    next
+}

@@ -1,0 +1,116 @@
+//! What stands below an object. Some subresources are a part of it, which is written like the object itself; others are
+//! an act, such as a binding or an eviction. Each has a file; the verbs find here what an endpoint may change.
+
+mod approval;
+mod binding;
+mod budget;
+mod conditions;
+mod ephemeral_containers;
+mod eviction;
+mod pod_status;
+mod remote;
+mod resize;
+mod scale;
+mod selector;
+mod token;
+
+use std::time::SystemTime;
+
+use keelson_meta::field_error::FieldError;
+use keelson_meta::options::FieldValidation;
+use keelson_meta::{ApiError, GroupVersionKind, Object};
+use keelson_resources::Catalogue;
+use serde_json::Value;
+
+use crate::intake::{Accepted, duplicate, object_of, shape};
+use crate::kinds;
+use crate::target::Target;
+
+pub use remote::Remote;
+pub(crate) use token::user_info;
+pub use token::{ServiceAccountTokens, TokenFault};
+
+/// What of a sent object reaches the stored one through the target's endpoint, as far as it is not just all of its status
+/// or all but that. Both are in the version of the request.
+///
+/// # Errors
+/// 422 for a change that the endpoint does not make.
+pub(crate) fn confine(target: &Target, stored: &Object, sent: Object, now: SystemTime) -> Result<Object, ApiError> {
+    let endpoint = (target.resource.group, target.resource.plural, target.subresource_name());
+    let (mut confined, errors) = match endpoint {
+        ("", "pods", Some("ephemeralcontainers")) => ephemeral_containers::confine(stored, &sent),
+        ("", "pods", Some("resize")) => resize::confine(stored, &sent),
+        ("", "pods", Some("status")) => (pod_status::confine(stored, sent), Vec::new()),
+        ("certificates.k8s.io", "certificatesigningrequests", Some("approval")) => {
+            approval::confine_approval(stored, sent, now)
+        }
+        ("certificates.k8s.io", "certificatesigningrequests", Some("status")) => {
+            approval::confine_status(stored, sent, now)
+        }
+        _ => return Ok(sent),
+    };
+    if !errors.is_empty() {
+        return Err(invalid(target, stored, errors));
+    }
+    kinds::in_order(target, &mut confined);
+    Ok(confined)
+}
+
+fn invalid(target: &Target, object: &Object, errors: Vec<FieldError>) -> ApiError {
+    ApiError::Invalid { kind: target.group_kind(), name: object.name().to_owned(), errors }
+}
+
+/// Takes in an object of the kind that the target's subresource takes, which is not that of the resource itself.
+///
+/// # Errors
+/// As [`accept`](crate::accept).
+pub fn accept_below(
+    target: &Target,
+    sent: Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Accepted, ApiError> {
+    let kind =
+        target.subresource.map_or_else(|| target.kind(), |below| below.gvk(target.resource, target.version.name));
+    let mut object = object_of(sent, &kind.kind)?;
+    let stated = (object.api_version().unwrap_or_default(), object.kind().unwrap_or_default());
+    let version = kind.group_version().to_string();
+    let older = OLDER_VERSIONS.contains(&(stated.0, kind.kind.as_str()));
+    if !(stated.0.is_empty() || stated.0 == version || older) || !(stated.1.is_empty() || stated.1 == kind.kind) {
+        return Err(ApiError::BadRequest(format!(
+            "{} in version \"{}\" cannot be handled as a {}: it has to be of apiVersion {version}",
+            if stated.1.is_empty() { &kind.kind } else { stated.1 },
+            stated.0.rsplit('/').next().unwrap_or_default(),
+            kind.kind,
+        )));
+    }
+    object.set_type(&kind);
+    let faults: Vec<String> = duplicates.iter().map(|path| duplicate(path)).collect();
+    let warnings = shape(&kind, &mut object, &faults, validation).map_err(|fault| {
+        let GroupVersionKind { version, kind, .. } = &kind;
+        ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {fault}"))
+    })?;
+    if let Some(namespace) = target.namespace.as_deref().filter(|_| target.is_namespaced()) {
+        if object.namespace().is_empty() {
+            object.set_meta("namespace", namespace);
+        } else if object.namespace() != namespace {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(ApiError::BadRequest(message.to_owned()));
+        }
+    }
+    Ok(Accepted { object, warnings })
+}
+
+/// Versions that are no longer served and in which clients still send what a subresource takes.
+const OLDER_VERSIONS: [(&str, &str); 1] = [("policy/v1beta1", "Eviction")];
+
+/// The target of another resource, in its preferred version.
+///
+/// # Errors
+/// 500 when the catalogue does not have it.
+fn other(group: &str, plural: &str, namespace: Option<&str>) -> Result<Target, ApiError> {
+    let missing = || ApiError::Internal(format!("the catalogue has no {plural}"));
+    let resource = Catalogue::builtin().resource(group, plural).ok_or_else(missing)?;
+    let version = resource.versions.first().ok_or_else(missing)?;
+    Ok(Target { resource, version, subresource: None, namespace: namespace.map(str::to_owned), name: None })
+}

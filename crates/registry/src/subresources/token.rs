@@ -1,0 +1,392 @@
+//! Tokens of service accounts: handed out (`serviceaccounts/token`, KEP-1205), taken as proof of who a client is, and
+//! looked at (`TokenReview`).
+//!
+//! A token lives no longer than its account and the object that it is bound to: that is looked up at each use.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use keelson_access::token::{Claims, LEEWAY, ObjectRef, TokenError, TokenIssuer, seconds};
+use keelson_access::{User, user};
+use keelson_cache::Entry;
+use keelson_meta::clock::{parse_rfc3339, rfc3339};
+use keelson_meta::error::ConflictKind;
+use keelson_meta::field_error::FieldError;
+use keelson_meta::{ApiError, GroupKind, GroupResource, GroupVersion, Object};
+use serde_json::{Map, Value, json};
+
+use super::other;
+use crate::registry::Registry;
+
+/// The shortest and the longest time that may be asked for, in seconds.
+const MIN_SECONDS: i64 = 600;
+const MAX_SECONDS: i64 = 1 << 32;
+/// What kubelets ask for a pod whose program may not know yet that tokens end; such a token lasts a year, in seconds.
+const TRANSITION_SECONDS: i64 = 60 * 60 + 7;
+const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
+
+/// Hands out tokens, and knows whom they are for.
+pub struct ServiceAccountTokens {
+    registry: Arc<Registry>,
+    issuer: TokenIssuer,
+}
+
+/// Why a token proves nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TokenFault {
+    /// It is not accepted; the text is for who reviews it.
+    #[error("{0}")]
+    Refused(String),
+    /// Nobody can tell now.
+    #[error("{0}")]
+    Unknown(ApiError),
+}
+
+impl ServiceAccountTokens {
+    /// Tokens of the accounts in a registry, in the name of an issuer.
+    pub fn new(registry: Arc<Registry>, issuer: TokenIssuer) -> Self {
+        Self { registry, issuer }
+    }
+
+    /// Who signs.
+    pub fn issuer(&self) -> &TokenIssuer {
+        &self.issuer
+    }
+
+    /// Answers a TokenRequest for an account.
+    ///
+    /// # Errors
+    /// 404 when the account or the object that the token shall be bound to is not there, 409 when that is another one, 422
+    /// for a time that is too short or too long.
+    pub async fn issue(&self, namespace: &str, name: &str, mut request: Object) -> Result<Object, ApiError> {
+        check_place(&request, namespace, name)?;
+        let account = self.find("serviceaccounts", Some(namespace), name).await?;
+        let now = self.registry.now();
+        for (field, value) in [("name", name), ("namespace", namespace), ("creationTimestamp", &rfc3339(now))] {
+            request.set_meta(field, value);
+        }
+        let wanted = number(&request, "expirationSeconds").unwrap_or(TRANSITION_SECONDS - 7);
+        check_time(wanted)?;
+        let audiences = self.audiences(&mut request);
+        let bound = self.bound_object(&request, namespace, name).await?;
+        let for_this_server = audiences.iter().all(|audience| audience == self.issuer.name());
+        let extended = bound.pod.is_some() && wanted == TRANSITION_SECONDS && for_this_server;
+        let begin = seconds(now);
+        let claims = Claims {
+            audiences,
+            expires: begin + if extended { EXTENDED_SECONDS } else { wanted },
+            issued: begin,
+            not_before: begin,
+            id: self.registry.random.uuid(),
+            namespace: namespace.to_owned(),
+            account: ObjectRef { name: name.to_owned(), uid: account.uid },
+            warn_after: extended.then_some(begin + wanted),
+            pod: bound.pod,
+            secret: bound.secret,
+            node: bound.node,
+        };
+        let token = self.issuer.sign(&claims).map_err(|error| ApiError::Internal(error.to_string()))?;
+        let expires = now + Duration::from_secs(wanted.unsigned_abs());
+        request.0.insert("status".to_owned(), json!({ "expirationTimestamp": rfc3339(expires), "token": token }));
+        Ok(request)
+    }
+
+    /// The audiences of a request, which are this server where it names none.
+    fn audiences(&self, request: &mut Object) -> Vec<String> {
+        let stated = texts(request, "audiences");
+        if !stated.is_empty() {
+            return stated;
+        }
+        let spec = request.0.entry("spec").or_insert_with(|| json!({}));
+        if let Value::Object(spec) = spec {
+            spec.insert("audiences".to_owned(), json!([self.issuer.name()]));
+        }
+        vec![self.issuer.name().to_owned()]
+    }
+
+    async fn bound_object(&self, request: &Object, namespace: &str, account: &str) -> Result<Bound, ApiError> {
+        let Some(reference) = request.get(&["spec", "boundObjectRef"]).filter(|reference| !reference.is_null()) else {
+            return Ok(Bound::default());
+        };
+        let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
+        let group = GroupVersion::parse(text("apiVersion")).map(|version| version.group).unwrap_or_default();
+        let (kind, name) = (text("kind"), text("name"));
+        let mut bound = Bound::default();
+        let found = match (group.as_str(), kind) {
+            ("", "Pod") => {
+                let pod = self.find("pods", Some(namespace), name).await?;
+                if pod.account != account {
+                    return Err(ApiError::BadRequest(format!(
+                        "cannot bind token for serviceaccount \"{account}\" to pod running with different \
+                         serviceaccount name."
+                    )));
+                }
+                bound.node = self.node_of(&pod).await?;
+                bound.pod.insert(pod.reference(name)).clone()
+            }
+            ("", "Secret") => {
+                bound.secret.insert(self.find("secrets", Some(namespace), name).await?.reference(name)).clone()
+            }
+            ("", "Node") => bound.node.insert(self.find("nodes", None, name).await?.reference(name)).clone(),
+            _ => {
+                let (_, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
+                return Err(ApiError::BadRequest(format!(
+                    "cannot bind token to object of type {group}/{version}, Kind={kind}"
+                )));
+            }
+        };
+        let wanted = text("uid");
+        if !wanted.is_empty() && wanted != found.uid {
+            let message = format!(
+                "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might \
+                 have been deleted and then recreated"
+            );
+            let resource = GroupResource { group, resource: kind.to_owned() };
+            return Err(ApiError::conflict(resource, name, ConflictKind::Other(message)));
+        }
+        Ok(bound)
+    }
+
+    /// The node of a pod: by its name alone when it is not there.
+    async fn node_of(&self, pod: &Known) -> Result<Option<ObjectRef>, ApiError> {
+        if pod.node.is_empty() {
+            return Ok(None);
+        }
+        match self.find("nodes", None, &pod.node).await {
+            Ok(node) => Ok(Some(node.reference(&pod.node))),
+            Err(ApiError::NotFound { .. }) => Ok(Some(ObjectRef { name: pod.node.clone(), uid: String::new() })),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The user of a token that is meant for one of these audiences, or for this server when there are none; and for which
+    /// of them it is meant.
+    ///
+    /// # Errors
+    /// When it proves nothing.
+    pub async fn authenticate(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), TokenFault> {
+        let now = self.registry.now();
+        let claims = self.issuer.verify(token, now).map_err(|error| match error {
+            TokenError::Foreign => TokenFault::Refused(error.to_string()),
+            _ => refused(error.to_string()),
+        })?;
+        let own = [self.issuer.name().to_owned()];
+        let wanted = if audiences.is_empty() { &own } else { audiences };
+        let meant: Vec<String> = wanted.iter().filter(|one| claims.audiences.contains(one)).cloned().collect();
+        if meant.is_empty() {
+            return Err(refused(format!(
+                "token audiences {} is invalid for the target audiences {}",
+                listed(&claims.audiences),
+                listed(wanted)
+            )));
+        }
+        self.check_objects(&claims, now).await?;
+        Ok((user_of(&claims), meant))
+    }
+
+    /// Whether the account and what the token is bound to are still there.
+    async fn check_objects(&self, claims: &Claims, now: SystemTime) -> Result<(), TokenFault> {
+        let (namespace, account) = (claims.namespace.as_str(), &claims.account);
+        let known = self.look_up("serviceaccounts", Some(namespace), &account.name).await?;
+        let known = known.ok_or_else(|| refused(format!("serviceaccounts \"{}\" not found", account.name)))?;
+        if known.ended_before(now) {
+            return Err(refused(format!("service account {namespace}/{} has been deleted", account.name)));
+        }
+        if known.uid != account.uid {
+            return Err(refused(format!("service account UID ({}) does not match claim ({})", known.uid, account.uid)));
+        }
+        self.check_bound("secrets", "secret", Some(namespace), claims.secret.as_ref(), now).await?;
+        self.check_bound("pods", "pod", Some(namespace), claims.pod.as_ref(), now).await?;
+        // A pod's node is only told; a token that is bound to a node ends with it.
+        let node = claims.node.as_ref().filter(|_| claims.pod.is_none() && claims.secret.is_none());
+        self.check_bound("nodes", "node", None, node, now).await
+    }
+
+    async fn check_bound(
+        &self,
+        plural: &str,
+        kind: &str,
+        namespace: Option<&str>,
+        object: Option<&ObjectRef>,
+        now: SystemTime,
+    ) -> Result<(), TokenFault> {
+        let Some(object) = object else { return Ok(()) };
+        let known = self.look_up(plural, namespace, &object.name).await?;
+        let known = known.filter(|known| !known.ended_before(now));
+        let known = known.ok_or_else(|| refused("service account token has been invalidated".to_owned()))?;
+        if known.uid == object.uid {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "{kind} UID ({}) does not match service account {kind} ref claim ({})",
+            known.uid, object.uid
+        )))
+    }
+
+    /// Answers a TokenReview.
+    ///
+    /// # Errors
+    /// 400 when it has no token, 503 when nobody can tell now.
+    pub async fn review(&self, mut review: Object) -> Result<Object, ApiError> {
+        let token = review.get(&["spec", "token"]).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if token.is_empty() {
+            return Err(ApiError::BadRequest("token is required for TokenReview in authentication".to_owned()));
+        }
+        let status = match self.authenticate(&token, &texts(&review, "audiences")).await {
+            Ok((user, audiences)) => {
+                json!({ "authenticated": true, "user": user_info(&user), "audiences": audiences })
+            }
+            Err(TokenFault::Refused(why)) => json!({ "user": {}, "error": why }),
+            Err(TokenFault::Unknown(error)) => return Err(error),
+        };
+        review.0.insert("status".to_owned(), status);
+        Ok(review)
+    }
+
+    async fn find(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Known, ApiError> {
+        let missing = || ApiError::NotFound {
+            resource: GroupResource { group: String::new(), resource: plural.to_owned() },
+            name: name.to_owned(),
+        };
+        self.known(plural, namespace, name).await?.ok_or_else(missing)
+    }
+
+    async fn look_up(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Known>, TokenFault> {
+        self.known(plural, namespace, name).await.map_err(TokenFault::Unknown)
+    }
+
+    /// What the cache has is new enough to let a token through; only what is missing is asked of the store.
+    async fn known(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Known>, ApiError> {
+        let target = other("", plural, namespace)?;
+        let key = target.relative_key(name);
+        let entry = match self.registry.collection(&target)?.get(&key) {
+            Some(entry) => Some(entry),
+            None => self.registry.newest(&target, &key).await?,
+        };
+        Ok(entry.map(|entry| Known::of(&entry)))
+    }
+}
+
+/// The objects that a token is bound to.
+#[derive(Default)]
+struct Bound {
+    pod: Option<ObjectRef>,
+    secret: Option<ObjectRef>,
+    node: Option<ObjectRef>,
+}
+
+/// What has to be known of an account, or of what a token is bound to.
+struct Known {
+    uid: String,
+    deletion: Option<SystemTime>,
+    /// The account that a pod runs as.
+    account: String,
+    /// The node that a pod runs on.
+    node: String,
+}
+
+impl Known {
+    fn of(entry: &Entry) -> Self {
+        let object = entry.object.decode(entry.revision);
+        let spec = |field: &str| object.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Self {
+            uid: object.uid().to_owned(),
+            deletion: object.deletion_timestamp().and_then(parse_rfc3339),
+            account: spec("serviceAccountName"),
+            node: spec("nodeName"),
+        }
+    }
+
+    fn reference(&self, name: &str) -> ObjectRef {
+        ObjectRef { name: name.to_owned(), uid: self.uid.clone() }
+    }
+
+    fn ended_before(&self, now: SystemTime) -> bool {
+        self.deletion.is_some_and(|deletion| deletion + LEEWAY < now)
+    }
+}
+
+/// A fault in a token of this server: upstream names what every authenticator said.
+fn refused(why: String) -> TokenFault {
+    TokenFault::Refused(format!("[{}, {why}]", TokenError::Foreign))
+}
+
+fn listed(texts: &[String]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| keelson_meta::go_format::quote(text)).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
+fn user_of(claims: &Claims) -> User {
+    let mut extra = vec![("credential-id", format!("JTI={}", claims.id))];
+    let mut tell = |names: [&'static str; 2], object: &Option<ObjectRef>| {
+        if let Some(object) = object {
+            let told = [(names[0], object.name.clone()), (names[1], object.uid.clone())];
+            extra.extend(told.into_iter().filter(|(_, value)| !value.is_empty()));
+        }
+    };
+    tell(["pod-name", "pod-uid"], &claims.pod);
+    tell(["node-name", "node-uid"], &claims.node);
+    let groups = [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{}", claims.namespace),
+        user::AUTHENTICATED.to_owned(),
+    ];
+    User {
+        name: claims.subject(),
+        uid: Some(claims.account.uid.clone()),
+        groups: groups.into(),
+        extra: extra
+            .into_iter()
+            .map(|(name, value)| (format!("authentication.kubernetes.io/{name}"), vec![value]))
+            .collect(),
+    }
+}
+
+/// A user as reviews show it.
+pub(crate) fn user_info(user: &User) -> Value {
+    let mut info = Map::from_iter([("username".to_owned(), json!(user.name))]);
+    if let Some(uid) = user.uid.as_ref().filter(|uid| !uid.is_empty()) {
+        info.insert("uid".to_owned(), json!(uid));
+    }
+    info.insert("groups".to_owned(), json!(user.groups));
+    if !user.extra.is_empty() {
+        info.insert("extra".to_owned(), json!(user.extra));
+    }
+    Value::Object(info)
+}
+
+fn check_place(request: &Object, namespace: &str, name: &str) -> Result<(), ApiError> {
+    let places = [
+        ("name", request.name(), name, "must match the service account name if specified"),
+        ("namespace", request.namespace(), namespace, "must match the service account namespace if specified"),
+    ];
+    match places.into_iter().find(|(_, stated, expected, _)| !stated.is_empty() && stated != expected) {
+        None => Ok(()),
+        Some((field, stated, _, detail)) => {
+            Err(invalid(name, FieldError::invalid(format!("metadata.{field}"), stated, detail)))
+        }
+    }
+}
+
+fn check_time(wanted: i64) -> Result<(), ApiError> {
+    let detail = match wanted {
+        ..MIN_SECONDS => "may not specify a duration less than 10 minutes",
+        MIN_SECONDS..=MAX_SECONDS => return Ok(()),
+        _ => "may not specify a duration larger than 2^32 seconds",
+    };
+    Err(invalid("", FieldError::invalid("spec.expirationSeconds", wanted, detail)))
+}
+
+fn invalid(name: &str, error: FieldError) -> ApiError {
+    let kind = GroupKind { group: "authentication.k8s.io".to_owned(), kind: "TokenRequest".to_owned() };
+    ApiError::Invalid { kind, name: name.to_owned(), errors: vec![error] }
+}
+
+fn number(object: &Object, field: &str) -> Option<i64> {
+    object.get(&["spec", field])?.as_i64()
+}
+
+fn texts(object: &Object, field: &str) -> Vec<String> {
+    let list = object.get(&["spec", field]).and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
