@@ -39,6 +39,9 @@ pub(crate) struct Serve {
     /// How long the past can be read: continued lists and resumed watches (such as 5m, 90s, 1h30m).
     #[arg(long, env = "KEELSON_HISTORY", default_value = "5m", value_parser = duration)]
     pub(crate) history: Duration,
+    /// How often the cache is compared with the store, and mended where they differ (such as 10m); 0 is never.
+    #[arg(long, env = "KEELSON_CACHE_CHECK_INTERVAL", default_value = "10m", value_parser = duration_or_never)]
+    pub(crate) cache_check_interval: OrNever,
     /// The name of this server in its log and metrics; the host name and data directory decide it unless given.
     #[arg(long, env = "KEELSON_SERVER_ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) server_id: Option<String>,
@@ -134,6 +137,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     if total.is_zero() { Err(bad()) } else { Ok(total) }
 }
 
+/// A duration, or none where 0 says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OrNever(pub(crate) Option<Duration>);
+
+fn duration_or_never(text: &str) -> Result<OrNever, String> {
+    if text == "0" { Ok(OrNever(None)) } else { duration(text).map(|interval| OrNever(Some(interval))) }
+}
+
 fn feature_gate(text: &str) -> Result<(FeatureGate, bool), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form Gate=true"))?;
     let on = value.parse().map_err(|_| format!("{value:?} is neither true nor false"))?;
@@ -155,6 +166,13 @@ mod tests {
         for bad in ["", "5", "m", "5 m", "0s", "5d", "99999999999999999999s"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_interval_of_0_is_never() {
+        assert_eq!(duration_or_never("0"), Ok(OrNever(None)));
+        assert_eq!(duration_or_never("10m"), Ok(OrNever(Some(Duration::from_mins(10)))));
+        assert!(duration_or_never("often").is_err());
     }
 
     #[test]

@@ -42,6 +42,7 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
         store: if args.in_memory { StoreConfig::Memory } else { StoreConfig::Sqlite(data_dir.to_owned()) },
         data_dir: Some(data_dir.to_owned()),
         history: args.history,
+        cache_check_interval: args.cache_check_interval.0,
         registry,
         ..Config::default()
     };

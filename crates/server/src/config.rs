@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_access::pki::PkiOptions;
+use keelson_cache::DEFAULT_CHECK_INTERVAL;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
 use keelson_registry::RegistryConfig;
 use keelson_resources::{Catalogue, UnknownResource};
+use keelson_storage::Store;
 
 /// Settings of a server. `Config::default()` is a server on a free port of the loopback address that keeps nothing.
 #[derive(Clone)]
@@ -25,6 +27,8 @@ pub struct Config {
     pub history: Duration,
     /// How many bytes of past objects the cache keeps at the most; what it forgets is read from the store.
     pub history_bytes: u64,
+    /// How often the cache is compared with the store, and repaired where they differ; `None` is never.
+    pub cache_check_interval: Option<Duration>,
     /// The name of this server among others, in its log and in the metric `keelson_server_info`.
     pub server_id: String,
     /// Certificates: extra names for the serving certificate, or files of one's own.
@@ -40,12 +44,14 @@ pub struct Config {
 }
 
 /// Where objects are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum StoreConfig {
     /// In memory only: everything is gone when the server stops.
     Memory,
     /// In SQLite, in this directory.
     Sqlite(PathBuf),
+    /// In a store that was opened elsewhere and that other servers in this process may use too.
+    Shared(Arc<dyn Store>),
 }
 
 impl Default for Config {
@@ -56,6 +62,7 @@ impl Default for Config {
             data_dir: None,
             history: Duration::from_mins(5),
             history_bytes: 256 * 1024 * 1024,
+            cache_check_interval: Some(DEFAULT_CHECK_INTERVAL),
             server_id: "keelson".to_owned(),
             pki: PkiOptions::default(),
             registry: RegistryConfig::default(),

@@ -9,6 +9,7 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     let mut samples = stored_objects(registry);
     let stats = registry.cache().stats();
     let counters = registry.counters();
+    let questions = registry.questions();
     let counter = |name, help, value: u64| sample(name, help, MetricKind::Counter, value);
     let gauge = |name, help, value: u64| sample(name, help, MetricKind::Gauge, value);
     let collections = registry.cache().collections();
@@ -40,6 +41,27 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
             stats.tail_restarts,
         ),
         counter("keelson_cache_reloads_total", "How often the cache was loaded again", stats.reloads),
+        counter("keelson_cache_checks_total", "Collections of the cache compared with the store", stats.checks),
+        counter(
+            "keelson_cache_repairs_total",
+            "Collections that differed from the store and were loaded again; above 0 is worth a report",
+            stats.repairs,
+        ),
+        gauge(
+            "keelson_cache_lag_revisions",
+            "Revisions that the store is known to have and the cache does not show yet",
+            stats.lag,
+        ),
+        counter(
+            "keelson_store_questions_total",
+            "How often the store was asked for its newest revision",
+            questions.asked,
+        ),
+        counter(
+            "keelson_store_questions_shared_total",
+            "Reads that used the answer to a question of another read that waited with them",
+            questions.shared,
+        ),
         gauge("keelson_cache_history_bytes", "Bytes of the past that the cache holds", stats.history_bytes),
         gauge(
             "keelson_cache_revision",

@@ -51,6 +51,8 @@ pub struct RunningServer {
     kubeconfig: Option<PathBuf>,
     registry: Arc<Registry>,
     store: Arc<dyn Store>,
+    /// Whether others use the store too, so that it is not this server's to close.
+    shared: bool,
     stopping: CancellationToken,
     background: TaskTracker,
     listener: Option<JoinHandle<()>>,
@@ -100,10 +102,11 @@ impl Server {
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
         let pipeline = Arc::new(pipeline(&config, registry.clone(), addr, probe, stopping.clone()));
         let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
+        let shared = matches!(config.store, StoreConfig::Shared(_));
         let server_id = config.server_id;
         tracing::info!(server_id, %addr, "the server is ready");
         let listener = Some(listener);
-        Ok(RunningServer { addr, server_id, pki, kubeconfig, registry, store, stopping, background, listener })
+        Ok(RunningServer { addr, server_id, pki, kubeconfig, registry, store, shared, stopping, background, listener })
     }
 }
 
@@ -143,9 +146,11 @@ impl RunningServer {
             tracing::error!(%error, "the listener ended badly");
         }
         self.background.wait().await;
-        let store = self.store.clone();
+        let own = (!self.shared).then(|| self.store.clone());
         drop(self);
-        close(store).await;
+        if let Some(store) = own {
+            close(store).await;
+        }
     }
 }
 
@@ -205,6 +210,7 @@ async fn open_store(config: &StoreConfig) -> anyhow::Result<Arc<dyn Store>> {
             let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
             Ok(Arc::new(opened.context("opening the store")?))
         }
+        StoreConfig::Shared(store) => Ok(store.clone()),
     }
 }
 
@@ -212,6 +218,7 @@ fn cache_config(config: &Config) -> CacheConfig {
     CacheConfig {
         history: config.history,
         history_bytes: config.history_bytes,
+        check_interval: config.cache_check_interval,
         ..CacheConfig::new(config.clock.clone())
     }
 }

@@ -5,6 +5,7 @@
 
 mod endpoint;
 mod kubectl;
+pub mod linear;
 mod process;
 mod raw;
 mod record;

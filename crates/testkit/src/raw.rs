@@ -170,17 +170,26 @@ impl Call {
     /// # Panics
     /// When the connection cannot be made, or no head comes within a minute.
     pub async fn stream(self) -> Stream {
+        self.try_stream().await.unwrap_or_else(|error| panic!("{error:#}"))
+    }
+
+    /// As [`stream`](Self::stream), for servers that may be gone.
+    ///
+    /// # Errors
+    /// When the connection cannot be made or breaks, or no head comes within a minute.
+    pub async fn try_stream(self) -> Result<Stream> {
         let what = format!("{} {}", self.method, self.path);
         let head = async {
             let mut connection = Connection::open(&self.raw.target, self.raw.protocol).await?;
             let response = connection.send(self.request()?).await?;
             Ok::<(Connection, http::Response<Incoming>), anyhow::Error>((connection, response))
         };
-        match tokio::time::timeout(PATIENCE, head).await {
-            Ok(Ok((connection, response))) => Stream::new(what, connection, response),
-            Ok(Err(error)) => panic!("{what} failed: {error:#}"),
-            Err(_) => panic!("{what}: no answer within {PATIENCE:?}"),
-        }
+        let (connection, response) = tokio::time::timeout(PATIENCE, head)
+            .await
+            .with_context(|| format!("no answer within {PATIENCE:?}"))
+            .flatten()
+            .with_context(|| format!("{what} failed"))?;
+        Ok(Stream::new(what, connection, response))
     }
 
     fn request(&self) -> Result<Request<Full<Bytes>>> {

@@ -5,9 +5,11 @@
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_server::{Config, RunningServer, Server, StoreConfig};
+use keelson_storage::Store;
 use tempfile::TempDir;
 
 use crate::Endpoint;
@@ -23,6 +25,13 @@ impl TestServerBuilder {
     #[must_use]
     pub fn sqlite(mut self) -> Self {
         self.config.store = StoreConfig::Sqlite(self.directory.path().to_path_buf());
+        self
+    }
+
+    /// Keeps the objects in this store, which other servers may share and which outlives them all.
+    #[must_use]
+    pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
+        self.config.store = StoreConfig::Shared(store);
         self
     }
 

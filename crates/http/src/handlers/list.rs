@@ -29,7 +29,7 @@ pub(super) async fn handle(
         continue_token: page.continue_token.as_deref(),
         remaining: page.remaining,
     };
-    let source = source(page.items, &renderer);
+    let source = source(page.items, &renderer).await?;
     let content_type = renderer.media().kind.content_type();
     if accepts_gzip(&request.parts.headers) && source.size_hint() > GZIP_THRESHOLD_BYTES as u64 {
         let body = stream(GzipListBody::new(renderer, &head, source));
@@ -40,18 +40,20 @@ pub(super) async fn handle(
     Ok(respond::stream(StatusCode::OK, content_type, stream(ListBody::new(renderer, &head, source))))
 }
 
-fn source(items: ListItems, renderer: &Renderer) -> Source {
-    match (items, renderer.row_order()) {
+async fn source(items: ListItems, renderer: &Renderer) -> Result<Source, ApiError> {
+    Ok(match (items, renderer.row_order()) {
         (ListItems::Range { cursor, bytes }, None) => Source::Range(cursor, bytes),
         (ListItems::Chosen(entries), None) => Source::Chosen(entries.into_iter()),
+        (ListItems::History(items), None) => Source::History(items),
         (items, Some(order)) => {
             let mut decoded: Vec<_> = items
                 .into_entries()
+                .await?
                 .into_iter()
                 .map(|entry| (renderer.decode(&entry.object, entry.revision), entry))
                 .collect();
             decoded.sort_by(|(left, _), (right, _)| order(left, right));
             Source::Chosen(decoded.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>().into_iter())
         }
-    }
+    })
 }

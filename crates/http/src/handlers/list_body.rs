@@ -5,12 +5,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use hyper::body::{Body, Frame};
 use keelson_cache::{Entry, LeafSlice, RangeCursor};
 use keelson_codec::{DeflateBlock, ListHead, MemberWriter};
+use keelson_registry::HistoryItems;
 
 use super::render::{ListWriter, Renderer};
 use crate::body::BodyError;
@@ -28,6 +30,8 @@ pub(super) enum Source {
     Range(RangeCursor, u64),
     /// Entries that were picked.
     Chosen(std::vec::IntoIter<Arc<Entry>>),
+    /// Entries that are still to be read from the store.
+    History(HistoryItems),
 }
 
 impl Source {
@@ -35,15 +39,21 @@ impl Source {
     pub(super) fn size_hint(&self) -> u64 {
         match self {
             Self::Range(_, bytes) => *bytes,
+            Self::History(items) => items.least_bytes,
             Self::Chosen(entries) => entries.as_slice().iter().map(|entry| entry.object.bytes().len() as u64).sum(),
         }
     }
 
-    fn next(&mut self) -> Option<Batch> {
-        match self {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>, BodyError>> {
+        Poll::Ready(Ok(match self {
             Self::Range(cursor, _) => cursor.next_leaf().map(Batch::Leaf),
             Self::Chosen(entries) => entries.next().map(Batch::One),
-        }
+            Self::History(items) => match ready!(items.pages.poll_next_unpin(context)).transpose() {
+                Ok(page) => page.map(Batch::Page),
+                // The head of the answer said 200 long ago; only a broken body tells that this is not all.
+                Err(error) => return Poll::Ready(Err(BodyError::Aborted(error.to_string()))),
+            },
+        }))
     }
 }
 
@@ -51,6 +61,7 @@ impl Source {
 enum Batch {
     Leaf(LeafSlice),
     One(Arc<Entry>),
+    Page(Vec<Arc<Entry>>),
 }
 
 impl Batch {
@@ -58,6 +69,7 @@ impl Batch {
         match self {
             Self::Leaf(leaf) => leaf.entries(),
             Self::One(entry) => std::slice::from_ref(entry),
+            Self::Page(entries) => entries,
         }
     }
 }
@@ -79,26 +91,27 @@ impl ListBody {
     }
 
     /// Fills the frame; whether there is more to come.
-    fn fill(&mut self) -> bool {
+    fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         while let Some((writer, source)) = &mut self.rest {
             if let Some((batch, written)) = &mut self.batch {
                 let entries = batch.entries();
                 while *written < entries.len() {
                     if self.frame.len() >= FRAME_BYTES {
-                        return true;
+                        return Poll::Ready(Ok(true));
                     }
                     writer.item(&entries[*written], &mut self.frame);
                     *written += 1;
                 }
             }
-            self.batch = source.next().map(|batch| (batch, 0));
+            self.batch = None;
+            self.batch = ready!(source.poll_next(context))?.map(|batch| (batch, 0));
             if self.batch.is_none()
                 && let Some((writer, _)) = self.rest.take()
             {
                 writer.finish(&mut self.frame);
             }
         }
-        false
+        Poll::Ready(Ok(false))
     }
 }
 
@@ -106,12 +119,16 @@ impl Body for ListBody {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         if this.rest.is_none() {
             return Poll::Ready(None);
         }
-        let room = if this.fill() { FRAME_BYTES + FRAME_SLACK_BYTES } else { 0 };
+        let room = match ready!(this.fill(context)) {
+            Ok(true) => FRAME_BYTES + FRAME_SLACK_BYTES,
+            Ok(false) => 0,
+            Err(error) => return Poll::Ready(Some(Err(error))),
+        };
         let frame = std::mem::replace(&mut this.frame, Vec::with_capacity(room));
         Poll::Ready(Some(Ok(Frame::data(Bytes::from(frame)))))
     }
@@ -155,7 +172,7 @@ impl GzipListBody {
     fn add(&mut self, writer: &mut ListWriter, batch: &Batch) {
         let block = match batch {
             Batch::Leaf(leaf) if writer.is_canonical() => leaf.block(),
-            Batch::Leaf(_) | Batch::One(_) => None,
+            Batch::Leaf(_) | Batch::One(_) | Batch::Page(_) => None,
         };
         if let Some(block) = block {
             writer.before_block(&mut self.plain);
@@ -183,18 +200,23 @@ impl Body for GzipListBody {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         while this.frame.len() < FRAME_BYTES {
             let Some((mut writer, mut source)) = this.rest.take() else {
                 break;
             };
-            match source.next() {
-                Some(batch) => {
+            match source.poll_next(context) {
+                Poll::Ready(Ok(Some(batch))) => {
                     this.add(&mut writer, &batch);
                     this.rest = Some((writer, source));
                 }
-                None => this.end(writer),
+                Poll::Ready(Ok(None)) => this.end(writer),
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Pending => {
+                    this.rest = Some((writer, source));
+                    return Poll::Pending;
+                }
             }
         }
         if this.frame.is_empty() {

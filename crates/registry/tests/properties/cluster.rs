@@ -12,6 +12,7 @@ use keelson_meta::{ApiError, Object, Random, Revision};
 use keelson_registry::{ListItems, Patch, PatchKind, Registry, RegistryConfig, Target, namespaces_target};
 use keelson_resources::Catalogue;
 use keelson_storage::Store;
+use keelson_storage::faulty::{Fault, FaultyStore};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage_sql::{SqliteConfig, SqliteStore};
 use proptest::prelude::*;
@@ -49,7 +50,7 @@ impl Default for Settings {
 pub(crate) fn any_settings() -> impl Strategy<Value = Settings> {
     let scan = prop_oneof![1..6usize, Just(100_000)];
     let history_bytes = prop_oneof![Just(0), Just(256u64 << 20)];
-    (1..3usize, scan, history_bytes).prop_map(|(servers, scan, history_bytes)| Settings {
+    (1..4usize, scan, history_bytes).prop_map(|(servers, scan, history_bytes)| Settings {
         servers,
         scan,
         history_bytes,
@@ -61,6 +62,8 @@ pub(crate) struct Cluster {
     /// Where the store is, when it is on disk.
     directory: Option<TempDir>,
     servers: Vec<Arc<Registry>>,
+    /// The servers' ways to the store, which can be slow.
+    ways: Vec<FaultyStore>,
     settings: Settings,
     random: Arc<dyn Random>,
 }
@@ -79,7 +82,8 @@ impl Cluster {
                 (Arc::new(SqliteStore::open(SqliteConfig::directory(directory.path())).unwrap()), Some(directory))
             }
         };
-        let mut cluster = Self { store: Some(store), directory, servers: Vec::new(), settings, random };
+        let mut cluster =
+            Self { store: Some(store), directory, servers: Vec::new(), ways: Vec::new(), settings, random };
         cluster.start_servers().await;
         for namespace in NAMESPACES {
             cluster.create_namespace(namespace).await;
@@ -95,25 +99,34 @@ impl Cluster {
 
     async fn start_servers(&mut self) {
         for _ in 0..self.settings.servers {
-            let registry = self.new_server(&self.settings).await;
-            self.servers.push(registry);
+            self.add_server(&self.settings.clone()).await;
         }
     }
 
-    async fn new_server(&self, settings: &Settings) -> Arc<Registry> {
+    /// Starts one more server. Returns its way to the store, and itself.
+    pub(crate) async fn add_server(&mut self, settings: &Settings) -> (FaultyStore, Arc<Registry>) {
+        let way = FaultyStore::new(self.store().clone());
+        let registry = self.new_server(settings, Arc::new(way.clone())).await;
+        self.servers.push(registry.clone());
+        self.ways.push(way.clone());
+        (way, registry)
+    }
+
+    async fn new_server(&self, settings: &Settings, store: Arc<dyn Store>) -> Arc<Registry> {
         // Time stands still, so that the same history makes the same bytes.
         let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
         let history_bytes = settings.history_bytes;
         let cache_config = CacheConfig { history_bytes, ..CacheConfig::new(clock.clone()) };
-        let cache = Cache::start(self.store().clone(), specs(), cache_config).await.unwrap();
+        let cache = Cache::start(store.clone(), specs(), cache_config).await.unwrap();
         let mut config = RegistryConfig { revision_wait: PATIENCE, ..RegistryConfig::default() };
         config.bounds.scan = settings.scan;
-        Arc::new(Registry::new(self.store().clone(), cache, clock, self.random.clone(), config))
+        Arc::new(Registry::new(store, cache, clock, self.random.clone(), config))
     }
 
     /// Stops all servers, opens the store again, and starts as many anew. Registries held elsewhere must be gone.
     pub(crate) async fn restart(&mut self) {
         self.servers.clear();
+        self.ways.clear();
         if let Some(directory) = &self.directory {
             let old = self.store.take().unwrap();
             let freed = async {
@@ -135,6 +148,12 @@ impl Cluster {
     /// One of the servers, whatever the number.
     pub(crate) fn server(&self, number: usize) -> &Arc<Registry> {
         &self.servers[number % self.servers.len()]
+    }
+
+    /// Has a server hear of every write so much later.
+    pub(crate) fn delay(&self, number: usize, delay: Duration) {
+        let fault = if delay.is_zero() { Fault::None } else { Fault::Slow(delay) };
+        self.ways[number % self.ways.len()].set_tails(fault);
     }
 
     pub(crate) async fn revision(&self) -> u64 {
@@ -263,6 +282,11 @@ pub(crate) fn fitted(target: &Target, mut object: Object) -> Object {
     object
 }
 
+/// How much later a server hears of writes: often not at all.
+pub(crate) fn any_delay() -> impl Strategy<Value = Duration> {
+    prop_oneof![Just(0), 1..20u64].prop_map(Duration::from_millis)
+}
+
 /// A write that mostly succeeds on a store with many of the keys.
 pub(crate) fn any_write() -> impl Strategy<Value = Write> {
     let action = prop_oneof![
@@ -306,12 +330,12 @@ pub(crate) fn watch_options(query: &str) -> ListOptions {
 pub(crate) async fn list(server: &Registry, place: Place, query: &str) -> Result<Page, ApiError> {
     let page = server.list(&pods(place.namespace()), &options(query)).await?;
     let items = match page.items {
-        ListItems::Chosen(entries) => entries.iter().map(|entry| read_entry(entry)).collect(),
         ListItems::Range { cursor, bytes } => {
             let entries: Vec<_> = cursor.flat_map(|leaf| leaf.entries().to_vec()).collect();
             assert_eq!(entries.iter().map(|entry| entry.list_bytes()).sum::<u64>(), bytes);
             entries.iter().map(|entry| read_entry(entry)).collect()
         }
+        others => others.into_entries().await?.iter().map(|entry| read_entry(entry)).collect(),
     };
     Ok(Page { revision: page.revision.get(), token: page.continue_token, remaining: page.remaining, items })
 }

@@ -31,8 +31,8 @@ async fn walk(cluster: &Cluster, place: Place, selector: &Selector, limit: usize
         let query = format!("{}&limit={limit}{next}", selector.query());
         let page = cluster.server(0).list(&pods(place.namespace()), &options(&query)).await.unwrap();
         let entries = match page.items {
-            ListItems::Chosen(entries) => entries,
             ListItems::Range { cursor, .. } => cursor.flat_map(|leaf| leaf.entries().to_vec()).collect(),
+            others => others.into_entries().await.unwrap(),
         };
         chunks.push(entries.iter().map(|entry| entry.object.bytes().clone()).collect());
         token = page.continue_token;

@@ -1,15 +1,18 @@
 //! Chunked lists: invariants 1 to 5, 7, 8, 10, 15 and 20.
 //!
 //! Several walks go on at once, each with its own URL, selectors and chunk sizes, on any of the servers, while objects
-//! are written, history is compacted and servers are restarted.
+//! are written, history is compacted, and servers are restarted or hear of writes late.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::TryStreamExt as _;
 use keelson_meta::ApiError;
 use keelson_meta::error::ExpiredKind;
 use keelson_meta::options::GetOptions;
 use keelson_registry::ListItems;
 use keelson_storage::continue_token::TokenRevision;
+use keelson_storage::faulty::Fault;
 use keelson_storage::{ContinueToken, StoreKey, Transaction};
 use proptest::prelude::*;
 
@@ -25,6 +28,8 @@ enum Step {
     /// Compacts what the caches have not heard of.
     Overtake,
     Restart,
+    /// A server hears of writes later, or no longer does.
+    Delay(usize, Duration),
     Begin(Place, Selector, usize),
     /// The next chunk of one of the walks, with a limit or without.
     Chunk {
@@ -43,6 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..60u64, any::<bool>()).prop_map(|(back, tell)| Step::Compact(back, tell)),
         1 => Just(Step::Overtake),
         1 => Just(Step::Restart),
+        2 => (any::<usize>(), any_delay()).prop_map(|(server, delay)| Step::Delay(server, delay)),
         2 => (any_place(), any_selector(), 1..6usize).prop_map(|(place, selector, limit)| {
             Step::Begin(place, selector, limit)
         }),
@@ -179,6 +185,7 @@ async fn walk_through(engine: Engine, settings: Settings, steps: Vec<Step>) {
                 cluster.compact_unheard().await;
             }
             Step::Restart => cluster.restart().await,
+            Step::Delay(server, delay) => cluster.delay(server, delay),
             Step::Begin(place, selector, limit) => {
                 let mut walk = Walk::new(place, selector);
                 walk.chunk(&cluster, &model, 0, Some(limit)).await;
@@ -224,6 +231,42 @@ proptest! {
     ) {
         run(walk_through(Engine::Sqlite, settings, steps));
     }
+}
+
+/// A list without a limit from the store's history is read while it is used: what fails later is told in its middle.
+#[test]
+fn inv10_a_list_from_the_store_is_read_page_by_page() {
+    run_paused(async {
+        let mut cluster = Cluster::start(Engine::Memory, Settings::default()).await;
+        let settings = Settings { history_bytes: 0, ..Settings::default() };
+        let mut model = Model::default();
+        for number in 0..700 {
+            let pod = Pod { app: Some((number % 2) as u8), node: None, number };
+            cluster.write(&mut model, 0, &Write { key: format!("q/p{number:03}"), action: Action::Create(pod) }).await;
+        }
+        let (way, server) = cluster.add_server(&settings).await;
+        let then = cluster.revision().await;
+        burst(&cluster, &mut model, 150).await;
+        cluster.caught_up().await;
+        for selector in ["", "&labelSelector=app=a1"] {
+            let past = format!("resourceVersion={then}&resourceVersionMatch=Exact{selector}");
+            let page = server.list(&pods(None), &options(&past)).await.unwrap();
+            let ListItems::History(mut items) = page.items else { panic!("the cache still knows {then}") };
+            let mut sizes = Vec::new();
+            while let Some(entries) = items.pages.try_next().await.unwrap() {
+                sizes.push(entries.len());
+            }
+            let all = if selector.is_empty() { 700 } else { 350 };
+            assert!(sizes.len() == 2 && sizes.iter().sum::<usize>() == all, "{sizes:?}");
+
+            let page = server.list(&pods(None), &options(&past)).await.unwrap();
+            way.set_calls(Fault::Error);
+            assert_eq!(page.items.into_entries().await.err().unwrap().code(), 503);
+            let refused = server.list(&pods(None), &options(&past)).await.err().unwrap();
+            assert_eq!(refused.code(), 503, "what fails at once is told at once");
+            way.set_calls(Fault::None);
+        }
+    });
 }
 
 /// A list is pointers into what the cache holds: an unselected one is a range of it, a selected one shares its entries.
@@ -278,7 +321,7 @@ fn what_nothing_is_stored_of_is_empty() {
         let (server, statuses) = (cluster.server(0), target("componentstatuses", None));
         let page = server.list(&statuses, &options("limit=5")).await.unwrap();
         assert_eq!((page.revision.get(), page.continue_token), (cluster.revision().await, None));
-        assert!(page.items.into_entries().is_empty());
+        assert!(page.items.into_entries().await.unwrap().is_empty());
         let missing = server.get(&statuses, "scheduler", &GetOptions::default()).await.err().unwrap();
         assert_eq!(missing.to_string(), "componentstatuses \"scheduler\" not found");
         let bindings = target("bindings", Some("q"));

@@ -1,4 +1,5 @@
-//! Watches: invariants 11, 12 and 14, for watchers of any scope, across restarts and compactions.
+//! Watches: invariants 11, 12 and 14, for watchers of any scope, across restarts, compactions and changes of
+//! server.
 //!
 //! Each watcher is a client that knows what the model says it must be told next, and keeps a copy of the list by what it
 //! is told. Time is paused, so "nothing more comes" is a fact and not a guess.
@@ -26,6 +27,10 @@ enum Step {
     /// Compacts what the caches have not heard of.
     Overtake,
     Restart,
+    /// A server hears of writes later, or no longer does.
+    Delay(usize, Duration),
+    /// A watcher leaves its server and goes on at another, which may know less.
+    Move(usize, usize),
     Watch {
         place: Place,
         selector: Selector,
@@ -52,6 +57,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..40u64, any::<bool>()).prop_map(|(back, tell)| Step::Compact(back, tell)),
         1 => Just(Step::Overtake),
         1 => Just(Step::Restart),
+        2 => (any::<usize>(), any_delay()).prop_map(|(server, delay)| Step::Delay(server, delay)),
+        3 => (any::<usize>(), any::<usize>()).prop_map(|(watcher, server)| Step::Move(watcher, server)),
         2 => watch.prop_map(|(place, selector, server, begin)| Step::Watch { place, selector, server, begin }),
         4 => any::<usize>().prop_map(Step::Drain),
     ]
@@ -214,6 +221,14 @@ async fn follow(settings: Settings, steps: Vec<Step>) {
                 watchers.iter_mut().for_each(|watcher| watcher.stream = None);
                 cluster.restart().await;
                 for watcher in &mut watchers {
+                    watcher.resume(&cluster).await;
+                }
+            }
+            Step::Delay(server, delay) => cluster.delay(server, delay),
+            Step::Move(which, server) => {
+                let count = watchers.len().max(1);
+                if let Some(watcher) = watchers.get_mut(which % count) {
+                    watcher.server = server;
                     watcher.resume(&cluster).await;
                 }
             }

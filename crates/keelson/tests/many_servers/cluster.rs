@@ -1,0 +1,113 @@
+//! Servers in this process, each with its own way to the store they share; the ways can be broken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_storage::faulty::{Fault, FaultyStore};
+use keelson_storage::{RangeRequest, Store, StoreKey, Transaction};
+use keelson_testkit::{Raw, TestServer};
+use tokio::sync::Mutex;
+
+use crate::engines::Engine;
+use crate::{STORED, until};
+
+pub(crate) const SERVERS: usize = 3;
+/// How many objects are written at once when a store is filled.
+const FILL: usize = 200;
+
+pub(crate) struct Cluster {
+    /// A way to the store that nobody breaks.
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) servers: Vec<Member>,
+    _engine: Arc<Engine>,
+}
+
+pub(crate) struct Member {
+    pub(crate) way: FaultyStore,
+    pub(crate) server: Mutex<TestServer>,
+    raw: Raw,
+}
+
+impl Cluster {
+    pub(crate) async fn start(engine: Engine) -> Self {
+        let store = engine.open().await;
+        Self::over(engine, store).await
+    }
+
+    /// Servers on a store that holds this many objects already, and no more history than it has to.
+    pub(crate) async fn filled(engine: Engine, objects: usize) -> Self {
+        let store = engine.open().await;
+        let numbers: Vec<usize> = (0..objects).collect();
+        for part in numbers.chunks(FILL) {
+            let put = |transaction: Transaction, number: &usize| {
+                let name = format!("{:02}-object-{number:05}", number % 100);
+                let value = format!(
+                    r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"default","uid":"{number}","creationTimestamp":"2026-01-01T00:00:00Z"}},"data":{{"number":"{number}"}}}}"#
+                );
+                transaction.put(StoreKey::new(format!("{STORED}{name}")), value)
+            };
+            store.commit(part.iter().fold(Transaction::default(), put)).await.unwrap();
+        }
+        let newest = store.current_revision().await.unwrap();
+        store.compact(newest).await.unwrap();
+        Self::over(engine, store).await
+    }
+
+    async fn over(engine: Engine, store: Arc<dyn Store>) -> Self {
+        let engine = Arc::new(engine);
+        let mut servers = Vec::new();
+        for number in 0..SERVERS {
+            let way = FaultyStore::new(engine.open().await);
+            let server = TestServer::builder()
+                .shared_store(Arc::new(way.clone()))
+                .configure(|config| {
+                    config.server_id = format!("server-{number}");
+                    config.registry.revision_wait = Duration::from_secs(1);
+                    config.shutdown_grace = Duration::from_secs(1);
+                })
+                .start()
+                .await;
+            let raw = server.raw();
+            servers.push(Member { way, server: Mutex::new(server), raw });
+        }
+        Self { store, servers, _engine: engine }
+    }
+
+    /// A client of one of the servers, whatever the number, with a connection of its own.
+    pub(crate) fn raw(&self, number: usize) -> Raw {
+        self.servers[number % SERVERS].raw.clone()
+    }
+
+    /// A client of each server.
+    pub(crate) fn clients(&self) -> Vec<Raw> {
+        (0..SERVERS).map(|number| self.raw(number)).collect()
+    }
+
+    /// Stops a server and starts it again at the same address.
+    pub(crate) async fn restart(&self, number: usize) {
+        self.servers[number % SERVERS].server.lock().await.restart().await;
+    }
+
+    /// Breaks or mends every server's way to the store.
+    pub(crate) fn set(&self, fault: Fault) {
+        self.servers.iter().for_each(|member| member.way.set(fault));
+    }
+
+    /// Waits until every server says that it is ready.
+    pub(crate) async fn ready(&self) {
+        for number in 0..SERVERS {
+            let raw = self.raw(number);
+            until("ready", || async { raw.get("/readyz").try_send().await.is_ok_and(|answer| answer.status == 200) })
+                .await;
+        }
+    }
+
+    /// Names and revisions of what the store itself holds at a revision.
+    pub(crate) async fn stored_at(&self, revision: u64) -> Vec<(String, u64)> {
+        let (from, to) = (StoreKey::new(STORED), StoreKey::prefix_end(STORED));
+        let revision = Some(keelson_meta::Revision::new(revision));
+        let page = self.store.range(RangeRequest { from, to, revision, limit: None }).await.unwrap();
+        let named = |key: &StoreKey| key.as_str().strip_prefix(STORED).unwrap().to_owned();
+        page.entries.iter().map(|stored| (named(&stored.key), stored.revision.get())).collect()
+    }
+}

@@ -1,0 +1,87 @@
+//! Three servers on one store: walks and watches that change from one to the other, restarts one after another, and a
+//! store that goes away and comes back. Invariants 1, 3, 5, 7, 11, 12, 15 and 19, over the wire.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+mod cluster;
+mod engines;
+mod linear;
+mod outages;
+mod verbs;
+mod walks;
+mod watches;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use keelson_testkit::Raw;
+use serde_json::{Value, json};
+
+/// Where the tests write.
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// The same place in the store.
+pub(crate) const STORED: &str = "/registry/configmaps/default/";
+
+pub(crate) fn items(list: &Value) -> &[Value] {
+    list["items"].as_array().unwrap()
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+/// The resourceVersion of an object or a list, as the number it is here.
+pub(crate) fn revision(of: &Value) -> u64 {
+    of["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+pub(crate) fn config_map(name: &str, number: u64) -> Value {
+    json!({"metadata": {"name": name}, "data": {"number": number.to_string()}})
+}
+
+/// Waits until something that is on its way has come.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() -> F) {
+    let wait = async {
+        while !done().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap_or_else(|_| panic!("{what}: it did not happen"));
+}
+
+/// What writers and those who watch them tell each other.
+#[derive(Default)]
+pub(crate) struct Progress {
+    pub(crate) done: AtomicBool,
+    pub(crate) acknowledged: AtomicU64,
+    /// The newest revision that was acknowledged to anybody.
+    pub(crate) newest: AtomicU64,
+}
+
+/// Creates, changes and deletes objects named `w<writer>-…`, on whichever server answers, until it is told to stop. What
+/// fails is left and something else is tried: a client that lost its server does not wait for it.
+pub(crate) async fn write(servers: &[Raw], progress: &Progress, writer: usize) {
+    let mut number = 0;
+    while !progress.done.load(Ordering::SeqCst) {
+        number += 1;
+        let raw = &servers[(writer + number) % servers.len()];
+        // Names all over the order of keys.
+        let name = format!("{:02}-w{writer}-{}", (number * 7) % 100, number / 3 % 40);
+        let path = format!("{CONFIG_MAPS}/{name}");
+        let map = config_map(&name, number as u64);
+        let sent = match number % 4 {
+            0 => raw.delete(path),
+            1 => raw.patch(path, "application/merge-patch+json", &map),
+            _ => raw.post(CONFIG_MAPS, &map),
+        };
+        match sent.try_send().await {
+            Ok(answer) if answer.status < 300 => {
+                progress.acknowledged.fetch_add(1, Ordering::SeqCst);
+                let text = answer.json()["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+                progress.newest.fetch_max(text.parse().unwrap_or(0), Ordering::SeqCst);
+            }
+            Ok(answer) => assert!([404, 409, 503, 504].contains(&answer.status), "{}", answer.text()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+}

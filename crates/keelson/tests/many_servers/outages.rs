@@ -1,0 +1,153 @@
+//! A store that goes away under load and comes back: nothing that was acknowledged is lost, and everybody goes on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use keelson_storage::faulty::Fault;
+use keelson_testkit::Raw;
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::engines::{Engine, on_every_engine};
+use crate::{CONFIG_MAPS, Progress, config_map, items, name, revision, until, write};
+
+on_every_engine!(
+    inv18_what_was_acknowledged_outlives_a_store_that_goes_and_comes,
+    a_store_that_is_compacted_while_it_is_away_ends_watches_and_nothing_else,
+);
+
+/// Creates objects of its own, each again until it is known to be there. Returns their names.
+async fn create(raw: Raw, progress: Arc<Progress>, client: usize) -> Vec<String> {
+    let mut created = Vec::new();
+    for number in 0.. {
+        if progress.done.load(Ordering::SeqCst) {
+            break;
+        }
+        let name = format!("kept-{client}-{number:05}");
+        // A creation whose answer was lost is there the second time.
+        loop {
+            let answer = raw.post(CONFIG_MAPS, &config_map(&name, number)).await;
+            match answer.status {
+                201 | 409 => break,
+                _ => {
+                    answer.expect(503);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+        progress.acknowledged.fetch_add(1, Ordering::SeqCst);
+        created.push(name);
+    }
+    created
+}
+
+/// Keeps a copy of the collection by list and watch as a client does that trusts nobody: a broken watch is begun again
+/// where it stood, and 410 begins with a list. Ends when `last` is there.
+async fn copy(raw: Raw, last: &str) -> BTreeMap<String, u64> {
+    loop {
+        let Some(list) = until_listed(&raw).await else { continue };
+        let mut copy: BTreeMap<String, u64> =
+            items(&list).iter().map(|object| (name(object).to_owned(), revision(object))).collect();
+        let mut seen = revision(&list);
+        'watching: loop {
+            if copy.contains_key(last) {
+                return copy;
+            }
+            let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={seen}&timeoutSeconds=2");
+            let mut stream = raw.get(path).stream().await;
+            while let Some(event) = stream.next_json().await {
+                let object: &Value = &event["object"];
+                match event["type"].as_str() {
+                    Some("ERROR") => {
+                        assert_eq!(object["code"], 410, "{event}");
+                        break 'watching;
+                    }
+                    Some("DELETED") => drop(copy.remove(name(object))),
+                    _ => drop(copy.insert(name(object).to_owned(), revision(object))),
+                }
+                assert!(revision(object) > seen, "{event} after {seen}");
+                seen = revision(object);
+            }
+        }
+    }
+}
+
+async fn until_listed(raw: &Raw) -> Option<Value> {
+    let answer = raw.get(CONFIG_MAPS).await;
+    if answer.status == 503 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        return None;
+    }
+    Some(answer.expect(200).json())
+}
+
+async fn inv18_what_was_acknowledged_outlives_a_store_that_goes_and_comes(engine: Engine) {
+    let cluster = Arc::new(Cluster::start(engine).await);
+    let progress = Arc::new(Progress::default());
+    let creators: Vec<_> =
+        (0..6).map(|client| tokio::spawn(create(cluster.raw(client), progress.clone(), client))).collect();
+    let copies: Vec<_> = (0..3).map(|client| tokio::spawn(copy(cluster.raw(client), "zz-last"))).collect();
+    let writer = {
+        let (servers, progress) = (cluster.clients(), progress.clone());
+        tokio::spawn(async move { write(&servers, &progress, 0).await })
+    };
+    for (round, fault) in [Fault::Error, Fault::Hang, Fault::Error].into_iter().enumerate() {
+        let enough = 60 * (round as u64 + 1);
+        until("writes", || async { progress.acknowledged.load(Ordering::SeqCst) >= enough }).await;
+        // The last moment before the connection breaks is the worst one.
+        cluster.servers.iter().for_each(|member| member.way.lose_answers(1));
+        cluster.set(fault);
+        let raw = cluster.raw(round);
+        until("the outage", || async { raw.get(CONFIG_MAPS).await.status == 503 }).await;
+        cluster.set(Fault::None);
+        cluster.ready().await;
+    }
+    progress.done.store(true, Ordering::SeqCst);
+    writer.await.unwrap();
+    let mut kept = Vec::new();
+    for creator in creators {
+        kept.extend(creator.await.unwrap());
+    }
+    cluster.raw(0).post(CONFIG_MAPS, &config_map("zz-last", 0)).await.expect(201);
+    let newest = cluster.store.current_revision().await.unwrap().get();
+    let stored: BTreeMap<String, u64> = cluster.stored_at(newest).await.into_iter().collect();
+    assert!(kept.len() > 100 && kept.iter().all(|name| stored.contains_key(name)));
+    for copy in copies {
+        assert_eq!(copy.await.unwrap(), stored, "whoever followed has what the store has");
+    }
+    for number in 0..3 {
+        let list = cluster.raw(number).get(CONFIG_MAPS).await.expect(200).json();
+        assert_eq!(items(&list).len(), stored.len());
+    }
+}
+
+async fn a_store_that_is_compacted_while_it_is_away_ends_watches_and_nothing_else(engine: Engine) {
+    let cluster = Cluster::start(engine).await;
+    let first = cluster.raw(0).post(CONFIG_MAPS, &config_map("first", 0)).await.expect(201).json();
+    until("the first write", || async {
+        cluster.raw(2).get(format!("{CONFIG_MAPS}/first?resourceVersion=0")).await.status == 200
+    })
+    .await;
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", revision(&first));
+    let mut cut_off = cluster.raw(2).get(path.clone()).stream().await;
+    let mut not_cut_off = cluster.raw(1).get(path).stream().await;
+    cluster.servers[2].way.set(Fault::Error);
+    // The first server goes on alone, and what it does is compacted at once.
+    cluster.raw(0).delete(format!("{CONFIG_MAPS}/first")).await.expect(200);
+    cluster.raw(0).post(CONFIG_MAPS, &config_map("second", 0)).await.expect(201);
+    for expected in ["DELETED", "ADDED"] {
+        assert_eq!(not_cut_off.next_json().await.unwrap()["type"], expected);
+    }
+    let newest = cluster.store.current_revision().await.unwrap();
+    cluster.store.compact(newest).await.unwrap();
+    cluster.servers[2].way.set(Fault::None);
+    let gone = cut_off.next_json().await.unwrap();
+    assert_eq!((&gone["type"], &gone["object"]["code"]), (&"ERROR".into(), &410.into()), "{gone}");
+    assert_eq!(cut_off.next_json().await, None, "nothing follows an error");
+    let list = cluster.raw(2).get(CONFIG_MAPS).await.expect(200).json();
+    let names: Vec<&str> = items(&list).iter().map(name).collect();
+    assert!(names.contains(&"second") && !names.contains(&"first"), "{names:?}");
+    cluster.ready().await;
+}

@@ -1,0 +1,186 @@
+//! What every verb answers while the store is away: what the cache knows goes on, the rest says so in time, and nothing is
+//! half done.
+
+use keelson_storage::faulty::Fault;
+use keelson_testkit::{Answer, Raw};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::engines::Engine;
+use crate::{CONFIG_MAPS, config_map, items, name, revision, until};
+
+/// A server without its store, what it knew before, and how to ask it.
+struct Outage {
+    cluster: Cluster,
+    raw: Raw,
+    /// The revision of the list before.
+    known: u64,
+    /// The token behind the first chunk of a list before.
+    token: String,
+}
+
+const OBJECTS: u64 = 8;
+
+impl Outage {
+    async fn begin(fault: Fault) -> Self {
+        let cluster = Cluster::start(Engine::memory()).await;
+        let raw = cluster.raw(0);
+        for number in 0..OBJECTS {
+            raw.post(CONFIG_MAPS, &config_map(&format!("known-{number}"), number)).await.expect(201);
+        }
+        let chunk = raw.get(format!("{CONFIG_MAPS}?limit=3")).await.expect(200).json();
+        let token = chunk["metadata"]["continue"].as_str().unwrap().to_owned();
+        cluster.servers[0].way.set(fault);
+        Self { raw, known: revision(&chunk), token, cluster }
+    }
+
+    async fn get(&self, query: &str) -> Answer {
+        self.raw.get(format!("{CONFIG_MAPS}{query}")).await
+    }
+}
+
+#[track_caller]
+fn check_away(answer: &Answer) {
+    let status = answer.json();
+    assert_eq!((answer.status, status["reason"].as_str()), (503, Some("ServiceUnavailable")), "{status}");
+    assert_eq!(answer.header("retry-after"), "1");
+    let text = status["message"].as_str().unwrap();
+    assert!(text.contains("please try again later"), "{text}");
+    assert!(!text.contains("broken on purpose"), "what the engine says is the operator's");
+}
+
+/// Reads that say how old they may be are answered from the cache, in every form.
+async fn check_known_reads(outage: &Outage) {
+    let Outage { known, token, .. } = outage;
+    let exact = format!("resourceVersion={known}&resourceVersionMatch=Exact");
+    for query in [
+        "?resourceVersion=0".to_owned(),
+        format!("?resourceVersion={known}"),
+        format!("?resourceVersion={known}&resourceVersionMatch=NotOlderThan"),
+        format!("?{exact}"),
+        "?resourceVersion=0&labelSelector=a%21%3Db".to_owned(),
+    ] {
+        let list = outage.get(&query).await.expect(200).json();
+        let ours = items(&list).iter().filter(|object| name(object).starts_with("known-")).count();
+        assert_eq!(ours as u64, OBJECTS, "{query}");
+    }
+    let rest = outage.get(&format!("?limit=500&continue={token}")).await.expect(200).json();
+    assert_eq!(revision(&rest), *known);
+    assert_eq!(outage.get(&format!("?{exact}&limit=3")).await.expect(200).json()["items"].as_array().unwrap().len(), 3);
+    let one = outage.get("/known-0?resourceVersion=0").await.expect(200).json();
+    assert_eq!(outage.get(&format!("/known-0?resourceVersion={known}")).await.expect(200).json(), one);
+    outage.get("/missing?resourceVersion=0").await.expect(404);
+    for path in ["/api", "/apis", "/api/v1", "/version", "/openapi/v3", "/livez", "/metrics"] {
+        outage.raw.get(path).await.expect(200);
+    }
+}
+
+/// What has to know the newest state, or to change it, is told to come again.
+async fn check_others_are_sent_away(outage: &Outage) {
+    let raw = &outage.raw;
+    for query in [
+        "",
+        "/known-0",
+        "?limit=3",
+        "?labelSelector=a",
+        "?watch=1",
+        "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+    ] {
+        check_away(&outage.get(query).await);
+    }
+    let changed = config_map("known-0", 99);
+    let path = format!("{CONFIG_MAPS}/known-0");
+    check_away(&raw.post(CONFIG_MAPS, &config_map("new", 0)).await);
+    check_away(&raw.put(&path, &changed).await);
+    check_away(&raw.patch(&path, "application/merge-patch+json", &changed).await);
+    check_away(&raw.delete(&path).await);
+    check_away(&raw.delete(CONFIG_MAPS).await);
+}
+
+async fn check_unready(outage: &Outage, check: &str) {
+    let broken = async || {
+        let answer = outage.raw.get("/readyz?verbose").await;
+        answer.status == 500 && answer.text().contains(&format!("[-]{check} failed"))
+    };
+    until(check, broken).await;
+}
+
+/// As if nothing had happened, and nothing has.
+async fn check_recovered(outage: &Outage) {
+    outage.cluster.set(Fault::None);
+    outage.cluster.ready().await;
+    let list = outage.get("").await.expect(200).json();
+    assert_eq!(items(&list).iter().filter(|object| name(object).starts_with("known-")).count() as u64, OBJECTS);
+    assert!(items(&list).iter().all(|object| name(object) != "new" && object["data"]["number"] != json!("99")));
+    outage.raw.post(CONFIG_MAPS, &config_map("after", 0)).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_store_refuses_known_reads_go_on_and_the_rest_is_sent_away() {
+    let outage = Outage::begin(Fault::Error).await;
+    let mut watch = outage.raw.get(format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", outage.known)).stream().await;
+    assert_eq!(watch.status, 200);
+    check_known_reads(&outage).await;
+    check_others_are_sent_away(&outage).await;
+    check_unready(&outage, "store").await;
+    check_unready(&outage, "cache").await;
+    check_recovered(&outage).await;
+    let told: Value = watch.next_json().await.expect("the watch has waited");
+    assert_eq!((&told["type"], name(&told["object"])), (&json!("ADDED"), "after"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_store_hangs_known_reads_go_on_and_the_rest_ends_in_time() {
+    let outage = Outage::begin(Fault::Hang).await;
+    check_known_reads(&outage).await;
+    for query in ["", "/known-0", "?limit=3", "?watch=1"] {
+        check_away(&outage.get(query).await);
+    }
+    // Whether a write that was handed to the store takes effect is not known until the store says so.
+    let created = outage.raw.post(format!("{CONFIG_MAPS}?timeout=1s"), &config_map("hung", 0)).await.expect(504).json();
+    assert_eq!(created["reason"], "Timeout");
+    let changed = outage.raw.put(format!("{CONFIG_MAPS}/known-0"), &config_map("known-0", 99)).await;
+    check_away(&changed);
+    check_unready(&outage, "store").await;
+    check_recovered(&outage).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_tail_stands_still_sends_fresh_reads_away_and_says_that_it_is_its_cache() {
+    let outage = Outage::begin(Fault::None).await;
+    outage.cluster.servers[0].way.set_tails(Fault::Hang);
+    outage.cluster.raw(1).post(CONFIG_MAPS, &config_map("unseen", 0)).await.expect(201);
+    check_known_reads(&outage).await;
+    check_away(&outage.get("").await);
+    check_away(&outage.get("/known-0").await);
+    let newest = outage.cluster.store.current_revision().await.unwrap().get();
+    let late = outage.get(&format!("?resourceVersion={newest}")).await.expect(504).json();
+    assert_eq!(late["message"], format!("Timeout: Too large resource version: {newest}, current: {}", newest - 1));
+    let fresh = outage.cluster.raw(1).get(CONFIG_MAPS).await.expect(200).json();
+    assert!(items(&fresh).iter().any(|object| name(object) == "unseen"));
+    check_unready(&outage, "cache").await;
+    let answer = outage.raw.get("/readyz?verbose").await.text();
+    assert!(answer.contains("[+]store ok"), "{answer}");
+    outage.raw.delete(format!("{CONFIG_MAPS}/unseen")).await.expect(503);
+    check_recovered(&outage).await;
+}
+
+/// The connection to the store breaks when the write has happened: the client is not told that it failed for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_answer_is_lost_is_whole() {
+    let cluster = Cluster::start(Engine::memory()).await;
+    let (raw, other) = (cluster.raw(0), cluster.raw(1));
+    cluster.servers[0].way.lose_answers(1);
+    check_away(&raw.post(CONFIG_MAPS, &config_map("a", 1)).await);
+    let created = other.get(format!("{CONFIG_MAPS}/a")).await.expect(200).json();
+    assert_eq!(created["data"]["number"], "1");
+    raw.post(CONFIG_MAPS, &config_map("a", 1)).await.expect(409);
+    cluster.servers[0].way.lose_answers(1);
+    let path = format!("{CONFIG_MAPS}/a");
+    check_away(&raw.put(&path, &config_map("a", 2)).await);
+    assert_eq!(other.get(&path).await.expect(200).json()["data"]["number"], "2");
+    cluster.servers[0].way.lose_answers(1);
+    check_away(&raw.delete(&path).await);
+    other.get(&path).await.expect(404);
+    raw.get(&path).await.expect(404);
+}

@@ -1,0 +1,158 @@
+//! Watches that go on at another server where they stood.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::StreamExt as _;
+use keelson_meta::Revision;
+use serde_json::Value;
+
+use crate::cluster::{Cluster, SERVERS};
+use crate::engines::{Engine, on_every_engine};
+use crate::{CONFIG_MAPS, Progress, STORED, items, name, revision, write};
+
+on_every_engine!(
+    inv11_watches_that_change_server_lose_and_repeat_nothing,
+    a_watch_from_a_revision_that_its_server_has_not_seen_begins_behind_it,
+);
+
+/// What a watcher is told: the revision, the type of the event and the name.
+type Told = (u64, String, String);
+
+/// A client that keeps a copy of the list, first by listing and then by watching, on one server after the other.
+struct Watcher {
+    server: usize,
+    begun: u64,
+    seen: u64,
+    copy: BTreeMap<String, u64>,
+    told: Vec<Told>,
+    moves: usize,
+}
+
+impl Watcher {
+    async fn begin(cluster: &Cluster, server: usize) -> Self {
+        let list = cluster.raw(server).get(CONFIG_MAPS).await.expect(200).json();
+        let copy = items(&list).iter().map(|object| (name(object).to_owned(), revision(object))).collect();
+        let begun = revision(&list);
+        Self { server, begun, seen: begun, copy, told: Vec::new(), moves: 0 }
+    }
+
+    /// Watches, and moves on when its server ends or enough is told, until `last` is created.
+    async fn follow(mut self, cluster: Arc<Cluster>, patience: usize, last: &str) -> Self {
+        loop {
+            let path = format!("{CONFIG_MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={}", self.seen);
+            let Ok(mut stream) = cluster.raw(self.server).get(path).try_stream().await else {
+                self.next_server();
+                continue;
+            };
+            assert_eq!(stream.status, 200);
+            for _ in 0..patience {
+                let Some(event) = stream.next_json().await else { break };
+                if self.apply(&event) == Some(last) {
+                    return self;
+                }
+            }
+            self.next_server();
+        }
+    }
+
+    fn next_server(&mut self) {
+        self.server += 1;
+        self.moves += 1;
+    }
+
+    /// Returns the name of an object that was created.
+    fn apply<'a>(&mut self, event: &'a Value) -> Option<&'a str> {
+        let object = &event["object"];
+        let kind = event["type"].as_str().unwrap();
+        assert_ne!(kind, "ERROR", "nobody is told 410: {event}");
+        let at = revision(object);
+        assert!(at > self.seen || kind == "BOOKMARK", "{at} after {}", self.seen);
+        self.seen = self.seen.max(at);
+        if kind == "BOOKMARK" {
+            return None;
+        }
+        let of = name(object);
+        match kind {
+            "ADDED" => assert!(self.copy.insert(of.to_owned(), at).is_none(), "{event}"),
+            "MODIFIED" => assert!(self.copy.insert(of.to_owned(), at).is_some(), "{event}"),
+            _ => assert!(self.copy.remove(of).is_some(), "{event}"),
+        }
+        self.told.push((at, kind.to_owned(), of.to_owned()));
+        (kind == "ADDED").then_some(of)
+    }
+}
+
+/// What the store's own log says happened after a revision.
+async fn history(cluster: &Cluster, after: u64) -> Vec<Told> {
+    let newest = cluster.store.current_revision().await.unwrap();
+    let mut known: BTreeMap<String, u64> = cluster.stored_at(after).await.into_iter().collect();
+    let mut tail = cluster.store.tail(Revision::new(after)).await.unwrap();
+    let (mut told, mut reached) = (Vec::new(), Revision::new(after));
+    while reached < newest {
+        let batch = tail.next().await.unwrap().unwrap();
+        reached = batch.watermark;
+        for event in batch.events {
+            let Some(name) = event.key.as_str().strip_prefix(STORED) else { continue };
+            let at = event.revision.get();
+            let before = if event.value.is_some() { known.insert(name.to_owned(), at) } else { known.remove(name) };
+            let kind = match (before, event.value) {
+                (None, Some(_)) => "ADDED",
+                (Some(_), Some(_)) => "MODIFIED",
+                (_, None) => "DELETED",
+            };
+            told.push((at, kind.to_owned(), name.to_owned()));
+        }
+    }
+    told
+}
+
+async fn inv11_watches_that_change_server_lose_and_repeat_nothing(engine: Engine) {
+    let cluster = Arc::new(Cluster::start(engine).await);
+    let progress = Arc::new(Progress::default());
+    let mut watchers = Vec::new();
+    for number in 0..6 {
+        let watcher = Watcher::begin(&cluster, number).await;
+        let cluster = cluster.clone();
+        // Some move often, some only when their server ends.
+        let patience = if number < 3 { 7 + number } else { usize::MAX };
+        watchers.push(tokio::spawn(watcher.follow(cluster, patience, "last")));
+    }
+    let writers: Vec<_> = (0..3)
+        .map(|writer| {
+            let (servers, progress) = (cluster.clients(), progress.clone());
+            tokio::spawn(async move { write(&servers, &progress, writer).await })
+        })
+        .collect();
+    for round in 0..2 * SERVERS {
+        let enough = 60 * (round as u64 + 1);
+        let progress = &progress;
+        crate::until("writes", || async { progress.acknowledged.load(Ordering::SeqCst) >= enough }).await;
+        cluster.restart(round).await;
+    }
+    progress.done.store(true, Ordering::SeqCst);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    cluster.raw(0).post(CONFIG_MAPS, &crate::config_map("last", 0)).await.expect(201);
+    for watcher in watchers {
+        let watcher = watcher.await.unwrap();
+        assert!(watcher.moves > 0);
+        assert_eq!(watcher.told, history(&cluster, watcher.begun).await);
+        let listed = cluster.stored_at(cluster.store.current_revision().await.unwrap().get()).await;
+        assert_eq!(watcher.copy.into_iter().collect::<Vec<_>>(), listed);
+    }
+}
+
+async fn a_watch_from_a_revision_that_its_server_has_not_seen_begins_behind_it(engine: Engine) {
+    let cluster = Cluster::start(engine).await;
+    cluster.servers[1].way.set_tails(keelson_storage::faulty::Fault::Hang);
+    let first = cluster.raw(0).post(CONFIG_MAPS, &crate::config_map("first", 0)).await.expect(201).json();
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", revision(&first));
+    let mut stream = cluster.raw(1).get(path).stream().await;
+    cluster.raw(0).post(CONFIG_MAPS, &crate::config_map("second", 0)).await.expect(201);
+    cluster.servers[1].way.set_tails(keelson_storage::faulty::Fault::None);
+    let event = stream.next_json().await.unwrap();
+    assert_eq!((&event["type"], name(&event["object"])), (&"ADDED".into(), "second"));
+}
