@@ -1,16 +1,27 @@
 //! Controllers that run inside the server: each follows the API like any other client and moves objects to where they
 //! should be. They use the verbs of the registry and read its cache, and nothing below them.
 
+mod bootstrap;
 mod client;
+mod cluster_role_aggregation;
+mod follow;
 mod garbage_collection;
 mod identity;
+mod kubernetes_service;
 mod leadership;
 mod leases;
 mod namespace_deletion;
+mod namespace_objects;
 mod queue;
+mod switches;
 
+pub use bootstrap::{Bootstrap, Progress};
+pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use garbage_collection::GarbageCollection;
 pub use identity::{IDENTITY_LABEL, IDENTITY_VALUE, IdentityCollection, IdentityConfig, IdentityLease};
+pub use kubernetes_service::{KubernetesService, LiveServers};
 pub use leadership::Leadership;
 pub use leases::key_prefix as identity_key_prefix;
-pub use namespace_deletion::NamespaceDeletion;
+pub use namespace_deletion::{Content, Left, NamespaceDeletion};
+pub use namespace_objects::NamespaceObjects;
+pub use switches::{Controller, Switches};

@@ -7,7 +7,7 @@ use crate::shape::{Shape, Tree, copy_missing, each, is_true, is_unset, is_zero, 
 use crate::volumes::{FIELD_REFERENCE, VOLUME};
 
 /// A pod. Beside its defaults it gets what admission gives to all pods that don't say otherwise: the two tolerations
-/// that let it stay for a while on a node that is in trouble, and its priority.
+/// that let it stay for a while on a node that is in trouble.
 pub(crate) const POD: Shape = Shape::of(&[("spec", Always(&SPEC_OF_POD))]);
 
 /// A pod template object.
@@ -18,7 +18,7 @@ pub(crate) const TEMPLATE: Shape = Shape::of(&[("spec", Always(&SPEC))]);
 
 const SPEC_OF_POD: Shape = Shape {
     fields: &[("enableServiceLinks", Flag(true))],
-    then: &[|spec| SPEC.fill(spec), requests_from_limits, host_ports, tolerations, priority],
+    then: &[|spec| SPEC.fill(spec), requests_from_limits, host_ports, tolerations],
 };
 
 const SPEC: Shape = Shape {
@@ -157,18 +157,6 @@ fn tolerations(spec: &mut Tree) {
             }));
         }
     }
-}
-
-/// The priority of a pod without a class, or with one of those that every cluster has.
-fn priority(spec: &mut Tree) {
-    let priority: i64 = match text(spec, "priorityClassName") {
-        "" => 0,
-        "system-cluster-critical" => 2_000_000_000,
-        "system-node-critical" => 2_000_001_000,
-        _ => return,
-    };
-    Number(priority).apply(spec, "priority");
-    Text("PreemptLowerPriority").apply(spec, "preemptionPolicy");
 }
 
 #[cfg(test)]

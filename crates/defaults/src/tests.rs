@@ -37,7 +37,6 @@ fn a_pod_gets_what_every_pod_has() {
             ("/spec/securityContext", json!({})),
             ("/spec/enableServiceLinks", json!(true)),
             ("/spec/serviceAccountName", json!("robot")),
-            ("/spec/priority", json!(0)),
             ("/spec/tolerations/1/key", json!("node.kubernetes.io/unreachable")),
             ("/spec/tolerations/2", Value::Null),
             ("/spec/containers/0/imagePullPolicy", json!("Always")),

@@ -1,0 +1,260 @@
+//! What every cluster has: the service of its API servers, its priority classes, the roles and bindings of its parts, its levels of flow control. Made
+//! at start where it is missing, in the background, while requests are answered already.
+//!
+//! An object that exists belongs to the operator. Of it only roles and bindings are touched: what they lack is added, as
+//! long as they carry no `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is ever taken away.
+
+mod flow_control;
+mod policy;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Registry, Target};
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Client, collection};
+use crate::kubernetes_service::KubernetesService;
+use policy::Piece;
+
+/// How many objects are made at once: enough for a few commits to hold them all.
+const AT_ONCE: usize = 64;
+/// How long after a failure a step is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Who owns what is made here, as in the reference server.
+const MANAGER: &str = "kube-apiserver";
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+
+/// The steps, by the names that the reference server's health checks give them.
+const STEPS: [(&str, Step); 5] = [
+    ("poststarthook/start-kubernetes-service-cidr-controller", Step::ServiceRange),
+    ("poststarthook/bootstrap-controller", Step::KubernetesService),
+    ("poststarthook/scheduling/bootstrap-system-priority-classes", Step::PriorityClasses),
+    ("poststarthook/rbac/bootstrap-roles", Step::Roles),
+    ("poststarthook/priority-and-fairness-config-producer", Step::FlowControl),
+];
+
+#[derive(Clone, Copy)]
+enum Step {
+    ServiceRange,
+    KubernetesService,
+    PriorityClasses,
+    Roles,
+    FlowControl,
+}
+
+/// Makes what every cluster has.
+pub struct Bootstrap {
+    client: Client,
+    service: Arc<KubernetesService>,
+    progress: Arc<Progress>,
+}
+
+/// How far it has come.
+pub struct Progress {
+    done: [AtomicBool; STEPS.len()],
+    finished: watch::Sender<bool>,
+}
+
+impl Progress {
+    /// The steps, by the name of their health check.
+    pub fn steps() -> impl Iterator<Item = &'static str> {
+        STEPS.iter().map(|(name, _)| *name)
+    }
+
+    /// Whether a step is done.
+    pub fn is_done(&self, step: &str) -> bool {
+        let place = STEPS.iter().position(|(name, _)| *name == step);
+        place.is_some_and(|place| self.done[place].load(Ordering::Acquire))
+    }
+
+    /// Waits until all steps are done.
+    pub async fn finished(&self) {
+        // The sender is in `self`, so waiting can't end otherwise.
+        let _ = self.finished.subscribe().wait_for(|finished| *finished).await;
+    }
+}
+
+impl Bootstrap {
+    /// For the objects of this registry, and the service of its servers.
+    pub fn new(registry: Arc<Registry>, service: Arc<KubernetesService>) -> Self {
+        let progress = Progress { done: Default::default(), finished: watch::Sender::new(false) };
+        Self { client: Client::new(registry, MANAGER), service, progress: Arc::new(progress) }
+    }
+
+    /// To be asked how far it has come.
+    pub fn progress(&self) -> Arc<Progress> {
+        self.progress.clone()
+    }
+
+    /// Runs until everything is made, or the server stops.
+    pub async fn run(self, stopping: CancellationToken) {
+        let all = async {
+            let steps = STEPS.iter().enumerate().map(|(place, (name, step))| self.take(place, name, *step));
+            futures::future::join_all(steps).await;
+            self.progress.finished.send_replace(true);
+        };
+        stopping.run_until_cancelled(all).await;
+    }
+
+    async fn take(&self, place: usize, name: &str, step: Step) {
+        while let Err(error) = self.step(step).await {
+            tracing::warn!(step = name, %error, "a step of the bootstrap failed and is tried again");
+            tokio::time::sleep(AGAIN).await;
+        }
+        self.progress.done[place].store(true, Ordering::Release);
+    }
+
+    async fn step(&self, step: Step) -> Result<(), ApiError> {
+        match step {
+            Step::ServiceRange => self.service.ensure_range().await,
+            Step::KubernetesService => self.service.ensure_service().await,
+            Step::PriorityClasses => self.ensure_all("scheduling.k8s.io", "priorityclasses", priority_classes()).await,
+            Step::Roles => {
+                let pieces = policy::pieces().map_err(ApiError::Internal)?;
+                self.each(pieces, |piece| self.reconcile(piece)).await
+            }
+            Step::FlowControl => {
+                let group = "flowcontrol.apiserver.k8s.io";
+                self.ensure_all(group, "prioritylevelconfigurations", flow_control::priority_levels()).await?;
+                self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await
+            }
+        }
+    }
+
+    async fn each<T, F: Future<Output = Result<(), ApiError>>>(
+        &self,
+        things: Vec<T>,
+        make: impl Fn(T) -> F,
+    ) -> Result<(), ApiError> {
+        stream::iter(things).map(make).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    async fn ensure_all(&self, group: &str, plural: &str, objects: Vec<Value>) -> Result<(), ApiError> {
+        let target = collection(group, "v1", plural, None)?;
+        self.each(objects, |object| self.ensure(&target, object)).await
+    }
+
+    /// Makes an object where there is none of its name.
+    async fn ensure(&self, target: &Target, object: Value) -> Result<(), ApiError> {
+        match self.client.create(target, object).await {
+            Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a role or binding, or adds to one that exists what it lacks.
+    async fn reconcile(&self, piece: Piece) -> Result<(), ApiError> {
+        let Piece { plural, namespace, object } = piece;
+        let target = collection(RBAC, "v1", plural, namespace.as_deref())?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        loop {
+            let Some(current) = self.client.get(&target, &name).await? else {
+                match self.client.create(&target, object.clone()).await {
+                    Err(ApiError::AlreadyExists { .. }) => continue,
+                    other => return other.map(|_| ()),
+                }
+            };
+            if current.object.annotations().any(|(key, value)| key == AUTO_UPDATE && value == "false") {
+                return Ok(());
+            }
+            if current.object.get(&["roleRef"]) != object.get("roleRef").filter(|role| !role.is_null()) {
+                // A binding can't be bound to another role, only made anew.
+                self.client.delete(&target, &current).await?;
+                continue;
+            }
+            let mut next = current.object.clone();
+            complete(&mut next, &object);
+            if next == current.object {
+                return Ok(());
+            }
+            tracing::info!(resource = %target.group_resource(), name, "adding what the cluster's policy says is missing");
+            match self.client.update(&target, next).await {
+                Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
+                other => return other.map(|_| ()),
+            }
+        }
+    }
+}
+
+/// Adds to an object what it lacks of another: labels, annotations, rules, selectors and subjects.
+fn complete(object: &mut Object, wanted: &Value) {
+    for field in ["labels", "annotations"] {
+        let Some(entries) = wanted["metadata"][field].as_object() else { continue };
+        let held = object.metadata_mut().entry(field).or_insert_with(|| json!({}));
+        let Some(held) = held.as_object_mut() else { continue };
+        for (key, value) in entries {
+            held.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+    if let Some(selectors) = wanted["aggregationRule"]["clusterRoleSelectors"].as_array() {
+        // The rules of such a role are others' to fill in.
+        let rule = object.0.entry("aggregationRule").or_insert_with(|| json!({}));
+        if let Some(rule) = rule.as_object_mut() {
+            add(rule, "clusterRoleSelectors", |held| missing(held, selectors));
+        }
+    } else if let Some(rules) = wanted["rules"].as_array() {
+        add(&mut object.0, "rules", |held| policy::missing_rules(held, rules));
+    }
+    if let Some(subjects) = wanted["subjects"].as_array() {
+        add(&mut object.0, "subjects", |held| missing(held, subjects));
+    }
+}
+
+fn add(tree: &mut Map<String, Value>, field: &str, lacking: impl Fn(&[Value]) -> Vec<Value>) {
+    let held = tree.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
+    let more = lacking(&held);
+    if !more.is_empty() {
+        tree.insert(field.to_owned(), Value::Array([held, more].concat()));
+    }
+}
+
+fn missing(held: &[Value], wanted: &[Value]) -> Vec<Value> {
+    wanted.iter().filter(|value| !held.contains(value)).cloned().collect()
+}
+
+fn priority_classes() -> Vec<Value> {
+    let class = |name: &str, value: u32, description: &str| json!({ "metadata": { "name": name }, "value": value, "description": description });
+    vec![
+        class(
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+        class(
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_stays_and_what_is_missing_is_added() {
+        let mut role = Object::from_value(json!({
+            "metadata": {"name": "a", "labels": {"mine": "1"}, "annotations": {AUTO_UPDATE: "yes"}},
+            "rules": [{"verbs": ["*"], "apiGroups": ["x"], "resources": ["y"]}],
+        }))
+        .unwrap();
+        let read = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
+        let wanted = json!({"metadata": {"labels": {"b": "2"}, "annotations": {AUTO_UPDATE: "true"}}, "rules": [read]});
+        complete(&mut role, &wanted);
+        let once = role.clone();
+        assert_eq!(role.get(&["rules"]).unwrap().as_array().unwrap().len(), 2);
+        assert_eq!(role.get(&["metadata", "labels"]).unwrap(), &json!({"mine": "1", "b": "2"}));
+        assert_eq!(role.get(&["metadata", "annotations"]).unwrap(), &json!({AUTO_UPDATE: "yes"}));
+        complete(&mut role, &wanted);
+        assert_eq!(role, once);
+    }
+}

@@ -1,0 +1,143 @@
+//! Fills cluster roles that are made of others: those with an `aggregationRule` have the rules of all roles that its
+//! selectors find.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_meta::label_selector::LabelSelector;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Registry, Target};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Client, Stored, collection};
+use crate::follow::follow;
+use crate::queue::{Backoff, Outcome, Queue};
+
+/// Who owns the rules that are filled in.
+const MANAGER: &str = "clusterrole-aggregation-controller";
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
+
+/// The controller.
+pub struct ClusterRoleAggregation {
+    registry: Arc<Registry>,
+    client: Client,
+    /// There is one thing to look at: all roles. They are few, and any may be part of any.
+    queue: Queue<()>,
+}
+
+impl ClusterRoleAggregation {
+    /// A controller over a registry.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self { client: Client::new(registry.clone(), MANAGER), registry, queue: Queue::new(BACKOFF) }
+    }
+
+    /// Runs until the server stops.
+    pub async fn run(self, stopping: CancellationToken) {
+        let Ok(roles) = collection("rbac.authorization.k8s.io", "v1", "clusterroles", None) else { return };
+        let following = follow(&self.registry, &roles, "", |_| self.queue.add(()));
+        let work = self.queue.run(1, |()| self.turn(&roles));
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            never = following => match never {},
+            never = work => match never {},
+        }
+    }
+
+    async fn turn(&self, roles: &Target) -> Outcome {
+        match self.fill(roles).await {
+            Ok(()) => Outcome::Done,
+            // Somebody was faster, and is told of.
+            Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => Outcome::Again,
+            Err(error) => {
+                tracing::warn!(%error, "cluster roles could not be aggregated; trying again");
+                Outcome::Again
+            }
+        }
+    }
+
+    async fn fill(&self, roles: &Target) -> Result<(), ApiError> {
+        let mut all: Vec<Object> =
+            self.client.list(roles, "").await?.into_iter().map(|Stored { object, .. }| object).collect();
+        all.sort_by(|left, right| left.name().cmp(right.name()));
+        for role in &all {
+            let Some(rules) = aggregate(role, &all) else { continue };
+            if role.get(&["rules"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice) != rules.as_slice() {
+                let mut next = role.clone();
+                next.0.insert("rules".to_owned(), Value::Array(rules));
+                self.client.update(roles, next).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rules of a role that is made of others; `None` for one that is not, or whose selectors can't be read.
+fn aggregate(role: &Object, all: &[Object]) -> Option<Vec<Value>> {
+    let selectors = role.get(&["aggregationRule", "clusterRoleSelectors"])?.as_array()?;
+    let mut rules: Vec<Value> = Vec::new();
+    for selector in selectors {
+        let selector = read_selector(selector)?;
+        let parts = all.iter().filter(|part| part.name() != role.name());
+        for part in parts.filter(|part| selects(&selector, part)) {
+            let more = part.get(&["rules"]).and_then(Value::as_array).into_iter().flatten();
+            for rule in more {
+                if !rules.contains(rule) {
+                    rules.push(rule.clone());
+                }
+            }
+        }
+    }
+    Some(rules)
+}
+
+fn selects(selector: &LabelSelector, role: &Object) -> bool {
+    selector.matches(|key| role.labels().find(|(known, _)| *known == key).map(|(_, value)| value))
+}
+
+/// A selector in the form that objects have, through the form that queries have: both say the same.
+fn read_selector(selector: &Value) -> Option<LabelSelector> {
+    let mut parts = Vec::new();
+    for (key, value) in selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
+        parts.push(format!("{key}={}", value.as_str()?));
+    }
+    for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+        let key = expression.get("key")?.as_str()?;
+        let values = expression.get("values").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let values = values.collect::<Vec<_>>().join(",");
+        parts.push(match expression.get("operator")?.as_str()? {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            "DoesNotExist" => format!("!{key}"),
+            _ => return None,
+        });
+    }
+    LabelSelector::parse(&parts.join(",")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_role_has_each_rule_of_those_that_its_selectors_find_once() {
+        let rule = |verb: &str| json!({"verbs": [verb]});
+        let role = |name: &str, labels: Value, rules: Value| {
+            Object::from_value(json!({"metadata": {"name": name, "labels": labels}, "rules": rules})).unwrap()
+        };
+        let mut sum = role("b", json!({"to": "sum"}), json!([rule("own")]));
+        let selectors = json!([{"matchLabels": {"to": "sum"}},
+            {"matchExpressions": [{"key": "also", "operator": "In", "values": ["x", "y"]}]}]);
+        sum.0.insert("aggregationRule".to_owned(), json!({"clusterRoleSelectors": selectors}));
+        let all = [
+            role("a", json!({"to": "sum"}), json!([rule("get"), rule("list")])),
+            sum.clone(),
+            role("c", json!({"also": "y"}), json!([rule("list"), rule("watch")])),
+            role("d", json!({"also": "z"}), json!([rule("delete")])),
+        ];
+        assert_eq!(aggregate(&sum, &all).unwrap(), [rule("get"), rule("list"), rule("watch")]);
+        assert_eq!(aggregate(&all[0], &all), None);
+    }
+}

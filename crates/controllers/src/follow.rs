@@ -1,0 +1,55 @@
+//! Following a collection for as long as it takes: the objects there are, and then each that changes.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use keelson_cache::Entry;
+use keelson_meta::ApiError;
+use keelson_meta::options::{ListOptions, Query};
+use keelson_registry::{Registry, Target, WatchOutput};
+
+/// How long after a failure a collection is followed anew.
+const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
+
+/// Tells of each object of a collection (those of a field selector, if there is one), and again of each that changes or
+/// goes; anew of all whenever the watch ends. Whoever is told looks for himself what the object is like now.
+pub(crate) async fn follow(
+    registry: &Registry,
+    target: &Target,
+    field_selector: &str,
+    seen: impl Fn(&Entry),
+) -> Infallible {
+    loop {
+        if let Err(error) = watch(registry, target, field_selector, &seen).await {
+            tracing::warn!(resource = %target.group_resource(), %error, "following objects failed and is begun anew");
+            tokio::time::sleep(FOLLOW_AGAIN).await;
+        }
+    }
+}
+
+async fn watch(
+    registry: &Registry,
+    target: &Target,
+    field_selector: &str,
+    seen: &impl Fn(&Entry),
+) -> Result<(), ApiError> {
+    let selector: String = form_urlencoded::byte_serialize(field_selector.as_bytes()).collect();
+    let query = format!("watch=1&fieldSelector={selector}");
+    let options = ListOptions::parse(&Query::parse(&query), true)?;
+    let mut watch = registry.watch(target, &options).await?;
+    while let Some(outputs) = watch.next().await {
+        for output in outputs {
+            match output {
+                WatchOutput::Initial(entry) => seen(&entry),
+                WatchOutput::Event(_, event) => {
+                    if let Some(entry) = event.current.as_ref().or(event.previous.as_ref()) {
+                        seen(entry);
+                    }
+                }
+                WatchOutput::Bookmark { .. } => {}
+                WatchOutput::Error(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}

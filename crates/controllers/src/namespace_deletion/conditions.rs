@@ -1,0 +1,166 @@
+//! What a pass over a namespace has found, and how its conditions tell of it: as kube-controller-manager words it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::SystemTime;
+
+use keelson_meta::clock::rfc3339;
+use keelson_meta::{ApiError, GroupResource, Object};
+use serde_json::json;
+
+use super::contents::Left;
+
+/// The conditions in their order: type, and reason and message when nothing is wrong.
+const CONDITIONS: [(&str, &str, &str); 5] = [
+    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+    ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    (FAILURE, "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+    (CONTENT, "ContentRemoved", "All content successfully removed"),
+    (FINALIZERS, "ContentRemoved", "All content successfully removed"),
+];
+
+const FAILURE: &str = "NamespaceDeletionContentFailure";
+const CONTENT: &str = "NamespaceContentRemaining";
+const FINALIZERS: &str = "NamespaceFinalizersRemaining";
+
+/// What a pass has found.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// How many objects are left, by resource.
+    left: Vec<(GroupResource, usize)>,
+    /// How many objects each finalizer holds.
+    finalizers: BTreeMap<String, usize>,
+    /// What went wrong.
+    failures: Vec<String>,
+}
+
+impl Findings {
+    pub(super) fn add(&mut self, resource: GroupResource, left: Left) {
+        if left.objects > 0 {
+            self.left.push((resource, left.objects));
+        }
+        for (finalizer, objects) in left.finalizers {
+            *self.finalizers.entry(finalizer).or_default() += objects;
+        }
+    }
+
+    pub(super) fn add_failure(&mut self, error: &ApiError) {
+        self.failures.push(error.status().message);
+    }
+
+    /// Whether nothing is left, and nothing went wrong.
+    pub(super) fn is_empty(&self) -> bool {
+        self.left.is_empty() && self.failures.is_empty()
+    }
+
+    /// Writes into a namespace what was found. The time of a condition is that of its last change from one status to the
+    /// other.
+    pub(super) fn tell(&self, namespace: &mut Object, now: SystemTime) {
+        let status = namespace.0.entry("status").or_insert_with(|| json!({}));
+        let Some(status) = status.as_object_mut() else { return };
+        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+        let Some(conditions) = conditions.as_array_mut() else { return };
+        for (kind, reason, message) in CONDITIONS {
+            let (status, reason, message) = match self.trouble(kind) {
+                Some((reason, message)) => ("True", reason, message),
+                None => ("False", reason, message.to_owned()),
+            };
+            let known = conditions.iter_mut().find(|condition| condition["type"] == kind);
+            let since = known.as_ref().filter(|known| known["status"] == status);
+            let since = since.map_or_else(|| json!(rfc3339(now)), |known| known["lastTransitionTime"].clone());
+            let condition = json!({
+                "type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message,
+            });
+            match known {
+                Some(known) => *known = condition,
+                None => conditions.push(condition),
+            }
+        }
+    }
+
+    /// Reason and message of a condition that tells of something wrong.
+    fn trouble(&self, kind: &str) -> Option<(&'static str, String)> {
+        match kind {
+            FAILURE if !self.failures.is_empty() => {
+                let count = self.failures.len();
+                let message =
+                    format!("Failed to delete all resource types, {count} remaining: {}", sorted(&self.failures));
+                Some(("ContentDeletionFailed", message))
+            }
+            CONTENT if !self.left.is_empty() => {
+                let left = self.left.iter().map(|(GroupResource { group, resource }, objects)| {
+                    format!("{resource}.{group} has {objects} resource instances")
+                });
+                let message = format!("Some resources are remaining: {}", sorted(&left.collect::<Vec<_>>()));
+                Some(("SomeResourcesRemain", message))
+            }
+            FINALIZERS if !self.finalizers.is_empty() => {
+                let held = self.finalizers.iter();
+                let held = held.map(|(finalizer, objects)| format!("{finalizer} in {objects} resource instances"));
+                let message = format!("Some finalizers are remaining: {}", sorted(&held.collect::<Vec<_>>()));
+                Some(("SomeFinalizerRemain", message))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn sorted(texts: &[String]) -> String {
+    let mut texts = texts.to_vec();
+    texts.sort();
+    texts.join(", ")
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let troubles = CONDITIONS.into_iter().filter_map(|(kind, ..)| self.trouble(kind));
+        let troubles: Vec<String> = troubles.map(|(_, message)| message).collect();
+        f.write_str(&troubles.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::time::Duration;
+
+    fn condition(namespace: &Object, kind: &str) -> [String; 4] {
+        let conditions = namespace.get(&["status", "conditions"]).and_then(Value::as_array).unwrap();
+        let found = conditions.iter().find(|condition| condition["type"] == kind).unwrap();
+        ["status", "lastTransitionTime", "reason", "message"].map(|field| found[field].as_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn conditions_tell_what_holds_a_namespace_and_since_when() {
+        let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let mut namespace = Object::default();
+        let mut first = Findings::default();
+        let group = |group: &str, resource: &str| GroupResource { group: group.into(), resource: resource.into() };
+        let held = |objects| Left { objects, finalizers: BTreeMap::from([("a.io/x".to_owned(), objects)]) };
+        first.add(group("", "configmaps"), held(2));
+        first.add(group("apps", "deployments"), held(1));
+        first.add(group("", "pods"), Left::default());
+        first.add_failure(&ApiError::ServiceUnavailable { message: "gone".into(), retry_after_seconds: None });
+        assert!(!first.is_empty());
+        first.tell(&mut namespace, time(0));
+        let check = |namespace: &Object, kind: &str, expect: [&str; 4]| assert_eq!(condition(namespace, kind), expect);
+        let start = "1970-01-01T00:00:00Z";
+        let left = "Some resources are remaining: configmaps. has 2 resource instances, deployments.apps has 1 resource instances";
+        check(&namespace, CONTENT, ["True", start, "SomeResourcesRemain", left]);
+        let held = "Some finalizers are remaining: a.io/x in 3 resource instances";
+        check(&namespace, FINALIZERS, ["True", start, "SomeFinalizerRemain", held]);
+        let failed = "Failed to delete all resource types, 1 remaining: gone";
+        check(&namespace, FAILURE, ["True", start, "ContentDeletionFailed", failed]);
+        let discovered = "All resources successfully discovered";
+        check(&namespace, CONDITIONS[0].0, ["False", start, "ResourcesDiscovered", discovered]);
+
+        let mut second = Findings::default();
+        second.add(group("", "configmaps"), Left { objects: 1, finalizers: BTreeMap::new() });
+        second.tell(&mut namespace, time(60));
+        let left = "Some resources are remaining: configmaps. has 1 resource instances";
+        check(&namespace, CONTENT, ["True", start, "SomeResourcesRemain", left]);
+        let removed = "All content successfully removed";
+        check(&namespace, FINALIZERS, ["False", "1970-01-01T00:01:00Z", "ContentRemoved", removed]);
+    }
+}

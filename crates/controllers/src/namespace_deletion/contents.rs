@@ -1,0 +1,104 @@
+//! What a namespace can hold, each kind for itself, and how it is emptied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use keelson_cache::Entry;
+use keelson_meta::options::{DeleteOptions, ListOptions, Query};
+use keelson_meta::{ApiError, GroupResource};
+use keelson_registry::{Registry, Target};
+use keelson_resources::{Catalogue, Verb};
+
+/// How many deletes are under way at once in a namespace: enough to share commits, few enough to leave room for clients.
+const IN_FLIGHT: usize = 32;
+
+/// One kind of what namespaces hold, wherever it is kept.
+pub trait Content: Send + Sync {
+    /// Its resource.
+    fn resource(&self) -> GroupResource;
+
+    /// Deletes all of it in a namespace that nobody holds; what is left afterwards.
+    ///
+    /// # Errors
+    /// When it can't be read, or something can't be deleted.
+    fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Left, ApiError>>;
+}
+
+/// What is left of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// How many objects.
+    pub objects: usize,
+    /// How many of them each finalizer holds.
+    pub finalizers: BTreeMap<String, usize>,
+}
+
+/// A stored collection.
+struct Collection {
+    registry: Arc<Registry>,
+    /// Its target, in no namespace.
+    target: Target,
+}
+
+/// Each stored collection once, pods first because they hold on to the rest.
+pub(super) fn of_catalogue(registry: &Arc<Registry>) -> Vec<Box<dyn Content>> {
+    let stored = Catalogue::builtin().collections().iter().filter(|collection| collection.namespaced);
+    let mut targets: Vec<Target> = stored
+        .filter_map(|collection| {
+            let resource = *collection.resources.first()?;
+            let version = resource.versions.iter().find(|version| version.allows(Verb::DeleteCollection))?;
+            Some(Target { resource, version, subresource: None, namespace: None, name: None })
+        })
+        .collect();
+    targets.sort_by_key(|target| target.resource.plural != "pods");
+    let content = |target| Box::new(Collection { registry: registry.clone(), target }) as Box<dyn Content>;
+    targets.into_iter().map(content).collect()
+}
+
+impl Content for Collection {
+    fn resource(&self) -> GroupResource {
+        self.target.group_resource()
+    }
+
+    fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Left, ApiError>> {
+        Box::pin(async move {
+            let target = Target { namespace: Some(namespace.to_owned()), ..self.target.clone() };
+            let found = self.list(&target).await?;
+            if found.is_empty() {
+                return Ok(Left::default());
+            }
+            stream::iter(found.into_iter().filter(|entry| !self.registry.is_terminating(entry)))
+                .map(|entry| self.delete(&target, entry))
+                .buffer_unordered(IN_FLIGHT)
+                .try_collect::<()>()
+                .await?;
+            Ok(count(&self.list(&target).await?))
+        })
+    }
+}
+
+impl Collection {
+    async fn list(&self, target: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
+        let everything = ListOptions::parse(&Query::parse(""), false)?;
+        self.registry.list(target, &everything).await?.items.into_entries().await
+    }
+
+    async fn delete(&self, target: &Target, entry: Arc<Entry>) -> Result<(), ApiError> {
+        match self.registry.delete(target, entry.name(), &DeleteOptions::default()).await {
+            Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn count(entries: &[Arc<Entry>]) -> Left {
+    let mut left = Left { objects: entries.len(), ..Left::default() };
+    for entry in entries {
+        for finalizer in entry.object.decode(entry.revision).finalizers() {
+            *left.finalizers.entry(finalizer.to_owned()).or_default() += 1;
+        }
+    }
+    left
+}

@@ -1,0 +1,131 @@
+//! Objects that every namespace has: the service account `default`, and the config map with which pods know the server.
+//!
+//! They are made when a namespace is, and again when somebody deletes or changes them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Registry, Target, namespaces_target};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Client, collection};
+use crate::follow::follow;
+use crate::queue::{Backoff, Outcome, Queue};
+
+/// How many namespaces are looked at at once.
+const AT_ONCE: usize = 16;
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(30) };
+
+const ROOT_CA: &str = "kube-root-ca.crt";
+const DESCRIPTION: &str = "kubernetes.io/description";
+const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
+    endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
+    distributions of Kubernetes clusters.";
+
+/// The controller for one object in each namespace.
+pub struct NamespaceObjects {
+    registry: Arc<Registry>,
+    client: Client,
+    plural: &'static str,
+    name: &'static str,
+    content: Content,
+    /// The names of namespaces.
+    queue: Queue<String>,
+}
+
+/// What the object holds.
+enum Content {
+    /// Nothing: it is enough that there is one.
+    Any,
+    /// These entries and no others.
+    Data(BTreeMap<String, String>),
+}
+
+impl NamespaceObjects {
+    /// Gives each namespace a service account for pods that name none.
+    pub fn service_accounts(registry: Arc<Registry>) -> Self {
+        Self::new(registry, "service-account-controller", "serviceaccounts", "default", Content::Any)
+    }
+
+    /// Gives each namespace the certificates, in PEM, by which the server is known.
+    pub fn root_certificates(registry: Arc<Registry>, certificates_pem: &str) -> Self {
+        let data = BTreeMap::from([("ca.crt".to_owned(), certificates_pem.to_owned())]);
+        Self::new(registry, "root-ca-certificate-publisher", "configmaps", ROOT_CA, Content::Data(data))
+    }
+
+    fn new(registry: Arc<Registry>, manager: &str, plural: &'static str, name: &'static str, content: Content) -> Self {
+        let client = Client::new(registry.clone(), manager);
+        Self { registry, client, plural, name, content, queue: Queue::new(BACKOFF) }
+    }
+
+    /// Runs until the server stops.
+    pub async fn run(self, stopping: CancellationToken) {
+        let (Ok(namespaces), Ok(objects)) = (namespaces_target(), collection("", "v1", self.plural, None)) else {
+            return;
+        };
+        let selector = format!("metadata.name={}", self.name);
+        let of_namespaces = follow(&self.registry, &namespaces, "", |entry| self.queue.add(entry.name().to_owned()));
+        let of_objects = follow(&self.registry, &objects, &selector, |entry| {
+            self.queue.add(entry.namespace().unwrap_or_default().to_owned());
+        });
+        let work = self.queue.run(AT_ONCE, |namespace| self.turn(namespace));
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            never = of_namespaces => match never {},
+            never = of_objects => match never {},
+            never = work => match never {},
+        }
+    }
+
+    async fn turn(&self, namespace: String) -> Outcome {
+        match self.ensure(&namespace).await {
+            // The namespace is gone, or going.
+            Ok(()) | Err(ApiError::NotFound { .. } | ApiError::Refused { .. }) => Outcome::Done,
+            Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => Outcome::Again,
+            Err(error) => {
+                let resource = self.plural;
+                tracing::warn!(namespace, resource, %error, "what every namespace has could not be made; trying again");
+                Outcome::Again
+            }
+        }
+    }
+
+    async fn ensure(&self, namespace: &str) -> Result<(), ApiError> {
+        let target = collection("", "v1", self.plural, Some(namespace))?;
+        match self.client.get(&target, self.name).await? {
+            None => self.make(&target).await,
+            Some(current) => match self.mended(&current.object) {
+                Some(next) => self.client.update(&target, next).await.map(|_| ()),
+                None => Ok(()),
+            },
+        }
+    }
+
+    async fn make(&self, target: &Target) -> Result<(), ApiError> {
+        let mut object = json!({ "metadata": { "name": self.name } });
+        if let Content::Data(data) = &self.content {
+            object["metadata"]["annotations"] = json!({ DESCRIPTION: ROOT_CA_DESCRIPTION });
+            object["data"] = json!(data);
+        }
+        self.client.create(target, object).await.map(|_| ())
+    }
+
+    /// How the object should be; `None` when it is.
+    fn mended(&self, current: &Object) -> Option<Object> {
+        let Content::Data(data) = &self.content else { return None };
+        let described = current.annotations().any(|(key, text)| key == DESCRIPTION && !text.is_empty());
+        if described && current.get(&["data"]) == Some(&json!(data)) {
+            return None;
+        }
+        let mut next = current.clone();
+        next.0.insert("data".to_owned(), json!(data));
+        let annotations = next.metadata_mut().entry("annotations").or_insert_with(|| json!({}));
+        if let Value::Object(annotations) = annotations {
+            annotations.insert(DESCRIPTION.to_owned(), json!(ROOT_CA_DESCRIPTION));
+        }
+        Some(next)
+    }
+}

@@ -1,0 +1,127 @@
+//! Which controllers run in this server: the setting `--controllers`, as kube-controller-manager has it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A controller that can be switched off, so that a kube-controller-manager can do its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// Empties namespaces that are being deleted.
+    Namespace,
+    /// Deletes objects whose owners are gone.
+    GarbageCollector,
+    /// Gives each namespace a service account.
+    ServiceAccount,
+    /// Gives each namespace the certificates of the server.
+    RootCaCertificates,
+    /// Fills cluster roles that are made of others.
+    ClusterRoleAggregation,
+    /// Deletes pods whose nodes are gone, and the oldest that have ended.
+    PodGarbageCollector,
+}
+
+/// All controllers, by the names that kube-controller-manager gives them: today's and the one from before 1.28.
+const CONTROLLERS: [(Controller, &str, &str); 6] = [
+    (Controller::ClusterRoleAggregation, "clusterrole-aggregation-controller", "clusterrole-aggregation"),
+    (Controller::GarbageCollector, "garbage-collector-controller", "garbagecollector"),
+    (Controller::Namespace, "namespace-controller", "namespace"),
+    (Controller::PodGarbageCollector, "pod-garbage-collector-controller", "podgc"),
+    (Controller::RootCaCertificates, "root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
+    (Controller::ServiceAccount, "serviceaccount-controller", "serviceaccount"),
+];
+
+/// Which controllers run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switches {
+    /// The settings, in the order given.
+    settings: Vec<Switch>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Switch {
+    All,
+    On(Controller),
+    Off(Controller),
+}
+
+impl Switches {
+    /// Reads settings: `*` for all, a name for one, a name behind `-` for all but one.
+    ///
+    /// # Errors
+    /// Names the one that is none.
+    pub fn parse<'a>(settings: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        Ok(Self { settings: settings.into_iter().map(str::parse).collect::<Result<_, _>>()? })
+    }
+
+    /// Whether a controller runs. The first setting that names it counts.
+    pub fn is_on(&self, controller: Controller) -> bool {
+        let named = self.settings.iter().find_map(|setting| match setting {
+            Switch::On(named) if *named == controller => Some(true),
+            Switch::Off(named) if *named == controller => Some(false),
+            Switch::All | Switch::On(_) | Switch::Off(_) => None,
+        });
+        named.unwrap_or_else(|| self.settings.contains(&Switch::All))
+    }
+
+    /// The names of all controllers.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        CONTROLLERS.iter().map(|(_, name, _)| *name)
+    }
+}
+
+impl Default for Switches {
+    /// All of them.
+    fn default() -> Self {
+        Self { settings: vec![Switch::All] }
+    }
+}
+
+impl FromStr for Switch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self::All);
+        }
+        let (name, on) = text.strip_prefix('-').map_or((text, true), |name| (name, false));
+        let known = CONTROLLERS.iter().find(|(_, known, former)| [known, former].contains(&&name));
+        match known {
+            Some((controller, ..)) => Ok(if on { Self::On(*controller) } else { Self::Off(*controller) }),
+            None => {
+                let known: Vec<&str> = Switches::names().collect();
+                Err(format!("{name:?} is not in the list of known controllers: {}", known.join(", ")))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(CONTROLLERS.iter().find(|(known, ..)| known == self).map_or("", |(_, name, _)| name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(settings: &str, on: &[Controller]) {
+        let switches = Switches::parse(settings.split(',')).unwrap();
+        let running = CONTROLLERS.iter().map(|(controller, ..)| *controller).filter(|one| switches.is_on(*one));
+        assert_eq!(running.collect::<Vec<_>>(), on, "{settings}");
+    }
+
+    #[test]
+    fn controllers_are_switched_as_in_the_controller_manager() {
+        use Controller::{ClusterRoleAggregation, GarbageCollector, Namespace, PodGarbageCollector, ServiceAccount};
+        check("namespace-controller,serviceaccount", &[Namespace, ServiceAccount]);
+        check(
+            "*,-root-ca-certificate-publisher-controller",
+            &[ClusterRoleAggregation, GarbageCollector, Namespace, PodGarbageCollector, ServiceAccount],
+        );
+        check("-podgc,podgc", &[]);
+        let error = Switches::parse(["*", "-deployment-controller"]).unwrap_err();
+        assert!(error.starts_with("\"deployment-controller\" is not in the list of known controllers: "), "{error}");
+        assert!(Controller::Namespace.to_string() == "namespace-controller");
+    }
+}
