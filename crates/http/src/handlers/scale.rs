@@ -1,11 +1,11 @@
 //! The `scale` subresource of workloads.
 
 use http::{Response, StatusCode};
-use keelson_meta::options::{self, GetOptions, PatchOptions, Query, UpdateOptions};
+use keelson_meta::options::{GetOptions, Query, UpdateOptions};
 use keelson_meta::{ApiError, GroupVersionKind, Object};
-use keelson_registry::{Registry, Target, object_of};
+use keelson_registry::{PatchKind, Registry, Target, object_of};
 
-use super::{decode, patch, resolve};
+use super::{decode, patch, resolve, writer};
 use crate::body::ResponseBody;
 use crate::negotiation::{OBJECT_OFFERS, negotiate};
 use crate::request_info::Verb;
@@ -21,6 +21,7 @@ pub(super) async fn handle(
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let name = resolve::name(target)?;
     let headers = &request.parts.headers;
+    let mut warnings = Vec::new();
     let scale = match request.info.verb {
         Verb::Get => {
             let entry = registry.get(target, name, &GetOptions::parse(&query)).await?;
@@ -31,22 +32,32 @@ pub(super) async fn handle(
             let body = decode::of_kind(headers, request.body, ("autoscaling/v1", "Scale")).await?;
             let wanted = body.ok_or_else(|| ApiError::BadRequest("the body of the request is empty".to_owned()))?;
             check_name(name, &wanted)?;
-            registry.change_scale(target, name, options.dry_run, |_| Ok(wanted.clone())).await?
+            let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
+            registry.change_scale(target, name, &writer, options.dry_run, |_| Ok(wanted.clone())).await?
         }
         Verb::Patch => {
-            let options = PatchOptions::parse(&query, options::PatchKind::Change)?;
-            let patch = patch::document(patch::kind(headers)?, request.body).await?;
-            registry
-                .change_scale(target, name, options.dry_run, |scale| {
+            let form = patch::kind(headers)?;
+            let options = patch::options(&query, form)?;
+            let patch = patch::document(form, request.body).await?;
+            let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
+            if form == PatchKind::Apply {
+                let applied = registry.apply_scale(target, name, &patch, &writer, &options).await?;
+                warnings = applied.written.warnings.clone();
+                registry.scale_written(&applied.written)
+            } else {
+                let change = |scale| {
                     let patched = object_of(patch.apply(&kind(), scale)?, "Scale")?;
                     check_name(name, &patched)?;
                     Ok(patched)
-                })
-                .await?
+                };
+                registry.change_scale(target, name, &writer, options.dry_run, change).await?
+            }
         }
         _ => return Err(ApiError::MethodNotAllowed),
     };
-    Ok(respond::value(StatusCode::OK, &scale.into_value(), media))
+    let mut response = respond::value(StatusCode::OK, &scale.into_value(), media);
+    respond::add_warnings(response.headers_mut(), &warnings);
+    Ok(response)
 }
 
 fn kind() -> GroupVersionKind {
