@@ -1,6 +1,6 @@
-//! Role bindings.
+//! Role bindings, and requests for tokens.
 
-use crate::shape::Rule::{Always, Each, Text};
+use crate::shape::Rule::{Always, Each, Number, Text};
 use crate::shape::{Shape, Tree, text};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -9,6 +9,15 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
     matches!(kind, "RoleBinding" | "ClusterRoleBinding").then_some(&BINDING)
 }
+
+/// The shape of a kind of `authentication.k8s.io`.
+pub(crate) fn token(kind: &str) -> Option<&'static Shape> {
+    (kind == "TokenRequest").then_some(&TOKEN_REQUEST)
+}
+
+/// A token holds for an hour.
+const TOKEN_REQUEST: Shape =
+    Shape::of(&[("spec", Always(&const { Shape::of(&[("expirationSeconds", Number(3600))]) }))]);
 
 const BINDING: Shape = Shape::of(&[
     ("roleRef", Always(&const { Shape::of(&[("apiGroup", Text(GROUP))]) })),

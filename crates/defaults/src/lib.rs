@@ -35,6 +35,7 @@ fn shape_of(kind: &GroupVersionKind) -> Option<&'static Shape> {
         "admissionregistration.k8s.io" => admission::shape(&kind.kind),
         "apiextensions.k8s.io" | "apiregistration.k8s.io" => cluster::extension(&kind.kind),
         "apps" | "batch" => workloads::shape(&kind.kind),
+        "authentication.k8s.io" => access::token(&kind.kind),
         "autoscaling" => autoscaling::shape(&kind.version, &kind.kind),
         "discovery.k8s.io" | "networking.k8s.io" => networking::shape(&kind.kind),
         "flowcontrol.apiserver.k8s.io" | "scheduling.k8s.io" => cluster::shape(&kind.kind),

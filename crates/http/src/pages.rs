@@ -24,7 +24,33 @@ use crate::{respond, version};
 use openapi::{Description, Descriptions};
 
 /// Paths at `/` beside those of groups and versions.
-const OTHER_PATHS: &[&str] = &["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
+const OTHER_PATHS: &[&str] = &[
+    CONFIGURATION_PATH,
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    KEY_SET_PATH,
+    "/readyz",
+    "/version",
+];
+
+/// Where others learn who signs the tokens of service accounts (OpenID Connect Discovery 1.0, section 4).
+const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
+/// Where the keys are by which they verify them.
+pub const KEY_SET_PATH: &str = "/openid/v1/jwks";
+/// How long these may be kept, as upstream has it.
+const ISSUER_CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=3600");
+
+/// What others need to verify the tokens of service accounts, in JSON.
+#[derive(Clone, Debug, Default)]
+pub struct IssuerDocuments {
+    /// Who issues them, and where the keys are.
+    pub configuration: Bytes,
+    /// The keys.
+    pub key_set: Bytes,
+}
 
 /// What answers paths that are no resource.
 pub struct Pages {
@@ -33,6 +59,7 @@ pub struct Pages {
     documents: Arc<Documents>,
     descriptions: Descriptions,
     server_address: String,
+    issuer: IssuerDocuments,
 }
 
 /// A path that is no resource.
@@ -45,6 +72,8 @@ enum Page<'a> {
     Version,
     Metrics,
     OpenApi(Description<'a>),
+    IssuerConfiguration,
+    KeySet,
 }
 
 impl<'a> Page<'a> {
@@ -61,6 +90,8 @@ impl<'a> Page<'a> {
             ["apis"] => Some(Self::Groups),
             ["apis", group] => Some(Self::Group(group)),
             ["apis", group, version] => Some(Self::GroupVersion(group, version)),
+            [".well-known", "openid-configuration"] => Some(Self::IssuerConfiguration),
+            ["openid", "v1", "jwks"] => Some(Self::KeySet),
             ["version"] => Some(Self::Version),
             ["metrics"] => Some(Self::Metrics),
             ["openapi", "v2"] => Some(Self::OpenApi(Description::V2)),
@@ -79,7 +110,15 @@ impl Pages {
         documents: Arc<Documents>,
         server_address: String,
     ) -> Self {
-        Self { health, metrics, documents, descriptions: Descriptions::new(catalogue), server_address }
+        let (descriptions, issuer) = (Descriptions::new(catalogue), IssuerDocuments::default());
+        Self { health, metrics, documents, descriptions, server_address, issuer }
+    }
+
+    /// The same that says who signs the tokens of service accounts.
+    #[must_use]
+    pub fn with_issuer(mut self, issuer: IssuerDocuments) -> Self {
+        self.issuer = issuer;
+        self
     }
 
     /// Answers a request for a path that is no resource.
@@ -124,6 +163,8 @@ impl Pages {
             }
             Page::Metrics => self.scrape(&parts.headers),
             Page::OpenApi(description) => self.descriptions.answer(description, parts),
+            Page::IssuerConfiguration => Ok(of_issuer("application/json", &self.issuer.configuration)),
+            Page::KeySet => Ok(of_issuer("application/jwk-set+json", &self.issuer.key_set)),
         }
     }
 
@@ -166,6 +207,16 @@ impl Pages {
         let health = Health { live: crate::health::HealthChecks::new(), ready: crate::health::HealthChecks::new() };
         Self::new(catalogue, health, Arc::new(Metrics::new()), documents, "192.0.2.2:6443".to_owned())
     }
+}
+
+/// A document of the issuer of tokens; there is none where no tokens are issued.
+fn of_issuer(content_type: &'static str, document: &Bytes) -> Response<ResponseBody> {
+    if document.is_empty() {
+        return respond::no_such_page();
+    }
+    let mut response = respond::bytes(StatusCode::OK, content_type, document.clone());
+    response.headers_mut().insert(CACHE_CONTROL, ISSUER_CACHE_CONTROL);
+    response
 }
 
 /// An aggregated document, or 304 if the client has it already.

@@ -116,7 +116,7 @@ pub struct RequestInfo {
     pub path: String,
     /// Whether the deprecated form `/api/v1/watch/...` was used.
     pub watch_path: bool,
-    /// What follows the subresource in the path, as proxies use it. No resource of this server does.
+    /// What follows the subresource in the path, as proxies use it.
     pub rest: Vec<String>,
 }
 

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, VARY, WARNING};
 use http::{Response, StatusCode};
 use keelson_codec::gzip::{DeflateBlock, MemberWriter};
-use keelson_codec::{json, yaml};
+use keelson_codec::outline::{Content, Outline};
+use keelson_codec::{json, pretty, yaml};
+use keelson_meta::status::StatusDetails;
 use keelson_meta::{ApiError, Status};
 use serde_json::Value;
 
@@ -38,6 +40,12 @@ pub fn status(status: &Status, media: MediaType) -> Response<ResponseBody> {
         Ok(body) => value(code, &body, media),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }
+}
+
+/// The answer to an act that leaves nothing to show: a `Status` that says that it was done.
+pub fn done(media: MediaType) -> Response<ResponseBody> {
+    let code = StatusCode::CREATED.as_u16();
+    status(&Status { code, details: None, ..Status::success(StatusDetails::default()) }, media)
 }
 
 /// A JSON value in the form the client accepts.

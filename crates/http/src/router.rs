@@ -66,7 +66,7 @@ impl Router {
     }
 
     fn target(&self, info: &RequestInfo) -> Option<Target> {
-        if !info.is_resource_request || !info.rest.is_empty() {
+        if !info.is_resource_request {
             return None;
         }
         let (resource, version) = self.catalogue.lookup(&info.group, &info.version, &info.resource)?;
@@ -74,7 +74,9 @@ impl Router {
             None => None,
             Some(name) => Some(version.subresource(name)?),
         };
-        Some(Target { resource, version, subresource })
+        // What follows a proxy is the path of whom it leads to.
+        let led_on = subresource.is_some_and(|subresource| subresource.name == "proxy");
+        (info.rest.is_empty() || led_on).then_some(Target { resource, version, subresource })
     }
 
     /// Whether the path exists and has the verb.
@@ -160,6 +162,7 @@ mod tests {
         check("POST", "/api/v1/namespaces/a/pods/p/eviction", 200);
         check("DELETE", "/api/v1/namespaces/a/pods", 200);
         check("PATCH", "/apis/apps/v1/namespaces/a/deployments/d/scale", 200);
+        check("GET", "/api/v1/namespaces/a/services/s:80/proxy/x/y", 200);
     }
 
     #[test]
@@ -170,6 +173,7 @@ mod tests {
         check("GET", "/api/v1/pods/p", 404);
         check("GET", "/api/v1/namespaces/a/pods/p/nope", 404);
         check("GET", "/api/v1/namespaces/a/pods/p/status/x", 404);
+        check("GET", "/api/v1/namespaces/a/pods/p/log/x", 404);
     }
 
     #[test]

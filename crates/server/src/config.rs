@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use keelson_access::pki::PkiOptions;
 use keelson_cache::DEFAULT_CHECK_INTERVAL;
+use keelson_access::token::DEFAULT_ISSUER;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
 use keelson_registry::RegistryConfig;
@@ -45,6 +46,8 @@ pub struct Config {
 
 /// Where objects are kept.
 #[derive(Clone)]
+    /// Who the tokens of service accounts say signed them: a URL, which is also their audience.
+    pub service_account_issuer: String,
 pub enum StoreConfig {
     /// In memory only: everything is gone when the server stops.
     Memory,
@@ -72,6 +75,7 @@ impl Default for Config {
         }
     }
 }
+            service_account_issuer: DEFAULT_ISSUER.to_owned(),
 
 impl Config {
     /// A name for a server that was given none: the same at each start, and different for servers on one host with

@@ -9,6 +9,8 @@ mod probe;
 mod server;
 
 pub use backup::{backup, restore};
+mod store;
+mod tokens;
 pub use config::{Config, StoreConfig};
 pub use keelson_registry::RegistryConfig;
 pub use server::{RunningServer, Server};

@@ -17,7 +17,7 @@ use keelson_http::metrics::Metrics;
 use keelson_http::pages::Pages;
 use keelson_http::router::Router;
 use keelson_http::{Pipeline, listener};
-use keelson_registry::Registry;
+use keelson_registry::{Registry, ServiceAccountTokens};
 use keelson_resources::Catalogue;
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
@@ -30,6 +30,8 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, StoreConfig};
 use crate::history::Compactor;
 use crate::metrics::{registry_samples, server_info};
+use crate::store::StoreConfig;
+use crate::tokens::{issuer_documents, service_account_tokens};
 use crate::probe::StoreProbe;
 
 /// The name of the kubeconfig in the data directory.
@@ -100,7 +102,9 @@ impl Server {
 
         let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
-        let pipeline = Arc::new(pipeline(&config, registry.clone(), addr, probe, stopping.clone()));
+        let tokens = service_account_tokens(&config, &pki, registry.clone())?;
+        let parts = (registry.clone(), tokens);
+        let pipeline = Arc::new(pipeline(&config, parts, addr, probe, bootstrap.clone(), stopping.clone()));
         let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
         let shared = matches!(config.store, StoreConfig::Shared(_));
         let server_id = config.server_id;
@@ -238,7 +242,7 @@ fn collections() -> Vec<CollectionSpec> {
 
 fn pipeline(
     config: &Config,
-    registry: Arc<Registry>,
+    (registry, tokens): (Arc<Registry>, Arc<ServiceAccountTokens>),
     addr: SocketAddr,
     probe: StoreProbe,
     stopping: CancellationToken,
@@ -259,6 +263,7 @@ fn pipeline(
         });
     let documents = Arc::new(Documents::build(Catalogue::builtin()));
     let pages = Pages::new(Catalogue::builtin(), Health { live, ready }, metrics.clone(), documents, addr.to_string());
-    let router = Router::new(Catalogue::builtin(), pages, Arc::new(ResourceHandlers::new(registry)));
-    Pipeline::new(router, metrics, config.clock.clone(), config.random.clone(), stopping)
+    let pages = pages.with_issuer(issuer_documents(&tokens, addr));
+    let router = Router::new(Catalogue::builtin(), pages, Arc::new(ResourceHandlers::new(registry, tokens.clone())));
+    Pipeline::new(router, metrics, config.clock.clone(), config.random.clone(), stopping).with_tokens(tokens)
 }

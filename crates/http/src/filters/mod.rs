@@ -21,6 +21,7 @@ use keelson_access::ClientIdentity;
 use keelson_meta::{ApiError, Clock, Random};
 use tokio_util::sync::CancellationToken;
 
+pub use self::authentication::TokenAuthenticator;
 use self::flow_control::FlowControl;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::metrics::{Metrics, Observation};
@@ -37,6 +38,7 @@ pub(crate) struct LongRunning;
 /// Answers requests, whatever connection they came over.
 pub struct Pipeline {
     router: Router,
+    tokens: Option<Arc<dyn TokenAuthenticator>>,
     flow_control: FlowControl,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
@@ -53,7 +55,14 @@ impl Pipeline {
         random: Arc<dyn Random>,
         stopping: CancellationToken,
     ) -> Self {
-        Self { router, flow_control: FlowControl::new(), metrics, clock, random, stopping }
+        Self { router, tokens: None, flow_control: FlowControl::new(), metrics, clock, random, stopping }
+    }
+
+    /// The same that knows the users of bearer tokens.
+    #[must_use]
+    pub fn with_tokens(mut self, tokens: Arc<dyn TokenAuthenticator>) -> Self {
+        self.tokens = Some(tokens);
+        self
     }
 
     /// Cancelled when the server begins to stop.
@@ -97,7 +106,8 @@ impl Pipeline {
         parts: Parts,
         body: RequestBody,
     ) -> Result<Response<ResponseBody>, ApiError> {
-        let user = authentication::user(identity, &parts.headers, self.clock.now())?;
+        let tokens = self.tokens.as_deref();
+        let user = authentication::user(identity, tokens, &parts.headers, self.clock.now()).await?;
         authorization::permit(&user, &info)?;
         let limit = time_limit::of(&info, &parts)?;
         let request = ApiRequest { info, parts, body, user, stopping: self.stopping.clone() };

@@ -6,7 +6,7 @@ use keelson_meta::options::{CreateOptions, Query};
 use keelson_registry::{Registry, Target};
 
 use super::render::Renderer;
-use super::{decode, resolve};
+use super::{decode, writer};
 use crate::body::ResponseBody;
 use crate::negotiation::Subject;
 use crate::respond;
@@ -18,12 +18,11 @@ pub(super) async fn handle(
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
-    resolve::only_status(target)?;
     let options = CreateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
-    let mut decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
+    let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
     let mut response = if target.stored().is_some() {
-        registry.attribute(target, &mut decoded.object, &request.user);
-        let created = registry.create(target, decoded.object, &options).await?;
+        let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
+        let created = registry.create(target, decoded.object, &writer, &options).await?;
         renderer.answer(StatusCode::CREATED, &created.object, created.revision)?
     } else {
         let review = registry.review(target, decoded.object, &request.user)?;

@@ -6,7 +6,7 @@ use keelson_codec::json::Parsed;
 use keelson_codec::{json, yaml};
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Accepted, Target, accept, object_of};
+use keelson_registry::{Accepted, Target, accept, accept_below, object_of};
 
 use crate::body::{MAX_REQUEST_BYTES, RequestBody};
 
@@ -29,6 +29,26 @@ pub(super) async fn object(
     let parsed =
         encoding.parse(&bytes, (&default.0, &default.1)).map_err(|error| unrecognized(kind, &error, &bytes))?;
     accept(target, parsed.value, &parsed.duplicates, validation)
+}
+
+/// Reads the object that a subresource takes where that is of another kind than the resource.
+///
+/// # Errors
+/// As for objects.
+pub(super) async fn below(
+    headers: &HeaderMap,
+    body: RequestBody,
+    target: &Target,
+    validation: FieldValidation,
+) -> Result<Accepted, ApiError> {
+    let encoding = Encoding::of(headers)?;
+    let bytes = body.read(MAX_REQUEST_BYTES).await?;
+    let kind = target.subresource.map_or_else(|| target.kind(), |below| below.gvk(target.resource, target.version.name));
+    let default = (kind.group_version().to_string(), kind.kind);
+    let parsed = encoding
+        .parse(&bytes, (&default.0, &default.1))
+        .map_err(|error| unrecognized(&default.1, &error, &bytes))?;
+    accept_below(target, parsed.value, &parsed.duplicates, validation)
 }
 
 /// Reads the options that a DELETE may carry as its body; an empty body is none.

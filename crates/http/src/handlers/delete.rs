@@ -25,10 +25,11 @@ pub(super) async fn one(
     let body = decode::optional(&request.parts.headers, request.body).await?;
     let options = DeleteOptions::parse(&query, body.as_ref())?;
     let name = resolve::name(target)?;
-    match registry.delete(target, name, &options).await? {
-        Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision),
+    let deleted = registry.delete(target, name, &options).await?;
+    let mut response = match &deleted {
+        Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision)?,
         Deleted::Gone(last) if registry.returns_deleted(target) => {
-            renderer.answer(StatusCode::OK, &last.object, last.revision)
+            renderer.answer(StatusCode::OK, &last.object, last.revision)?
         }
         Deleted::Gone(last) => {
             let uid = last.object.summary(&[]).map(|summary| summary.uid).unwrap_or_default();
@@ -39,9 +40,11 @@ pub(super) async fn one(
                 uid,
                 ..StatusDetails::default()
             };
-            Ok(respond::status(&Status::success(details), renderer.media()))
+            respond::status(&Status::success(details), renderer.media())
         }
-    }
+    };
+    respond::add_warnings(response.headers_mut(), &deleted.written().warnings);
+    Ok(response)
 }
 
 pub(super) async fn collection(

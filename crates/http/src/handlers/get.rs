@@ -17,7 +17,6 @@ pub(super) async fn handle(
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
-    resolve::only_status(target)?;
     let options = GetOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()));
     let name = resolve::name(target)?;
     let entry = registry.get(target, name, &options).await?;

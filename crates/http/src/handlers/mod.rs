@@ -1,15 +1,19 @@
 //! The handlers of resource requests: each decodes, calls the registry, and encodes. Rules live below.
 
+mod binding;
 mod create;
 mod decode;
 mod delete;
+mod eviction;
 mod get;
 mod list;
 mod list_body;
 mod patch;
+mod remote;
 mod render;
 mod resolve;
 mod scale;
+mod token;
 mod update;
 mod watch;
 
@@ -17,8 +21,11 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use http::Response;
+use http::header::USER_AGENT;
+use http::request::Parts;
+use keelson_access::User;
 use keelson_meta::ApiError;
-use keelson_registry::Registry;
+use keelson_registry::{Registry, ServiceAccountTokens, Writer};
 
 use crate::body::ResponseBody;
 use crate::negotiation::error_form;
@@ -30,19 +37,28 @@ use crate::service::{ApiRequest, ApiService};
 #[derive(Clone)]
 pub struct ResourceHandlers {
     registry: Arc<Registry>,
+    tokens: Arc<ServiceAccountTokens>,
 }
 
 impl ResourceHandlers {
-    /// Handlers over a registry.
-    pub fn new(registry: Arc<Registry>) -> Self {
-        Self { registry }
+    /// Handlers over a registry, and over the tokens of its service accounts.
+    pub fn new(registry: Arc<Registry>, tokens: Arc<ServiceAccountTokens>) -> Self {
+        Self { registry, tokens }
     }
 
     async fn dispatch(self, request: ApiRequest) -> Result<Response<ResponseBody>, ApiError> {
         let target = resolve::target(&request.info)?;
         let registry = &*self.registry;
-        if target.subresource_name() == Some("scale") {
-            return scale::handle(registry, &target, request).await;
+        match (target.resource.plural, target.subresource_name()) {
+            (_, Some("scale")) => return scale::handle(registry, &target, request).await,
+            ("bindings", None) | ("pods", Some("binding")) => return binding::handle(registry, &target, request).await,
+            ("pods", Some("eviction")) => return eviction::handle(registry, &target, request).await,
+            ("serviceaccounts", Some("token")) => return token::create(&self.tokens, &target, request).await,
+            ("tokenreviews", None) => return token::review(&self.tokens, &target, request).await,
+            _ if target.subresource.is_some_and(|below| below.proxied) => {
+                return remote::handle(registry, &target, request).await;
+            }
+            _ => {}
         }
         match request.info.verb {
             Verb::Get => get::handle(registry, &target, request).await,
@@ -56,6 +72,12 @@ impl ResourceHandlers {
             Verb::Other(_) => Err(ApiError::MethodNotAllowed),
         }
     }
+}
+
+/// Who writes: what the request's options call it, or else its program.
+fn writer(parts: &Parts, user: &User, field_manager: Option<&str>) -> Writer {
+    let user_agent = parts.headers.get(USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    Writer::of_request(field_manager, user_agent.as_deref().unwrap_or_default(), user)
 }
 
 impl ApiService for ResourceHandlers {

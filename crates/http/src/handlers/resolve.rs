@@ -36,14 +36,3 @@ pub(super) fn deprecation(info: &RequestInfo) -> Option<String> {
 pub(super) fn name(target: &Target) -> Result<&str, ApiError> {
     target.name.as_deref().ok_or(ApiError::MethodNotAllowed)
 }
-
-/// Lets through what is about the object itself, its status or its finalizers; the other subresources are not served yet.
-///
-/// # Errors
-/// 405 for any other subresource.
-pub(super) fn only_status(target: &Target) -> Result<(), ApiError> {
-    match target.subresource_name() {
-        None | Some("status" | "finalize") => Ok(()),
-        Some(_) => Err(ApiError::MethodNotAllowed),
-    }
-}

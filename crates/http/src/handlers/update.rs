@@ -6,7 +6,7 @@ use keelson_meta::options::{Query, UpdateOptions};
 use keelson_registry::{Registry, Target};
 
 use super::render::Renderer;
-use super::{decode, resolve};
+use super::{decode, resolve, writer};
 use crate::body::ResponseBody;
 use crate::negotiation::Subject;
 use crate::respond;
@@ -18,12 +18,13 @@ pub(super) async fn handle(
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
-    resolve::only_status(target)?;
     let options = UpdateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
     let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
     let name = resolve::name(target)?;
-    let updated = registry.update(target, name, &decoded.object, &options).await?;
-    let mut response = renderer.answer(StatusCode::OK, &updated.object, updated.revision)?;
+    let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
+    let updated = registry.update_or_create(target, name, &decoded.object, &writer, &options).await?;
+    let code = if updated.created { StatusCode::CREATED } else { StatusCode::OK };
+    let mut response = renderer.answer(code, &updated.written.object, updated.written.revision)?;
     respond::add_warnings(response.headers_mut(), &decoded.warnings);
     Ok(response)
 }

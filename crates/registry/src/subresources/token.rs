@@ -65,7 +65,7 @@ impl ServiceAccountTokens {
         for (field, value) in [("name", name), ("namespace", namespace), ("creationTimestamp", &rfc3339(now))] {
             request.set_meta(field, value);
         }
-        let wanted = number(&request, "expirationSeconds").unwrap_or(TRANSITION_SECONDS - 7);
+        let wanted = number(&request, "expirationSeconds").unwrap_or_default();
         check_time(wanted)?;
         let audiences = self.audiences(&mut request);
         let bound = self.bound_object(&request, namespace, name).await?;

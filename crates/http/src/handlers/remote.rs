@@ -1,0 +1,26 @@
+//! What a kubelet, a pod or a service would answer: logs, commands, forwarded ports, proxied requests.
+
+use http::{Response, StatusCode};
+use keelson_meta::ApiError;
+use keelson_meta::options::Query;
+use keelson_registry::{Registry, Remote, Target};
+
+use super::resolve;
+use crate::body::{ResponseBody, empty};
+use crate::service::ApiRequest;
+
+pub(super) async fn handle(
+    registry: &Registry,
+    target: &Target,
+    request: ApiRequest,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let query = Query::parse(request.parts.uri.query().unwrap_or_default());
+    let container = query.get("container").unwrap_or_default();
+    match registry.remote(target, resolve::name(target)?, container).await? {
+        Remote::Nothing => {
+            let mut response = Response::new(empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            Ok(response)
+        }
+    }
+}
