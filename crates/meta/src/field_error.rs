@@ -29,6 +29,8 @@ pub enum FieldErrorKind {
         /// The value given.
         value: Value,
     },
+    /// Its value breaks a rule, and says nothing more that is worth to be shown.
+    InvalidUnshown,
     /// Its value appears twice where values must differ.
     Duplicate {
         /// The value given.
@@ -73,6 +75,11 @@ impl FieldError {
     /// The value breaks a rule.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::Invalid { value: value.into() }, detail)
+    }
+
+    /// The value breaks a rule, but is not shown.
+    pub fn invalid_unshown(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(field, FieldErrorKind::InvalidUnshown, detail)
     }
 
     /// The value appears twice.
@@ -154,7 +161,7 @@ impl FieldErrorKind {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
-            Self::Invalid { .. } => "FieldValueInvalid",
+            Self::Invalid { .. } | Self::InvalidUnshown => "FieldValueInvalid",
             Self::Duplicate { .. } => "FieldValueDuplicate",
             Self::NotSupported { .. } => "FieldValueNotSupported",
             Self::NotFound { .. } => "FieldValueNotFound",
@@ -169,7 +176,7 @@ impl FieldErrorKind {
     fn title(&self) -> &'static str {
         match self {
             Self::Required => "Required value",
-            Self::Invalid { .. } | Self::TypeInvalid { .. } => "Invalid value",
+            Self::Invalid { .. } | Self::InvalidUnshown | Self::TypeInvalid { .. } => "Invalid value",
             Self::Duplicate { .. } => "Duplicate value",
             Self::NotSupported { .. } => "Unsupported value",
             Self::NotFound { .. } => "Not found",
@@ -191,7 +198,7 @@ impl FieldErrorKind {
                 other => go_format::json(other),
             }),
             Self::TooMany { actual } => Some(actual.to_string()),
-            Self::Required | Self::Forbidden | Self::TooLong | Self::Internal => None,
+            Self::InvalidUnshown | Self::Required | Self::Forbidden | Self::TooLong | Self::Internal => None,
         }
     }
 }
@@ -238,6 +245,11 @@ mod tests {
             (
                 FieldError::invalid("spec.selector", json!({"matchLabels": {"a": "c"}}), "field is immutable"),
                 "spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"c\"}}: field is immutable",
+                "FieldValueInvalid",
+            ),
+            (
+                FieldError::invalid_unshown("spec", "too many replicas"),
+                "spec: Invalid value: too many replicas",
                 "FieldValueInvalid",
             ),
             (

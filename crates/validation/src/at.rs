@@ -177,6 +177,11 @@ impl<'v> At<'v, '_> {
         run.faults.push(FieldError::invalid(self.path(), value, detail));
     }
 
+    /// Reports that what stands here breaks a rule, without repeating it.
+    pub(crate) fn refused(&self, run: &mut Run<'_>, detail: impl Into<String>) {
+        run.faults.push(FieldError::invalid_unshown(self.path(), detail));
+    }
+
     /// Reports each of these complaints about the text that stands here.
     pub(crate) fn complain(&self, run: &mut Run<'_>, faults: Vec<String>) {
         for fault in faults {

@@ -1,8 +1,378 @@
-//! Workloads.
+//! Workloads: deployments, the sets, and the revisions that some of them keep.
 //!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! Selectors are there for good once a workload is made, and the templates have to fit them.
 
-use crate::shape::{Kind, kind};
+use serde_json::Value;
 
-pub(super) const KINDS: &[Kind] =
-    &[kind("ControllerRevision"), kind("DaemonSet"), kind("Deployment"), kind("ReplicaSet"), kind("StatefulSet")];
+use crate::at::At;
+use crate::pod::TEMPLATE;
+use crate::selectors::{SELECTOR, is_everything};
+use crate::shape::Rule::{self, Always, Check, Immutable, In, NonNegative, Required};
+use crate::shape::{Kind, NEGATIVE, Run, Shape, kind};
+
+use super::replication::{always_restarted, parts, template_fits};
+
+pub(super) const KINDS: &[Kind] = &[
+    kind("ControllerRevision").object(&REVISION).then(&REVISION_UPDATE),
+    kind("DaemonSet").object(&DAEMON_SET).then(&SELECTOR_STAYS).below(&[("status", &DAEMON_SET_STATUS)]),
+    kind("Deployment").object(&DEPLOYMENT).then(&SELECTOR_STAYS).below(&[("status", &DEPLOYMENT_STATUS)]),
+    kind("ReplicaSet").object(&REPLICA_SET).then(&SELECTOR_STAYS).below(&[("status", &REPLICA_SET_STATUS)]),
+    kind("StatefulSet").object(&STATEFUL_SET).then(&STATEFUL_SET_UPDATE).below(&[("status", &STATEFUL_SET_STATUS)]),
+];
+
+const SELECTOR_STAYS: Shape = Shape::of(&[("spec", Always(&const { Shape::of(&[("selector", Immutable)]) }))]);
+
+const REVISION: Shape = Shape::of(&[("data", Required("data is mandatory")), ("revision", NonNegative)]);
+const REVISION_UPDATE: Shape = Shape::of(&[("data", Immutable)]);
+
+const DEPLOYMENT: Shape = Shape::of(&[("spec", Always(&DEPLOYMENT_SPEC))]);
+const DEPLOYMENT_SPEC: Shape = Shape::of(&[
+    ("replicas", NonNegative),
+    ("selector", NEEDED_SELECTOR),
+    ("selector", SELECTOR),
+    ("selector", Check("not empty", |at, run| not_everything(at, "deployment", run))),
+    ("", Check("the selector matches the template", template_fits)),
+    ("template", Always(&TEMPLATE)),
+    ("template", PODS_OF_REPLICA_SETS),
+    ("strategy", Check("Recreate, or RollingUpdate with numbers or percentages that allow progress", strategy)),
+    ("minReadySeconds", NonNegative),
+    ("revisionHistoryLimit", NonNegative),
+    ("progressDeadlineSeconds", NonNegative),
+    ("progressDeadlineSeconds", Check("longer than minReadySeconds", progress_deadline)),
+]);
+
+const REPLICA_SET: Shape = Shape::of(&[("spec", Always(&REPLICA_SET_SPEC))]);
+const REPLICA_SET_SPEC: Shape = Shape::of(&[
+    ("replicas", NonNegative),
+    ("minReadySeconds", NonNegative),
+    ("selector", NEEDED_SELECTOR),
+    ("selector", SELECTOR),
+    ("selector", Check("not empty", |at, run| not_everything(at, "deployment", run))),
+    ("", Check("the selector matches the template", template_fits)),
+    ("template", Always(&TEMPLATE)),
+    ("template", PODS_OF_REPLICA_SETS),
+]);
+
+const PODS_OF_REPLICA_SETS: Rule = Check("pods that are always restarted, without a deadline", |at, run| {
+    always_restarted(at, "activeDeadlineSeconds in ReplicaSet is not Supported", run);
+});
+
+const DAEMON_SET: Shape = Shape::of(&[("spec", Always(&DAEMON_SET_SPEC))]);
+const DAEMON_SET_SPEC: Shape = Shape::of(&[
+    ("selector", SELECTOR),
+    ("", Check("the selector matches the template", daemons_fit)),
+    ("selector", Check("not empty", |at, run| not_everything(at, "daemonset", run))),
+    ("template", Always(&TEMPLATE)),
+    (
+        "template",
+        Check("pods that are always restarted, without a deadline", |at, run| {
+            always_restarted(at, "activeDeadlineSeconds in DaemonSet is not Supported", run);
+        }),
+    ),
+    ("minReadySeconds", NonNegative),
+    ("updateStrategy", Check("OnDelete, or RollingUpdate with either surge or unavailability", daemon_strategy)),
+    ("revisionHistoryLimit", NonNegative),
+]);
+
+const STATEFUL_SET: Shape = Shape::of(&[("spec", Always(&STATEFUL_SET_SPEC))]);
+const STATEFUL_SET_SPEC: Shape = Shape::of(&[
+    ("podManagementPolicy", Required("")),
+    ("podManagementPolicy", Check("OrderedReady or Parallel", management_policy)),
+    ("updateStrategy", Check("OnDelete, or RollingUpdate with a partition", stateful_strategy)),
+    (
+        "persistentVolumeClaimRetentionPolicy",
+        In(&const { Shape::of(&[("whenDeleted", RETENTION), ("whenScaled", RETENTION)]) }),
+    ),
+    ("replicas", NonNegative),
+    ("minReadySeconds", NonNegative),
+    ("ordinals", Check("start not negative", ordinals)),
+    ("selector", NEEDED_SELECTOR),
+    ("selector", SELECTOR),
+    ("selector", Check("not empty", |at, run| not_everything(at, "statefulset", run))),
+    ("", Check("the selector matches the template", template_fits)),
+    ("", Check("labels and annotations of the template", crate::pod::stateful_template)),
+    (
+        "template",
+        Check("pods that are always restarted, without a deadline", |at, run| {
+            always_restarted(at, "activeDeadlineSeconds in StatefulSet is not Supported", run);
+        }),
+    ),
+]);
+const RETENTION: Rule = Rule::StrictlyOneOf(&["Retain", "Delete"]);
+
+const STATEFUL_SET_UPDATE: Shape =
+    Shape::of(&[("spec", Check("only replicas, template, strategy and a few more may change", stateful_update))]);
+
+/// The fields of a stateful set's spec that an update may change.
+const UPDATABLE: [&str; 7] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+];
+
+const NEEDED_SELECTOR: Rule = Check("required", |at, run| {
+    if !at.is_set() {
+        at.required(run, "");
+    }
+});
+
+const DEPLOYMENT_STATUS: Shape = Shape::of(&[(
+    "status",
+    Always(
+        &const {
+            Shape::of(&[
+                ("observedGeneration", NonNegative),
+                ("replicas", NonNegative),
+                ("updatedReplicas", NonNegative),
+                ("readyReplicas", NonNegative),
+                ("availableReplicas", NonNegative),
+                ("unavailableReplicas", NonNegative),
+                ("collisionCount", NonNegative),
+                (
+                    "",
+                    Check("no part is more than the whole", |at, run| {
+                        parts(at, &["updatedReplicas", "readyReplicas", "availableReplicas"], run);
+                    }),
+                ),
+                ("collisionCount", NOT_DECREMENTED),
+            ])
+        },
+    ),
+)]);
+
+const REPLICA_SET_STATUS: Shape = Shape::of(&[(
+    "status",
+    Always(
+        &const {
+            Shape::of(&[
+                ("replicas", NonNegative),
+                ("fullyLabeledReplicas", NonNegative),
+                ("readyReplicas", NonNegative),
+                ("availableReplicas", NonNegative),
+                ("observedGeneration", NonNegative),
+                (
+                    "",
+                    Check("no part is more than the whole", |at, run| {
+                        parts(at, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"], run);
+                    }),
+                ),
+            ])
+        },
+    ),
+)]);
+
+const DAEMON_SET_STATUS: Shape = Shape::of(&[(
+    "status",
+    Always(
+        &const {
+            Shape::of(&[
+                ("currentNumberScheduled", NonNegative),
+                ("numberMisscheduled", NonNegative),
+                ("desiredNumberScheduled", NonNegative),
+                ("numberReady", NonNegative),
+                ("observedGeneration", NonNegative),
+                ("updatedNumberScheduled", NonNegative),
+                ("numberAvailable", NonNegative),
+                ("numberUnavailable", NonNegative),
+                ("collisionCount", NonNegative),
+                ("collisionCount", NOT_DECREMENTED),
+            ])
+        },
+    ),
+)]);
+
+const STATEFUL_SET_STATUS: Shape = Shape::of(&[(
+    "status",
+    Always(
+        &const {
+            Shape::of(&[
+                ("replicas", NonNegative),
+                ("readyReplicas", NonNegative),
+                ("currentReplicas", NonNegative),
+                ("updatedReplicas", NonNegative),
+                ("availableReplicas", NonNegative),
+                ("observedGeneration", NonNegative),
+                ("collisionCount", NonNegative),
+                ("", Check("no part is more than the whole", stateful_parts)),
+                ("collisionCount", NOT_DECREMENTED),
+            ])
+        },
+    ),
+)]);
+
+const NOT_DECREMENTED: Rule = Check("never goes down", |at, run| {
+    if at.old.as_i64().is_some_and(|old| at.number().is_none_or(|new| new < old)) {
+        at.invalid(run, at.int(), "cannot be decremented");
+    }
+});
+
+fn stateful_parts(status: &At<'_, '_>, run: &mut Run<'_>) {
+    parts(status, &["readyReplicas", "currentReplicas", "updatedReplicas"], run);
+    let (total, ready) = (status.field("replicas").int(), status.field("readyReplicas").int());
+    let available = status.field("availableReplicas");
+    if available.int() > total {
+        available.invalid(run, available.int(), "cannot be greater than status.replicas");
+    }
+    if available.int() > ready {
+        available.invalid(run, available.int(), "cannot be greater than status.readyReplicas");
+    }
+}
+
+fn not_everything(at: &At<'_, '_>, workload: &str, run: &mut Run<'_>) {
+    if at.is_set() && is_everything(at.value) {
+        at.invalid(run, at.value.clone(), format!("empty selector is invalid for {workload}"));
+    }
+}
+
+/// A selector that is left out selects nothing, and so not the template either.
+fn daemons_fit(spec: &At<'_, '_>, run: &mut Run<'_>) {
+    if spec.field("selector").is_set() {
+        return template_fits(spec, run);
+    }
+    let template = spec.field("template");
+    let metadata = template.field("metadata");
+    let labels = metadata.field("labels");
+    labels.invalid(run, labels.value.clone(), "`selector` does not match template `labels`");
+}
+
+fn progress_deadline(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let ready = at.parent().map_or(0, |spec| spec.field("minReadySeconds").int());
+    if at.number().is_some_and(|deadline| deadline <= ready) {
+        at.invalid(run, at.int(), "must be greater than minReadySeconds");
+    }
+}
+
+fn strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let rolling = at.field("rollingUpdate");
+    match at.field("type").text() {
+        "Recreate" if rolling.is_set() => {
+            rolling.forbidden(run, "may not be specified when strategy `type` is 'Recreate'");
+        }
+        "Recreate" => {}
+        "RollingUpdate" if !rolling.is_set() => rolling.required(run, "this should be defaulted and never be nil"),
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.field("maxUnavailable"), rolling.field("maxSurge"));
+            number_or_percent(&unavailable, run);
+            number_or_percent(&surge, run);
+            if count(&unavailable) == 0 && count(&surge) == 0 {
+                unavailable.invalid(run, unavailable.value.clone(), "may not be 0 when `maxSurge` is 0");
+            }
+            at_most_all(&unavailable, run);
+        }
+        _ => at.not_supported(run, at.value.clone(), &["Recreate", "RollingUpdate"]),
+    }
+}
+
+fn daemon_strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let rolling = at.field("rollingUpdate");
+    match at.field("type").text() {
+        "OnDelete" => {}
+        "RollingUpdate" if !rolling.is_set() => rolling.required(run, ""),
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.field("maxUnavailable"), rolling.field("maxSurge"));
+            for limit in [&unavailable, &surge] {
+                number_or_percent(limit, run);
+            }
+            for limit in [&unavailable, &surge] {
+                at_most_all(limit, run);
+            }
+            match (count(&unavailable) != 0, count(&surge) != 0) {
+                (true, true) => {
+                    surge.invalid(run, surge.value.clone(), "may not be set when maxUnavailable is non-zero")
+                }
+                (false, false) => unavailable.required(run, "cannot be 0 when maxSurge is 0"),
+                _ => {}
+            }
+        }
+        _ => at.not_supported(run, at.value.clone(), &["RollingUpdate", "OnDelete"]),
+    }
+}
+
+fn management_policy(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if !matches!(at.text(), "" | "OrderedReady" | "Parallel") {
+        at.invalid(run, at.text(), "must be 'OrderedReady' or 'Parallel'");
+    }
+}
+
+fn stateful_strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let rolling = at.field("rollingUpdate");
+    match at.field("type").text() {
+        "" => at.required(run, ""),
+        "OnDelete" if rolling.is_set() => {
+            rolling.invalid(run, rolling.value.clone(), "only allowed for updateStrategy 'RollingUpdate'");
+        }
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            let (partition, unavailable) = (rolling.field("partition"), rolling.field("maxUnavailable"));
+            if partition.int() < 0 {
+                partition.invalid(run, partition.int(), NEGATIVE);
+            }
+            if unavailable.is_set() {
+                number_or_percent(&unavailable, run);
+                if count(&unavailable) == 0 {
+                    unavailable.invalid(run, unavailable.value.clone(), "cannot be 0");
+                }
+                at_most_all(&unavailable, run);
+            }
+        }
+        _ => at.invalid(run, at.value.clone(), "must be 'RollingUpdate' or 'OnDelete'"),
+    }
+}
+
+/// Upstream writes the way to the field as one name here.
+fn ordinals(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let start = at.field("start").int();
+    if let Some(spec) = at.parent().filter(|_| start < 0) {
+        spec.field("ordinals.start").invalid(run, start, NEGATIVE);
+    }
+}
+
+fn stateful_update(spec: &At<'_, '_>, run: &mut Run<'_>) {
+    let others = |tree: &Value| {
+        let mut tree = tree.clone();
+        if let Value::Object(tree) = &mut tree {
+            tree.retain(|field, _| !UPDATABLE.contains(&field.as_str()));
+        }
+        tree
+    };
+    if !spec.is_unchanged() && others(spec.value) != others(spec.old) {
+        let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+                      'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
+                      'minReadySeconds' are forbidden";
+        spec.forbidden(run, detail);
+    }
+}
+
+/// A number that is not negative, or a percentage.
+pub(super) fn number_or_percent(at: &At<'_, '_>, run: &mut Run<'_>) {
+    const TEXT: &str = "a valid percent string must be a numeric string followed by an ending '%'";
+    if let Value::String(text) = at.value {
+        if percent(text).is_none() {
+            let fault = keelson_meta::names::regex_fault(TEXT, "[0-9]+%", &["1%", "93%"]);
+            at.invalid(run, text.as_str(), fault);
+        }
+    } else if at.int() < 0 {
+        at.invalid(run, at.int(), NEGATIVE);
+    }
+}
+
+/// A percentage is no more than everything.
+pub(super) fn at_most_all(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if percent(at.text()).is_some_and(|percent| percent > 100) {
+        at.invalid(run, at.text(), "must not be greater than 100%");
+    }
+}
+
+fn percent(text: &str) -> Option<i64> {
+    let digits = text.strip_suffix('%')?;
+    let numeric = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    numeric.then(|| digits.parse().unwrap_or(i64::MAX))
+}
+
+fn count(at: &At<'_, '_>) -> i64 {
+    at.number().or_else(|| percent(at.text())).unwrap_or_default()
+}

@@ -1,14 +1,16 @@
 //! Persistent volume claims, and the templates for them that pods and stateful sets hold.
 
-use keelson_meta::Quantity;
+use keelson_meta::{Object, Quantity};
+use serde_json::Value;
 
 use crate::at::At;
-use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};
+use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::selectors::{SELECTOR, labels};
 use crate::shape::Rule::{self, Always, Check, Format, OneOf, Required};
-use crate::shape::{Run, Shape};
+use crate::shape::{IMMUTABLE, Run, Shape};
 
-use crate::pod::resources::{amount, quantity};
+use crate::pod::resources::{amount, is_native, quantity};
+use crate::pod::{difference, restore};
 
 /// A claim that is made for a pod.
 pub(crate) const TEMPLATE: Shape = Shape::shared(
@@ -106,4 +108,159 @@ fn same_sources(at: &At<'_, '_>, run: &mut Run<'_>) {
     } else if !["apiGroup", "kind", "name"].into_iter().all(same) {
         at.invalid(run, source.path(), "must match dataSourceRef");
     }
+}
+
+/// A claim, new or changed.
+pub(super) const CLAIM: Shape = Shape::of(&[("spec", Always(&SPEC))]);
+
+/// What an update of a claim may change: more storage and another class once it is bound, a volume once.
+pub(super) const UPDATE: Shape = Shape::of(&[
+    ("metadata", Check("the annotation of a class stays", class_annotation_stays)),
+    ("", Check("only storage and volumeAttributesClassName change, once bound; volumeName is set once", spec_stays)),
+    ("", Check("storage does not shrink below what there is", storage_stays)),
+    ("", Check("the mode is immutable, and a class of attributes is not taken away", modes_stay)),
+]);
+
+/// What the status of a claim may say.
+pub(super) const STATUS: Shape =
+    Shape::of(&[("status", Check("quantities of storage, known states of a resize", status))]);
+
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+fn class_annotation_stays(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let annotations = at.field("annotations");
+    let class = annotations.field(CLASS_ANNOTATION);
+    if !class.is_unchanged() && !run.before.is_some_and(|old| upgrades(old, run.object)) {
+        class.invalid(run, class.text(), IMMUTABLE);
+    }
+}
+
+/// Whether the class moves from the annotation to the field.
+fn upgrades(old: &Object, new: &Object) -> bool {
+    let annotation = |object: &Object| object.get(&["metadata", "annotations", CLASS_ANNOTATION]).cloned();
+    let class = |object: &Object| object.get(&["spec", "storageClassName"]).cloned();
+    annotation(old).is_some()
+        && class(old).is_none()
+        && class(new) == annotation(old)
+        && annotation(new).is_none_or(|kept| Some(kept) == annotation(old))
+}
+
+fn spec_stays(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let spec = at.field("spec");
+    if spec.is_unchanged() {
+        return;
+    }
+    let bound = at.field("status").field("phase").text() == "Bound";
+    let mut same = spec.value.clone();
+    let had = |field: &str| spec.old.get(field).is_some_and(|old| !crate::at::is_empty(old));
+    if !had("volumeName") {
+        restore(&mut same, spec.old, "volumeName");
+    }
+    let annotated = at.field("metadata").field("annotations").old.get(CLASS_ANNOTATION).cloned();
+    if spec.old.get("storageClassName").is_none()
+        && annotated.is_none_or(|class| Some(&class) == spec.value.get("storageClassName"))
+    {
+        restore(&mut same, spec.old, "storageClassName");
+    }
+    if bound {
+        if same.get("volumeAttributesClassName").is_some() {
+            restore(&mut same, spec.old, "volumeAttributesClassName");
+        }
+        let old = spec.old.get("resources").and_then(|resources| resources.get("requests")).unwrap_or(&Value::Null);
+        if let Some(requests) = same.get_mut("resources").and_then(|resources| resources.get_mut("requests")) {
+            restore(requests, old, "storage");
+        }
+    }
+    if same != *spec.old {
+        let changes = difference(spec.old, &same);
+        let detail =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        spec.forbidden(run, format!("{detail}\n{changes}"));
+    }
+}
+
+fn storage_stays(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let (spec, status) = (at.field("spec"), at.field("status"));
+    let resources = spec.field("resources");
+    let requests = resources.field("requests");
+    let storage = requests.field("storage");
+    let old = storage.old.as_str().and_then(Quantity::parse);
+    let capacity = status.field("capacity");
+    let there = amount(&capacity.field("storage")).unwrap_or_default();
+    if let (Some(new), Some(old)) = (amount(&storage), old)
+        && new < old
+        && new <= there
+    {
+        storage.forbidden(run, "field can not be less than status.capacity");
+    }
+}
+
+/// Upstream leaves `spec` out of the path of the mode.
+fn modes_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let spec = at.field("spec");
+    let (mode, class) = (spec.field("volumeMode"), spec.field("volumeAttributesClassName"));
+    if !mode.is_unchanged() {
+        at.field("volumeMode").invalid(run, mode.value.clone(), IMMUTABLE);
+    }
+    if !class.old.is_null() && !class.is_set() {
+        class.forbidden(run, "update from non-nil value to nil is forbidden");
+    } else if !class.old.is_null() && class.is_empty() {
+        class.forbidden(run, "update from non-nil value to an empty string is forbidden");
+    }
+}
+
+const RESIZES: [&str; 5] = [
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
+fn status(at: &At<'_, '_>, run: &mut Run<'_>) {
+    for (_, entry) in at.field("capacity").entries() {
+        basic(&entry, run);
+    }
+    // Upstream leaves the plural out of the path here.
+    let resizes = at.field("allocatedResourceStatuses");
+    let place = at.field("allocatedResourceStatus");
+    for (resource, entry) in resizes.entries() {
+        resource_key(&place, resource, run);
+        if !RESIZES.contains(&entry.text()) {
+            place.not_supported(run, resource, &RESIZES);
+        }
+    }
+    let allocated = at.field("allocatedResources");
+    for (resource, entry) in allocated.entries() {
+        if resource_key(&allocated, resource, run) && basic(&entry, run) {
+            quantity(&entry, "storage", run);
+        }
+    }
+}
+
+fn basic(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
+    match amount(at) {
+        Some(amount) if amount < Quantity::ZERO => {
+            at.invalid(
+                run,
+                i64::try_from(amount.rounded_up()).unwrap_or(i64::MIN),
+                "must be a valid resource quantity",
+            );
+            false
+        }
+        _ => true,
+    }
+}
+
+fn resource_key(at: &At<'_, '_>, resource: &str, run: &mut Run<'_>) -> bool {
+    let faults = QUALIFIED_NAME.faults(resource);
+    let named = faults.is_empty();
+    for fault in faults {
+        at.invalid(run, resource, fault);
+    }
+    if named && is_native(resource) && resource != "storage" {
+        at.not_supported(run, resource, &["storage"]);
+        return false;
+    }
+    named
 }

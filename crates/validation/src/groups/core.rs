@@ -1,23 +1,36 @@
-//! The core group.
+//! The core group: what every cluster is made of.
 //!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! Knows which rules each kind has; the rules stand in a file for each family of kinds.
 
-use crate::shape::{Kind, kind};
+use crate::pod::{EPHEMERAL_CONTAINERS, POD, RESIZE, STATUS, TEMPLATE, UPDATE};
+use crate::shape::Rule::Always;
+use crate::shape::{Kind, Shape, kind};
+
+use super::{claim, config, endpoints, events, limits, namespaces, nodes, replication, services, volumes};
 
 pub(super) const KINDS: &[Kind] = &[
-    kind("ConfigMap"),
-    kind("Endpoints"),
-    kind("Event"),
-    kind("LimitRange"),
-    kind("Namespace"),
-    kind("Node"),
-    kind("PersistentVolume"),
-    kind("PersistentVolumeClaim"),
-    kind("Pod"),
-    kind("PodTemplate"),
-    kind("ReplicationController"),
-    kind("ResourceQuota"),
-    kind("Secret"),
-    kind("Service"),
+    kind("ConfigMap").first(&config::CONFIG_MAP_UPDATE).object(&config::CONFIG_MAP),
+    kind("Endpoints").object(&endpoints::ENDPOINTS),
+    kind("Event").object(&events::EVENT),
+    kind("LimitRange").object(&limits::LIMIT_RANGE),
+    kind("Namespace").below(&[("status", &namespaces::STATUS)]),
+    kind("Node").object(&nodes::NODE).then(&nodes::UPDATE).below(&[("status", &nodes::STATUS)]),
+    kind("PersistentVolume").object(&volumes::VOLUME).then(&volumes::UPDATE),
+    kind("PersistentVolumeClaim").object(&claim::CLAIM).then(&claim::UPDATE).below(&[("status", &claim::STATUS)]),
+    kind("Pod").object(&POD).then(&UPDATE).below(&[
+        ("ephemeralcontainers", &EPHEMERAL_CONTAINERS),
+        ("resize", &RESIZE),
+        ("status", &STATUS),
+    ]),
+    kind("PodTemplate").object(&const { Shape::of(&[("template", Always(&TEMPLATE))]) }),
+    kind("ReplicationController")
+        .object(&replication::CONTROLLER)
+        .below(&[("status", &replication::CONTROLLER_STATUS)]),
+    kind("ResourceQuota")
+        .object(&limits::QUOTA)
+        .then(&limits::QUOTA_UPDATE)
+        .below(&[("status", &limits::QUOTA_STATUS)]),
+    kind("Secret").first(&config::SECRET_UPDATE).object(&config::SECRET),
+    kind("Service").first(&services::UPDATE).object(&services::SERVICE).below(&[("status", &services::STATUS)]),
     kind("ServiceAccount"),
 ];

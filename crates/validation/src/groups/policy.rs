@@ -1,7 +1,46 @@
-//! Disruption budgets.
-//!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! Disruption budgets: how many pods there have to be, or may be missing.
 
-use crate::shape::{Kind, kind};
+use crate::at::At;
+use crate::selectors::SELECTOR;
+use crate::shape::Rule::{Always, Check, NonNegative, OneOf};
+use crate::shape::{Kind, Run, Shape, kind};
 
-pub(super) const KINDS: &[Kind] = &[kind("PodDisruptionBudget")];
+use super::apps::{at_most_all, number_or_percent};
+
+pub(super) const KINDS: &[Kind] = &[kind("PodDisruptionBudget").object(&BUDGET).below(&[("status", &STATUS)])];
+
+const BUDGET: Shape = Shape::of(&[("spec", Always(&SPEC))]);
+const SPEC: Shape = Shape::of(&[
+    ("", Check("either minAvailable or maxUnavailable", not_both)),
+    ("minAvailable", Check("number or percentage up to 100%", amount)),
+    ("maxUnavailable", Check("number or percentage up to 100%", amount)),
+    ("selector", SELECTOR),
+    ("unhealthyPodEvictionPolicy", OneOf(&["AlwaysAllow", "IfHealthyBudget"])),
+]);
+
+const STATUS: Shape = Shape::of(&[(
+    "status",
+    Always(
+        &const {
+            Shape::of(&[
+                ("disruptionsAllowed", NonNegative),
+                ("currentHealthy", NonNegative),
+                ("desiredHealthy", NonNegative),
+                ("expectedPods", NonNegative),
+            ])
+        },
+    ),
+)]);
+
+fn not_both(spec: &At<'_, '_>, run: &mut Run<'_>) {
+    if spec.field_is_set("minAvailable") && spec.field_is_set("maxUnavailable") {
+        spec.invalid(run, spec.value.clone(), "minAvailable and maxUnavailable cannot be both set");
+    }
+}
+
+fn amount(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if at.is_set() {
+        number_or_percent(at, run);
+        at_most_all(at, run);
+    }
+}

@@ -80,7 +80,7 @@ fn spec_update<'v>(spec: &At<'v, '_>, run: &mut Run<'v>) {
 }
 
 /// Puts a field back to what it was.
-pub(super) fn restore(tree: &mut Value, old: &Value, field: &str) {
+pub(crate) fn restore(tree: &mut Value, old: &Value, field: &str) {
     let Value::Object(tree) = tree else { return };
     match old.get(field) {
         Some(value) => tree.insert(field.to_owned(), value.clone()),

@@ -26,7 +26,8 @@ use crate::selectors::LABELS;
 use crate::shape::Rule::{self, Always, Check, Each, Format, In, OneOf, Range, Required, With};
 use crate::shape::{Run, Shape};
 
-pub(crate) use change::{EPHEMERAL_CONTAINERS, RESIZE, UPDATE};
+pub(crate) use change::{EPHEMERAL_CONTAINERS, RESIZE, UPDATE, restore};
+pub(crate) use container::port_number_or_name;
 pub(crate) use diff::difference;
 pub(crate) use status::STATUS;
 
@@ -189,4 +190,11 @@ fn no_ephemeral_containers(spec: &At<'_, '_>, run: &mut Run<'_>) {
     if !ephemeral.is_empty() {
         ephemeral.forbidden(run, "ephemeral containers not allowed in pod template");
     }
+}
+
+/// What is checked of the template of a stateful set, whose volumes are not all known: only its metadata.
+pub(crate) fn stateful_template(spec: &At<'_, '_>, run: &mut Run<'_>) {
+    let template = spec.field("template");
+    template_metadata(&template, run);
+    annotations::of_template(&template, run);
 }
