@@ -129,3 +129,64 @@ fn bounds(request: &RangeRequest) -> (String, String, Option<i64>) {
 fn first(rows: &[Row]) -> &Row {
     rows.first().expect("the state's row is joined from the left")
 }
+
+#[cfg(test)]
+mod tests {
+    use keelson_teststores::PostgresServer;
+    use tokio_postgres::{Client, SimpleQueryMessage};
+
+    use super::*;
+    use crate::postgres::config::PostgresConfig;
+    use crate::postgres::session::Connector;
+    use crate::postgres::setup;
+
+    /// How many rows each scan of a table or an index gave, of a statement as the server runs it.
+    async fn rows_scanned(client: &Client, query: Query, types: &str, values: &str) -> Vec<u64> {
+        let text = format!(
+            "PREPARE probe ({types}) AS {}; EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE probe ({values}); DEALLOCATE probe",
+            query.sql()
+        );
+        let mut found = Vec::new();
+        for message in client.simple_query(&text).await.unwrap() {
+            let SimpleQueryMessage::Row(row) = message else { continue };
+            let line = row.get(0).unwrap().to_owned();
+            assert!(!line.contains("Seq Scan on keelson_history"), "{line}");
+            if line.contains("Scan") && line.contains("keelson_history") {
+                let (_, rows) = line.split_once("rows=").unwrap();
+                found.push(rows.split(' ').next().unwrap().parse().unwrap());
+            }
+        }
+        found
+    }
+
+    /// A chunk reads the rows of the chunk, at the newest revision and at an older one, wherever it begins; changes are
+    /// read from where they begin.
+    #[tokio::test]
+    async fn a_chunk_reads_a_chunk_and_never_the_rest() {
+        let Some(server) = PostgresServer::shared() else { return };
+        let config = PostgresConfig::from_url(&server.create_database("plans")).unwrap();
+        let connector = Connector::new(&config);
+        let (client, _) = connector.connect().await.unwrap();
+        setup::prepare(&client).await.unwrap();
+        let fill = "INSERT INTO keelson_history SELECT n, '/registry/pods/' || lpad(n::text, 6, '0'), NULL, false, 'v' \
+            FROM generate_series(2, 20001) n; UPDATE keelson_state SET revision = 20001";
+        client.batch_execute(fill).await.unwrap();
+        for analyzed in [false, true] {
+            if analyzed {
+                client.batch_execute("ANALYZE").await.unwrap();
+            }
+            for at in ["NULL", "15000"] {
+                for from in ["/registry/pods/", "/registry/pods/009000"] {
+                    let values = format!("'{from}', '/registry/pods0', {at}, 501");
+                    let scanned = rows_scanned(&client, Query::Range, "text, text, bigint, bigint", &values).await;
+                    assert_eq!(scanned.len(), 1);
+                    assert!(scanned[0] <= 502, "{scanned:?} with {values}");
+                }
+            }
+            let scanned =
+                rows_scanned(&client, Query::Changes, "bigint, bigint, bigint, bigint", "19000, NULL, 100, 1000000")
+                    .await;
+            assert_eq!(scanned, [100]);
+        }
+    }
+}

@@ -11,6 +11,13 @@ CREATE TABLE keelson_history (
     CHECK (deleted = (value IS NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
 
+-- Large values are compressed; where the server has it (14 and newer, built with it), in the way that costs least.
+DO $$ BEGIN
+    EXECUTE 'ALTER TABLE keelson_history ALTER COLUMN value SET COMPRESSION lz4';
+EXCEPTION WHEN feature_not_supported OR syntax_error OR invalid_parameter_value THEN
+    NULL;
+END $$;
+
 CREATE INDEX keelson_history_path ON keelson_history (path, revision DESC);
 
 -- When versions end by themselves, in seconds since 1970. A row whose version is no longer the newest means nothing.

@@ -1,0 +1,339 @@
+//! Several servers on one PostgreSQL, and what happens to it: connections that break, a kill -9, compactions at once, a
+//! database that is restored or exchanged.
+
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
+
+mod postgres;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use futures::StreamExt;
+use futures::future::join_all;
+use keelson_meta::Revision;
+use keelson_storage::{CommitError, Condition, Store, StoreError, StoreEvent, Transaction, Write};
+use keelson_storage_sql::{PostgresConfig, PostgresError, PostgresStore};
+use keelson_teststores::PostgresServer;
+
+use postgres::{commit, database, drain, everything, key, open, put};
+
+async fn servers(url: &str, count: usize) -> Vec<Arc<PostgresStore>> {
+    join_all((0..count).map(|_| async { Arc::new(open(url).await) })).await
+}
+
+fn name_of_database(url: &str) -> &str {
+    url.rsplit('/').next().unwrap()
+}
+
+/// What one writer was told, by key.
+type Acknowledged = BTreeMap<String, Revision>;
+
+/// Creates keys of its own, one after another, and remembers those that were acknowledged.
+async fn create_until(store: Arc<PostgresStore>, writer: String, done: Arc<AtomicBool>) -> Acknowledged {
+    let mut acknowledged = Acknowledged::new();
+    for number in 0.. {
+        if done.load(Ordering::Acquire) {
+            break;
+        }
+        let name = format!("{writer}-{number:05}");
+        let create = put(&name, &name).when(key(&name), Condition::Absent);
+        match store.commit(create).await {
+            Ok(committed) => drop(acknowledged.insert(name, committed.revisions[0])),
+            // Whether it happened is unknown; the writer goes on with another name.
+            Err(CommitError::Store(StoreError::Unavailable(_))) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    acknowledged
+}
+
+/// Checks that every tail tells the same, without a gap, and that it holds everything that was acknowledged, once.
+async fn check_story(stores: &[Arc<PostgresStore>], start: Revision, acknowledged: &Acknowledged) {
+    let end = commit(&*stores[0], put("end", "1")).await;
+    let mut story: Option<Vec<StoreEvent>> = None;
+    for store in stores {
+        let events = drain(&mut store.tail(start).await.unwrap(), end).await;
+        let revisions: Vec<u64> = events.iter().map(|event| event.revision.get()).collect();
+        assert_eq!(revisions, (start.get() + 1..=end.get()).collect::<Vec<_>>());
+        assert_eq!(*story.get_or_insert_with(|| events.clone()), events);
+    }
+    let mut told = BTreeMap::new();
+    for event in story.unwrap() {
+        assert_eq!(told.insert(event.key.clone(), event.revision), None, "{} was created twice", event.key);
+    }
+    for (name, revision) in acknowledged {
+        assert_eq!(told.get(&key(name)), Some(revision), "{name} was acknowledged");
+    }
+}
+
+/// Runs writers on all servers while something is done to the database.
+async fn under_writers(stores: &[Arc<PostgresStore>], trouble: impl Future<Output = ()>) -> Acknowledged {
+    let done = Arc::new(AtomicBool::new(false));
+    let writers = (0..stores.len() * 3).map(|writer| {
+        let store = stores[writer % stores.len()].clone();
+        tokio::spawn(create_until(store, format!("w{writer}"), done.clone()))
+    });
+    let writers: Vec<_> = writers.collect();
+    trouble.await;
+    done.store(true, Ordering::Release);
+    let mut acknowledged = Acknowledged::new();
+    for writer in writers {
+        acknowledged.extend(writer.await.unwrap());
+    }
+    acknowledged
+}
+
+/// Waits until a server has committed some more: trouble comes to a system at work.
+async fn progress(store: &PostgresStore, more: u64) {
+    let from = loop {
+        match store.current_revision().await {
+            Ok(revision) => break revision,
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    let until = Revision::new(from.get() + more);
+    while store.current_revision().await.is_ok_and(|revision| revision < until) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv16_all_servers_tell_one_story_without_a_gap() {
+    let Some(url) = database() else { return };
+    let stores = servers(&url, 3).await;
+    let start = stores[0].current_revision().await.unwrap();
+    let mut waiting = stores[2].tail(start).await.unwrap();
+    let acknowledged = under_writers(&stores, progress(&stores[1], 400)).await;
+    assert!(acknowledged.len() >= 400);
+    let seen = drain(&mut waiting, *acknowledged.values().max().unwrap()).await;
+    assert!(seen.windows(2).all(|pair| pair[0].revision.next() == pair[1].revision));
+    check_story(&stores, start, &acknowledged).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv15_a_server_sees_what_another_has_acknowledged() {
+    let Some(url) = database() else { return };
+    let stores = servers(&url, 2).await;
+    for round in 0..50 {
+        let revision = commit(&*stores[round % 2], put("a", &round.to_string())).await;
+        let other = &stores[(round + 1) % 2];
+        assert_eq!(other.current_revision().await.unwrap(), revision);
+        assert_eq!(other.get(&key("a")).await.unwrap().unwrap().revision, revision);
+        assert_eq!(other.range(everything(None, None)).await.unwrap().revision, revision);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv18_connections_that_break_lose_and_repeat_nothing() {
+    let Some(url) = database() else { return };
+    let stores = servers(&url, 2).await;
+    let start = stores[0].current_revision().await.unwrap();
+    let mut through = stores[1].tail(start).await.unwrap();
+    let trouble = async {
+        for _ in 0..8 {
+            progress(&stores[0], 40).await;
+            PostgresServer::shared().unwrap().sql(
+                "postgres",
+                &format!(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'",
+                    name_of_database(&url)
+                ),
+            );
+        }
+        progress(&stores[0], 40).await;
+    };
+    let acknowledged = under_writers(&stores, trouble).await;
+    let seen = drain(&mut through, *acknowledged.values().max().unwrap()).await;
+    assert!(seen.windows(2).all(|pair| pair[0].revision.next() == pair[1].revision));
+    check_story(&stores, start, &acknowledged).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv18_a_killed_postgresql_has_lost_nothing_that_was_acknowledged() {
+    let Some(mut server) = PostgresServer::start() else { return };
+    let stores = servers(&server.url(), 2).await;
+    let start = stores[0].current_revision().await.unwrap();
+    let mut through = stores[1].tail(start).await.unwrap();
+    let observer = stores[0].clone();
+    let trouble = async {
+        for _ in 0..3 {
+            progress(&observer, 60).await;
+            tokio::task::block_in_place(|| {
+                server.kill();
+                server.start_again();
+            });
+        }
+        progress(&observer, 60).await;
+    };
+    let acknowledged = under_writers(&stores, trouble).await;
+    let seen = drain(&mut through, *acknowledged.values().max().unwrap()).await;
+    assert!(seen.windows(2).all(|pair| pair[0].revision.next() == pair[1].revision));
+    check_story(&stores, start, &acknowledged).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv20_two_servers_may_compact_at_once() {
+    let Some(url) = database() else { return };
+    let stores = servers(&url, 2).await;
+    for round in 0..3000 {
+        let transaction = (0..10).fold(Transaction::default(), |so_far, of| {
+            let name = format!("k{}", (round * 10 + of) % 40);
+            if (round + of) % 11 == 0 { so_far.delete(key(&name)) } else { so_far.put(key(&name), round.to_string()) }
+        });
+        if round % 10 == 0 {
+            stores[round % 2].commit(transaction).await.unwrap();
+        }
+    }
+    let page = stores[0].range(everything(None, None)).await.unwrap();
+    let later = commit(&*stores[0], put("later", "1")).await;
+    let (one, other) = tokio::join!(stores[0].compact(page.revision), stores[1].compact(page.revision));
+    one.unwrap();
+    other.unwrap();
+    // Whoever came second may have found the other at work; then this finds nothing left to do.
+    stores[1].compact(page.revision).await.unwrap();
+    for store in &stores {
+        assert_eq!(store.range(everything(Some(page.revision), None)).await.unwrap(), page);
+        assert!(matches!(
+            store.range(everything(Some(Revision::new(2)), None)).await,
+            Err(StoreError::Compacted { oldest, .. }) if oldest == page.revision
+        ));
+    }
+    let rows = PostgresServer::shared().unwrap().sql(name_of_database(&url), "SELECT count(*) FROM keelson_history");
+    assert_eq!(rows, (page.entries.len() + 1).to_string(), "what only older revisions showed is gone");
+    assert_eq!(stores[1].current_revision().await.unwrap(), later);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_end_once_whoever_ends_them() {
+    let Some(url) = database() else { return };
+    let stores = servers(&url, 2).await;
+    let ends = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    for number in 0..600 {
+        let value = bytes::Bytes::from_static(b"v");
+        let write = Write::Put { key: key(&format!("e{number:03}")), value, expires: Some(ends) };
+        stores[0].write(write).await;
+    }
+    let start = stores[0].current_revision().await.unwrap();
+    let (one, other) = tokio::join!(stores[0].expire(ends), stores[1].expire(ends));
+    assert_eq!(one.unwrap() + other.unwrap(), 600);
+    let now = stores[1].current_revision().await.unwrap();
+    assert_eq!(now.get() - start.get(), 600);
+    assert_eq!(stores[0].expire(ends).await.unwrap() + stores[1].expire(ends).await.unwrap(), 0);
+    assert!(stores[1].range(everything(None, None)).await.unwrap().entries.is_empty());
+}
+
+/// One statement of a test, so that it reads as one.
+trait CommitWrite {
+    async fn write(&self, write: Write);
+}
+
+impl CommitWrite for PostgresStore {
+    async fn write(&self, write: Write) {
+        self.commit(Transaction { compares: Vec::new(), writes: vec![write] }).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv17_a_restored_database_is_another_history_above_the_old_one() {
+    let Some(url) = database() else { return };
+    let store = open(&url).await;
+    let before = commit(&store, put("a", "1")).await;
+    let mut tail = store.tail(before).await.unwrap();
+    PostgresServer::shared().unwrap().sql(name_of_database(&url), "SELECT keelson_restored()");
+    let refused = store.current_revision().await;
+    assert!(matches!(&refused, Err(StoreError::Corrupt(text)) if text.contains("another history")), "{refused:?}");
+    let refused = store.commit(put("a", "2")).await;
+    assert!(matches!(refused, Err(CommitError::Store(StoreError::Corrupt(_)))));
+    assert!(matches!(tail.next().await, Some(Err(StoreError::Corrupt(_)))));
+    let restarted = open(&url).await;
+    let now = restarted.current_revision().await.unwrap();
+    assert!(now.get() >= before.get() + 1_000_000_000);
+    assert_eq!(restarted.get(&key("a")).await.unwrap().unwrap().revision, before);
+    assert!(matches!(restarted.tail(before).await, Err(StoreError::Compacted { .. })));
+    assert!(commit(&restarted, put("a", "2")).await > now);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv17_a_copy_of_a_database_goes_on_above_it() {
+    let Some(url) = database() else { return };
+    let server = PostgresServer::shared().unwrap();
+    let original = name_of_database(&url);
+    let store = open(&url).await;
+    let before = commit(&store, put("a", "1")).await;
+    drop(store);
+    let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{original}'");
+    server.sql("postgres", &end);
+    while server.sql("postgres", &format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{original}'")) != "0"
+    {
+    }
+    server.sql("postgres", &format!("CREATE DATABASE {original}_copy TEMPLATE {original}"));
+    let copy = open(&server.url_of(&format!("{original}_copy"))).await;
+    assert!(copy.current_revision().await.unwrap().get() > before.get() + 999_999_999);
+    assert_eq!(copy.get(&key("a")).await.unwrap().unwrap().revision, before);
+    assert_eq!(open(&url).await.current_revision().await.unwrap(), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv17_a_database_that_has_gone_back_is_not_served() {
+    let Some(url) = database() else { return };
+    let store = open(&url).await;
+    for round in 0..5 {
+        commit(&store, put("a", &round.to_string())).await;
+    }
+    PostgresServer::shared().unwrap().sql(
+        name_of_database(&url),
+        "DELETE FROM keelson_history WHERE revision > 3; UPDATE keelson_state SET revision = 3",
+    );
+    for refused in [store.get(&key("a")).await.map(|_| ()), store.check().await] {
+        assert!(matches!(&refused, Err(StoreError::Corrupt(text)) if text.contains("gone back")), "{refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_start_at_once_make_one_store() {
+    let Some(url) = database() else { return };
+    let stores = servers(&url, 6).await;
+    let revision = commit(&*stores[0], put("a", "1")).await;
+    for store in stores {
+        assert_eq!(store.get(&key("a")).await.unwrap().unwrap().revision, revision);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_format_is_refused() {
+    let Some(url) = database() else { return };
+    drop(open(&url).await);
+    PostgresServer::shared().unwrap().sql(name_of_database(&url), "UPDATE keelson_state SET format = 99");
+    let refused = PostgresStore::open(PostgresConfig::from_url(&url).unwrap()).await.map(|_| ());
+    assert!(matches!(refused, Err(PostgresError::NewerFormat { found: 99, .. })), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_database_refuses_does_not_harm_its_group() {
+    let Some(url) = database() else { return };
+    let store = Arc::new(open(&url).await);
+    // Longer than a row of an index may be, and not to be compressed.
+    let mut seed = 1u64;
+    let mut letter = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + (seed >> 33) as u8 % 26)
+    };
+    let long: String = (0..20_000).map(|_| letter()).collect();
+    let commits = (0..40).map(|number| {
+        let (store, name) = (store.clone(), if number == 20 { long.clone() } else { format!("n{number}") });
+        tokio::spawn(async move { store.commit(put(&name, "v")).await.map(|_| ()) })
+    });
+    let answers: Vec<_> = join_all(commits.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
+    let refused: Vec<usize> = (0..40).filter(|number| answers[*number].is_err()).collect();
+    assert_eq!(refused, [20], "{answers:?}");
+    assert_eq!(store.range(everything(None, None)).await.unwrap().entries.len(), 39);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_not_there_is_named() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let refused = PostgresStore::open(PostgresConfig::from_url(&server.url_of("nowhere")).unwrap()).await.map(|_| ());
+    assert!(refused.unwrap_err().to_string().contains("\"nowhere\" does not exist"));
+}
