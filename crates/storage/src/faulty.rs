@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -43,8 +43,8 @@ pub struct FaultyStore {
 struct Controls {
     calls: watch::Sender<Fault>,
     tails: watch::Sender<Fault>,
-    /// How many commits that take effect are still to be answered with an error.
-    answers_to_lose: AtomicUsize,
+    /// How many commits that take effect are still to be answered with an error, of those that write below a prefix.
+    answers_to_lose: Mutex<(String, usize)>,
     /// Keys whose next event no tail tells.
     swallowed: Mutex<HashSet<StoreKey>>,
     /// How often the newest revision was asked for.
@@ -57,7 +57,7 @@ impl FaultyStore {
         let controls = Controls {
             calls: watch::Sender::default(),
             tails: watch::Sender::default(),
-            answers_to_lose: AtomicUsize::new(0),
+            answers_to_lose: Mutex::default(),
             swallowed: Mutex::default(),
             questions: AtomicU64::new(0),
         };
@@ -80,10 +80,10 @@ impl FaultyStore {
         self.controls.tails.send_replace(fault);
     }
 
-    /// The next commits take effect, but their callers are told that the store is unavailable: what a connection that
-    /// breaks at the wrong moment does.
-    pub fn lose_answers(&self, commits: usize) {
-        self.controls.answers_to_lose.store(commits, Ordering::SeqCst);
+    /// The next commits that write below a prefix take effect, but their callers are told that the store is unavailable:
+    /// what a connection that breaks at the wrong moment does.
+    pub fn lose_answers(&self, prefix: &str, commits: usize) {
+        *self.controls.answers_to_lose.lock() = (prefix.to_owned(), commits);
     }
 
     /// The next event of this key is left out of the tail that comes upon it.
@@ -154,12 +154,14 @@ impl FaultyTail {
 #[async_trait]
 impl Store for FaultyStore {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
+        let written: Vec<StoreKey> = transaction.writes.iter().map(|write| write.key().clone()).collect();
         let committed = self.call(self.inner.commit(transaction)).await?;
-        let take = |left: usize| left.checked_sub(1);
-        match self.controls.answers_to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
-            Ok(_) => Err(broken().into()),
-            Err(_) => Ok(committed),
+        let mut to_lose = self.controls.answers_to_lose.lock();
+        if to_lose.1 > 0 && written.iter().any(|key| key.as_str().starts_with(&to_lose.0)) {
+            to_lose.1 -= 1;
+            return Err(broken().into());
         }
+        Ok(committed)
     }
 
     async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
@@ -256,7 +258,7 @@ mod tests {
     async fn a_lost_answer_is_of_a_write_that_happened() {
         let store = FaultyStore::new(Arc::new(MemoryStore::new()));
         let mut tail = store.tail(Revision::new(1)).await.unwrap();
-        store.lose_answers(1);
+        store.lose_answers("/a", 1);
         assert!(store.commit(put("/a")).await.is_err());
         assert!(store.get(&StoreKey::new("/a")).await.unwrap().is_some());
         store.swallow(StoreKey::new("/b"));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use keelson_storage::faulty::{Fault, FaultyStore};
 use keelson_storage::{RangeRequest, Store, StoreKey, Transaction};
 use keelson_testkit::{Raw, TestServer};
+use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use crate::engines::Engine;
@@ -13,13 +14,15 @@ use crate::{STORED, until};
 
 pub(crate) const SERVERS: usize = 3;
 /// How many objects are written at once when a store is filled.
-const FILL: usize = 200;
+const FILL: usize = 100;
 
 pub(crate) struct Cluster {
     /// A way to the store that nobody breaks.
     pub(crate) store: Arc<dyn Store>,
     pub(crate) servers: Vec<Member>,
-    _engine: Arc<Engine>,
+    /// Certificates, which the servers share as those of one cluster do.
+    _certificates: TempDir,
+    pub(crate) engine: Engine,
 }
 
 pub(crate) struct Member {
@@ -54,13 +57,14 @@ impl Cluster {
     }
 
     async fn over(engine: Engine, store: Arc<dyn Store>) -> Self {
-        let engine = Arc::new(engine);
         let mut servers = Vec::new();
+        let certificates = TempDir::new().unwrap();
         for number in 0..SERVERS {
             let way = FaultyStore::new(engine.open().await);
             let server = TestServer::builder()
                 .shared_store(Arc::new(way.clone()))
                 .configure(|config| {
+                    config.data_dir = Some(certificates.path().to_owned());
                     config.server_id = format!("server-{number}");
                     config.registry.revision_wait = Duration::from_secs(1);
                     config.shutdown_grace = Duration::from_secs(1);
@@ -70,7 +74,7 @@ impl Cluster {
             let raw = server.raw();
             servers.push(Member { way, server: Mutex::new(server), raw });
         }
-        Self { store, servers, _engine: engine }
+        Self { store, servers, _certificates: certificates, engine }
     }
 
     /// A client of one of the servers, whatever the number, with a connection of its own.

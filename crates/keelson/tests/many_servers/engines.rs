@@ -1,14 +1,25 @@
-//! The stores that several servers can share.
+//! The stores that several servers can share, and tests of each.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
+use keelson_storage_etcd::{EtcdConfig, EtcdStore};
+use keelson_storage_sql::{PostgresConfig, PostgresStore};
+use keelson_testkit::{EtcdServer, PostgresServer};
+use tokio::sync::Mutex;
 
 /// A store, and how a server gets its own way to it.
 pub(crate) enum Engine {
     /// In this process's memory.
     Memory(MemoryStore),
+    /// A database of the PostgreSQL that all tests share.
+    Postgres(String),
+    /// A PostgreSQL of the test's own, which may be killed.
+    MortalPostgres(String, Mutex<PostgresServer>),
+    /// An etcd of the test's own: revisions and compactions are of a whole etcd.
+    Etcd(String, Mutex<EtcdServer>),
 }
 
 impl Engine {
@@ -16,16 +27,58 @@ impl Engine {
         Self::Memory(MemoryStore::new())
     }
 
+    pub(crate) fn postgres() -> Option<Self> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("servers{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        Some(Self::Postgres(PostgresServer::shared()?.create_database(&name)))
+    }
+
+    pub(crate) fn mortal_postgres() -> Option<Self> {
+        let server = PostgresServer::start()?;
+        Some(Self::MortalPostgres(server.url(), Mutex::new(server)))
+    }
+
+    pub(crate) fn etcd() -> Option<Self> {
+        let server = EtcdServer::start()?;
+        Some(Self::Etcd(format!("etcd://{}", server.endpoint()), Mutex::new(server)))
+    }
+
     pub(crate) async fn open(&self) -> Arc<dyn Store> {
         match self {
             Self::Memory(store) => Arc::new(store.clone()),
+            Self::Postgres(url) | Self::MortalPostgres(url, _) => {
+                Arc::new(PostgresStore::open(PostgresConfig::from_url(url).unwrap()).await.unwrap())
+            }
+            Self::Etcd(url, _) => Arc::new(EtcdStore::open(EtcdConfig::from_url(url).unwrap()).await.unwrap()),
+        }
+    }
+
+    /// kill -9 of the store, where it is a process of the test's own. Returns whether it is.
+    pub(crate) async fn kill(&self) -> bool {
+        match self {
+            Self::Memory(_) | Self::Postgres(_) => return false,
+            Self::MortalPostgres(_, server) => server.lock().await.kill(),
+            Self::Etcd(_, server) => server.lock().await.kill(),
+        }
+        true
+    }
+
+    /// Starts a store that was killed.
+    pub(crate) async fn start_again(&self) {
+        match self {
+            Self::Memory(_) | Self::Postgres(_) => {}
+            Self::MortalPostgres(_, server) => server.lock().await.start_again(),
+            Self::Etcd(_, server) => server.lock().await.start_again(),
         }
     }
 }
 
-/// Makes a test of each function for each engine.
+/// Makes a test of each function for each engine. Where this machine can't have an engine, its test ends at once, and the
+/// test kit says so.
 macro_rules! on_every_engine {
-    ($($test:ident),* $(,)?) => {
+    ($($test:ident),* $(,)?) => { $crate::engines::on_every_engine!(with postgres: $($test),*); };
+    (mortal: $($test:ident),* $(,)?) => { $crate::engines::on_every_engine!(with mortal_postgres: $($test),*); };
+    (with $postgres:ident: $($test:ident),*) => {
         mod memory {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,7 +87,24 @@ macro_rules! on_every_engine {
                 }
             )*
         }
+        $crate::engines::on_engine!(postgres, $postgres: $($test),*);
+        $crate::engines::on_engine!(etcd, etcd: $($test),*);
     };
 }
 
-pub(crate) use on_every_engine;
+/// The tests of one engine that may be missing.
+macro_rules! on_engine {
+    ($module:ident, $make:ident: $($test:ident),*) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    let Some(engine) = $crate::engines::Engine::$make() else { return };
+                    super::$test(engine).await;
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) use {on_engine, on_every_engine};

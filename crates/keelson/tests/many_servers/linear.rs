@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, SERVERS};
 use crate::engines::{Engine, on_every_engine};
-use crate::{CONFIG_MAPS, items, name, revision};
+use crate::{CONFIG_MAPS, STORED, items, name, revision};
 
 const CLIENTS: usize = 9;
 const CALLS: usize = 120;
@@ -186,7 +186,7 @@ async fn disturb(cluster: &Cluster, random: SeededRandom, done: &AtomicBool) {
             1 => way.set_tails(Fault::Error),
             2 => way.set_tails(Fault::Hang),
             3 => way.set_calls(Fault::Slow(short() / 4)),
-            4 => way.lose_answers(1),
+            4 => way.lose_answers(STORED, 1),
             _ => way.set_calls(Fault::Error),
         }
         tokio::time::sleep(short()).await;

@@ -14,7 +14,7 @@ mod watches;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use keelson_testkit::Raw;
+use keelson_testkit::{Raw, Stream};
 use serde_json::{Value, json};
 
 /// Where the tests write.
@@ -37,6 +37,22 @@ pub(crate) fn revision(of: &Value) -> u64 {
 
 pub(crate) fn config_map(name: &str, number: u64) -> Value {
     json!({"metadata": {"name": name}, "data": {"number": number.to_string()}})
+}
+
+/// The next event of a watch that is about an object. The servers keep objects of their own beside those of the tests.
+pub(crate) async fn next_of(stream: &mut Stream, object: &str) -> Value {
+    loop {
+        let event = stream.next_json().await.expect("the watch lasts");
+        assert_ne!(event["type"], "ERROR", "{event}");
+        if name(&event["object"]) == object {
+            return event;
+        }
+    }
+}
+
+/// Whether an object is of the tests.
+pub(crate) fn is_ours(name: &str) -> bool {
+    !name.starts_with("kube-")
 }
 
 /// Waits until something that is on its way has come.

@@ -3,11 +3,11 @@
 
 use keelson_storage::faulty::Fault;
 use keelson_testkit::{Answer, Raw};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cluster::Cluster;
 use crate::engines::Engine;
-use crate::{CONFIG_MAPS, config_map, items, name, revision, until};
+use crate::{CONFIG_MAPS, STORED, config_map, items, name, next_of, revision, until};
 
 /// A server without its store, what it knew before, and how to ask it.
 struct Outage {
@@ -125,8 +125,7 @@ async fn while_the_store_refuses_known_reads_go_on_and_the_rest_is_sent_away() {
     check_unready(&outage, "store").await;
     check_unready(&outage, "cache").await;
     check_recovered(&outage).await;
-    let told: Value = watch.next_json().await.expect("the watch has waited");
-    assert_eq!((&told["type"], name(&told["object"])), (&json!("ADDED"), "after"));
+    assert_eq!(next_of(&mut watch, "after").await["type"], "ADDED", "the watch has waited");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,7 +154,8 @@ async fn a_server_whose_tail_stands_still_sends_fresh_reads_away_and_says_that_i
     check_away(&outage.get("/known-0").await);
     let newest = outage.cluster.store.current_revision().await.unwrap().get();
     let late = outage.get(&format!("?resourceVersion={newest}")).await.expect(504).json();
-    assert_eq!(late["message"], format!("Timeout: Too large resource version: {newest}, current: {}", newest - 1));
+    let text = late["message"].as_str().unwrap();
+    assert!(text.starts_with(&format!("Timeout: Too large resource version: {newest}, current: ")), "{text}");
     let fresh = outage.cluster.raw(1).get(CONFIG_MAPS).await.expect(200).json();
     assert!(items(&fresh).iter().any(|object| name(object) == "unseen"));
     check_unready(&outage, "cache").await;
@@ -170,16 +170,16 @@ async fn a_server_whose_tail_stands_still_sends_fresh_reads_away_and_says_that_i
 async fn a_write_whose_answer_is_lost_is_whole() {
     let cluster = Cluster::start(Engine::memory()).await;
     let (raw, other) = (cluster.raw(0), cluster.raw(1));
-    cluster.servers[0].way.lose_answers(1);
+    cluster.servers[0].way.lose_answers(STORED, 1);
     check_away(&raw.post(CONFIG_MAPS, &config_map("a", 1)).await);
     let created = other.get(format!("{CONFIG_MAPS}/a")).await.expect(200).json();
     assert_eq!(created["data"]["number"], "1");
     raw.post(CONFIG_MAPS, &config_map("a", 1)).await.expect(409);
-    cluster.servers[0].way.lose_answers(1);
+    cluster.servers[0].way.lose_answers(STORED, 1);
     let path = format!("{CONFIG_MAPS}/a");
     check_away(&raw.put(&path, &config_map("a", 2)).await);
     assert_eq!(other.get(&path).await.expect(200).json()["data"]["number"], "2");
-    cluster.servers[0].way.lose_answers(1);
+    cluster.servers[0].way.lose_answers(STORED, 1);
     check_away(&raw.delete(&path).await);
     other.get(&path).await.expect(404);
     raw.get(&path).await.expect(404);
