@@ -195,6 +195,11 @@ impl Client {
 
     /// Opens a stream with its first watch.
     pub(crate) async fn watch(&self, create: proto::WatchCreateRequest) -> Result<WatchStream, Failure> {
+        if self.login.is_some() {
+            // A watch does not say that the token has ended, only that it may not watch; a read says it.
+            let request = proto::RangeRequest { key: create.key.clone(), count_only: true, ..Default::default() };
+            let _: proto::RangeResponse = self.call(RANGE, request).await?;
+        }
         let place = self.current.load(Ordering::Relaxed);
         let opened = timeout(self.timeout, self.try_watch(place, create)).await;
         let opened = opened.unwrap_or_else(|_| Err(Failure::timed_out(&self.members[place].endpoint)));
@@ -247,7 +252,8 @@ impl Client {
         let call = async {
             let mut service = self.service(member.calls.clone());
             ready(&mut service).await?;
-            let request = self.request(request);
+            // etcd refuses even a login that comes with a token of before.
+            let request = if method.path == AUTHENTICATE.path { Request::new(request) } else { self.request(request) };
             let path = PathAndQuery::from_static(method.path);
             let answer = service.unary(request, path, ProstCodec::<Q, A>::default()).await;
             answer.map(tonic::Response::into_inner).map_err(Failure::from)

@@ -71,3 +71,49 @@ async fn do_it(shared: &Shared, revision: i64) -> Result<(), Failure> {
         Err(failure) => Err(failure),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use keelson_storage::{Store, StoreKey, Transaction};
+    use keelson_teststores::EtcdServer;
+
+    use super::*;
+    use crate::{EtcdConfig, EtcdStore};
+
+    /// As upstream's compactor does it: version, put, compact.
+    async fn announce_as_upstream(shared: &Shared, revision: i64) -> bool {
+        let seen = revision::read(&shared.client, &shared.keys, 0).await.unwrap();
+        announce(shared, revision, seen).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_key_that_upstream_compacts_by_is_kept() {
+        let Some(server) = EtcdServer::start() else { return };
+        let config = EtcdConfig::new([server.endpoint()]);
+        let store = EtcdStore::open(config).await.unwrap();
+        let mut revisions = Vec::new();
+        for round in 0..10 {
+            let transaction = Transaction::default().put(StoreKey::new("/registry/a"), round.to_string());
+            revisions.push(store.commit(transaction).await.unwrap().revisions[0]);
+        }
+        let shared = store.shared();
+        let held = || async { revision::read(&shared.client, &shared.keys, 0).await.unwrap() };
+
+        store.compact(revisions[2]).await.unwrap();
+        let first = held().await;
+        assert_eq!((first.compactions, from_etcd(first.compacted)), (1, revisions[2]));
+
+        // A server of the other make has announced more than this one wants: the key stays as it is.
+        assert!(announce_as_upstream(shared, to_etcd(revisions[6])).await);
+        store.compact(revisions[4]).await.unwrap();
+        let second = held().await;
+        assert_eq!((second.compactions, from_etcd(second.compacted)), (2, revisions[6]));
+        assert_eq!(store.oldest_revision().await.unwrap(), revisions[4]);
+
+        // Who has seen an older version of the key is told that it has lost.
+        assert!(!announce(shared, to_etcd(revisions[8]), first).await.unwrap());
+        store.compact(revisions[8]).await.unwrap();
+        assert_eq!(from_etcd(held().await.compacted), revisions[8]);
+        assert_eq!(store.current_revision().await.unwrap(), revisions[9]);
+    }
+}

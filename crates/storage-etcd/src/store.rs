@@ -76,6 +76,11 @@ impl EtcdStore {
         self.shared.client.counters().read()
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     async fn leases(&self, writes: &[Write]) -> Result<Vec<i64>, Failure> {
         let mut leases = Vec::with_capacity(writes.len());
         for write in writes {

@@ -1,0 +1,213 @@
+//! Getting in: TLS, client certificates, users, and a sentence for whoever can't.
+
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use common::{PATIENCE, commit, everything, follow, key, put};
+use http::uri::PathAndQuery;
+use keelson_storage::{CommitError, Store, StoreError, Transaction, Write};
+use keelson_storage_etcd::{EtcdConfig, EtcdStore, OpenError};
+use keelson_teststores::EtcdServer;
+use prost::Message;
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+
+async fn open(url: &str) -> Result<EtcdStore, OpenError> {
+    EtcdStore::open(EtcdConfig::from_url(url).unwrap()).await
+}
+
+#[track_caller]
+fn refused(opened: Result<EtcdStore, OpenError>, words: &[&str]) {
+    let text = opened.err().expect("this must not open").to_string();
+    assert!(words.iter().all(|word| text.contains(word)), "{text}");
+}
+
+/// Certificates in files: an authority, a server of 127.0.0.1, a client; and another authority that nobody uses.
+struct Pki {
+    directory: TempDir,
+}
+
+impl Pki {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let mut authority = CertificateParams::new(Vec::new()).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let write = |name: &str, text: String| std::fs::write(directory.path().join(name), text).unwrap();
+        write("ca.pem", authority.self_signed(&key).unwrap().pem());
+        let other = KeyPair::generate().unwrap();
+        write("other-ca.pem", authority.self_signed(&other).unwrap().pem());
+        let issuer = Issuer::new(authority, key);
+        for name in ["server", "client"] {
+            let key = KeyPair::generate().unwrap();
+            let mut leaf = CertificateParams::new(vec!["127.0.0.1".to_owned(), "etcd.internal".to_owned()]).unwrap();
+            leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+            write(&format!("{name}.pem"), leaf.signed_by(&key, &issuer).unwrap().pem());
+            write(&format!("{name}-key.pem"), key.serialize_pem());
+        }
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn arg(&self, flag: &str, name: &str) -> String {
+        format!("--{flag}={}", self.path(name).display())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_with_client_certificates_and_what_is_said_without() {
+    let pki = Pki::new();
+    let builder = EtcdServer::builder()
+        .tls()
+        .arg(pki.arg("cert-file", "server.pem"))
+        .arg(pki.arg("key-file", "server-key.pem"))
+        .arg(pki.arg("trusted-ca-file", "ca.pem"))
+        .arg("--client-cert-auth");
+    let Some(server) = builder.start() else { return };
+    let file = |name: &str| pki.path(name).display().to_string();
+    let (ca, cert, client_key) = (file("ca.pem"), file("client.pem"), file("client-key.pem"));
+    let at = format!("etcd://{}", server.endpoint());
+
+    let store = open(&format!("{at}?ca={ca}&cert={cert}&key={client_key}")).await.unwrap();
+    let start = store.current_revision().await.unwrap();
+    let end = commit(&store, put("a", "1")).await;
+    assert_eq!(follow(&store, start, end).await.len(), 1);
+
+    let short = "timeout=1";
+    let other = file("other-ca.pem");
+    refused(
+        open(&format!("{at}?{short}&ca={other}&cert={cert}&key={client_key}")).await,
+        &["no etcd answers at https://127.0.0.1:", "invalid peer certificate: "],
+    );
+    let misnamed = format!("{at}?{short}&ca={ca}&cert={cert}&key={client_key}&server-name=elsewhere.internal");
+    refused(open(&misnamed).await, &["invalid peer certificate: certificate not valid for name"]);
+    refused(open(&format!("{at}?{short}&ca={ca}")).await, &["no etcd answers at https://127.0.0.1:"]);
+    refused(open(&format!("{at}?{short}")).await, &["no etcd answers at http://127.0.0.1:"]);
+    refused(open(&format!("{at}?ca=nowhere.pem")).await, &["the CA certificate nowhere.pem can't be used: "]);
+    let named = format!("{at}?ca={ca}&cert={cert}&key={client_key}&server-name=etcd.internal");
+    assert!(open(&named).await.is_ok());
+}
+
+#[tokio::test]
+async fn where_no_etcd_is_the_place_is_named() {
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    refused(
+        open(&format!("etcd://{dead}?timeout=1")).await,
+        &[&format!("no etcd answers at http://{dead}: "), "Connection refused"],
+    );
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Two {
+    #[prost(string, tag = "1")]
+    first: String,
+    #[prost(string, tag = "2")]
+    second: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Grant {
+    #[prost(string, tag = "1")]
+    role: String,
+    #[prost(message, optional, tag = "2")]
+    permission: Option<Permission>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Permission {
+    #[prost(int32, tag = "1")]
+    kind: i32,
+    #[prost(string, tag = "2")]
+    key: String,
+    #[prost(string, tag = "3")]
+    range_end: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Nothing {}
+
+/// What an operator does with etcdctl.
+async fn administer<Q: Message + 'static>(server: &EtcdServer, method: &'static str, request: Q) {
+    let url = format!("http://{}", server.endpoint());
+    let channel = tonic::transport::Endpoint::from_shared(url).unwrap().connect().await.unwrap();
+    let mut service = tonic::client::Grpc::new(channel);
+    service.ready().await.unwrap();
+    let path = PathAndQuery::from_static(method);
+    let codec = tonic_prost::ProstCodec::<Q, Nothing>::default();
+    service.unary(tonic::Request::new(request), path, codec).await.unwrap();
+}
+
+/// `root`, and `keelson`, who may do what the documentation says that it must.
+async fn enable_users(server: &EtcdServer) {
+    let two = |first: &str, second: &str| Two { first: first.to_owned(), second: second.to_owned() };
+    let grant = |key: &str, range_end: &str| Grant {
+        role: "keelson".to_owned(),
+        permission: Some(Permission { kind: 2, key: key.to_owned(), range_end: range_end.to_owned() }),
+    };
+    for name in ["root", "keelson"] {
+        administer(server, "/etcdserverpb.Auth/UserAdd", two(name, "correct horse")).await;
+        administer(server, "/etcdserverpb.Auth/RoleAdd", two(name, "")).await;
+        administer(server, "/etcdserverpb.Auth/UserGrantRole", two(name, name)).await;
+    }
+    administer(server, "/etcdserverpb.Auth/RoleGrantPermission", grant("/registry/", "/registry0")).await;
+    administer(server, "/etcdserverpb.Auth/RoleGrantPermission", grant("compact_rev_key", "")).await;
+    administer(server, "/etcdserverpb.Auth/AuthEnable", Nothing {}).await;
+}
+
+fn password_file(directory: &Path) -> String {
+    let path = directory.join("password");
+    std::fs::write(&path, "correct horse\n").unwrap();
+    path.display().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_with_the_least_rights_can_do_everything_and_others_nothing() {
+    let Some(mut server) = EtcdServer::start() else { return };
+    enable_users(&server).await;
+    let (endpoint, directory) = (server.endpoint(), TempDir::new().unwrap());
+    refused(open(&format!("etcd://{endpoint}")).await, &["refuses us: user name is empty"]);
+    refused(
+        open(&format!("etcd://keelson:wrong@{endpoint}")).await,
+        &["refuses user \"keelson\": authentication failed, invalid user ID or password"],
+    );
+    let login = format!("user=keelson&password-file={}", password_file(directory.path()));
+    refused(
+        open(&format!("etcd://{endpoint}/elsewhere?{login}")).await,
+        &["refuses user \"keelson\": permission denied"],
+    );
+
+    let store = open(&format!("etcd://{endpoint}?{login}")).await.unwrap();
+    let start = store.current_revision().await.unwrap();
+    let ends = SystemTime::now();
+    let write = Write::Put { key: key("events/a"), value: "x".into(), expires: Some(ends) };
+    commit(&store, Transaction { compares: Vec::new(), writes: vec![write] }).await;
+    assert_eq!(store.expire(ends).await.unwrap(), 1);
+    let end = commit(&store, put("a", "1")).await;
+    assert_eq!(follow(&store, start, end).await.len(), 3);
+    store.compact(end).await.unwrap();
+    assert_eq!(store.oldest_revision().await.unwrap(), end);
+
+    // etcd forgets its tokens when it starts again.
+    server.kill();
+    server.start_again();
+    let next = tokio::time::timeout(PATIENCE, async {
+        loop {
+            match store.commit(put("a", "2")).await {
+                Ok(committed) => return committed.revisions[0],
+                Err(CommitError::Store(StoreError::Unavailable(_))) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    let next = next.await.expect("the token is fetched anew");
+    assert!(store.stats().logins >= 2);
+    assert_eq!(follow(&store, end, next).await.last().unwrap().revision, next);
+    assert_eq!(store.count(everything(None)).await.unwrap(), 1);
+}
