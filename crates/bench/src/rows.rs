@@ -14,6 +14,7 @@ use anyhow::{Context as _, Error, Result, bail};
 use crate::FULL_SIZE;
 use crate::bench::Bench;
 use crate::figure::{Figure, Quantity, Seen};
+use lists::Form;
 
 /// Connections that the row with the most of them has open, with some to spare.
 pub(crate) const MOST_CONNECTIONS: usize = 6_000;
@@ -27,8 +28,7 @@ pub(crate) enum Work {
     MemoryFilled,
     Update,
     Get,
-    ListJson,
-    ListGzip,
+    List(Form),
     Walk,
     Chunk,
     ListsAtOnce,
@@ -54,15 +54,19 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 18] = [
+pub(crate) const ALL: [Row; 22] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(5_000.0))),
     row("memory-pods", "memory with the pods, at rest", Work::MemoryFilled, Some(Quantity::megabytes(1_000))),
     row("update", "update a pod, 32 in flight, durable", Work::Update, Some(Quantity::Rate(6_000.0))),
     row("get", "get one pod, 32 in flight", Work::Get, Some(Quantity::Rate(15_000.0))),
-    row("list", "whole list, JSON", Work::ListJson, Some(Quantity::millis(1_000))),
-    row("list-gzip", "whole list, gzip accepted", Work::ListGzip, Some(Quantity::millis(900))),
+    row("list", "whole list, JSON", Work::List(Form::Json), Some(Quantity::millis(1_000))),
+    row("list-gzip", "whole list, gzip accepted", Work::List(Form::Gzip), Some(Quantity::millis(900))),
+    row("list-table", "whole list as a Table", Work::List(Form::Table), Some(Quantity::millis(500))),
+    row("list-metadata", "whole list, metadata alone", Work::List(Form::Metadata), Some(Quantity::millis(600))),
+    row("list-protobuf", "whole list, protobuf", Work::List(Form::Protobuf), Some(Quantity::millis(1_000))),
+    row("list-yaml", "whole list, YAML", Work::List(Form::Yaml), Some(Quantity::millis(3_000))),
     row("walk", "walk in chunks of 500", Work::Walk, Some(Quantity::millis(1_200))),
     row("chunk", "one chunk of 500, median", Work::Chunk, Some(Quantity::millis(5))),
     row("lists", "8 whole lists at once", Work::ListsAtOnce, Some(Quantity::millis(8_000))),
@@ -124,8 +128,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::Update => objects::update(bench).await,
         Work::Get => objects::get(bench).await,
         Work::Discovery => objects::discovery(bench).await,
-        Work::ListJson => lists::whole(bench, lists::Encoding::Plain).await,
-        Work::ListGzip => lists::whole(bench, lists::Encoding::Gzip).await,
+        Work::List(form) => lists::whole(bench, form).await,
         Work::Walk => lists::walk(bench).await,
         Work::Chunk => lists::chunk(bench).await,
         Work::ListsAtOnce => lists::at_once(bench).await,

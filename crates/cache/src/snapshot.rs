@@ -141,6 +141,7 @@ impl<'a> Iterator for Selected<'a> {
 }
 
 /// The objects of a range, leaf by leaf.
+#[derive(Clone)]
 pub struct RangeCursor {
     leaves: LeafCursor<Arc<Entry>>,
 }
@@ -187,7 +188,29 @@ impl LeafSlice {
     /// The first call for a leaf compresses some hundred KiB; others wait for it.
     pub fn block(&self) -> Option<&DeflateBlock> {
         let leaf = self.slice.leaf();
-        self.is_whole().then(|| leaf.derived().get_or_init(|| compress(leaf.items(), leaf.sums().weight)))
+        self.is_whole().then(|| leaf.derived().block.get_or_init(|| compress(leaf.items(), leaf.sums().weight)))
+    }
+}
+
+impl LeafSlice {
+    /// How many bytes the objects take in a form, by its number. `measure` adds that up; for a whole leaf its result is
+    /// kept until the leaf changes, in the form that is asked for first.
+    ///
+    /// # Errors
+    /// Those of `measure`.
+    pub fn size_in<E>(&self, form: u16, measure: impl FnOnce(&[Arc<Entry>]) -> Result<usize, E>) -> Result<usize, E> {
+        let kept = &self.slice.leaf().derived().size;
+        match kept.get() {
+            Some((known, size)) if self.is_whole() && *known == form => Ok(*size),
+            _ => {
+                let size = measure(self.entries())?;
+                if self.is_whole() {
+                    // Another form may be kept already: then this one is measured each time.
+                    let _kept = kept.set((form, size));
+                }
+                Ok(size)
+            }
+        }
     }
 }
 

@@ -15,13 +15,19 @@ use crate::tree::{CowTree, Item};
 /// Stands before the value of the dispatch field in the index. No label key starts with it.
 const DISPATCH_MARK: char = '\u{1}';
 
-/// What a leaf of entries may keep beside them: `item,item,...` of all its entries, compressed.
-pub(crate) type ListBlock = OnceLock<DeflateBlock>;
+/// What a leaf of entries may keep beside them.
+#[derive(Default)]
+pub struct Kept {
+    /// `item,item,...` of all its entries, compressed.
+    pub(crate) block: OnceLock<DeflateBlock>,
+    /// How many bytes all its entries take in some form, and which.
+    pub(crate) size: OnceLock<(u16, usize)>,
+}
 
 impl Item for Arc<Entry> {
     type Key = str;
     type Separator = Arc<str>;
-    type Derived = ListBlock;
+    type Derived = Kept;
 
     fn key(&self) -> &str {
         &self.key

@@ -32,6 +32,11 @@ impl<'a> Cursor<'a> {
         self.bytes.get(self.at).copied().unwrap_or(0)
     }
 
+    /// Steps over one byte.
+    pub(crate) fn step(&mut self) {
+        self.at += 1;
+    }
+
     /// Steps over `expected` and says whether it was there.
     pub(crate) fn take(&mut self, expected: &[u8]) -> bool {
         let there = self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(expected));

@@ -8,6 +8,7 @@ mod cursor;
 pub mod gzip;
 pub mod json;
 pub mod list;
+pub mod outline;
 pub mod pretty;
 pub mod stored;
 mod syntax;
@@ -16,7 +17,7 @@ pub mod yaml;
 
 pub use gzip::{DeflateBlock, MemberWriter};
 pub use json::JsonError;
-pub use list::ListHead;
+pub use outline::Outline;
 pub use stored::{DecodeError, FieldPath, StoredObject, Summary};
 pub use watch::EventType;
 pub use yaml::YamlError;

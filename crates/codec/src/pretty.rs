@@ -3,8 +3,6 @@
 //! The form is that of Go's `MarshalIndent` with two spaces: every member on its own line, empty arrays and objects on
 //! one line. Answers to browsers and `curl` and to `?pretty=true` have it, without a final line break.
 
-use crate::list::ListHead;
-
 /// Appends the indented form of one compact JSON value. Lines after the first start `depth` levels in, so that an item
 /// can be written into the middle of a list. Cost: one pass; the input must be valid and without whitespace.
 pub fn write(compact: &[u8], depth: usize, out: &mut Vec<u8>) {
@@ -50,11 +48,9 @@ pub struct ListWriter {
 }
 
 impl ListWriter {
-    /// Appends what stands before the items.
-    pub fn start(head: &ListHead<'_>, out: &mut Vec<u8>) -> Self {
-        let mut compact = Vec::with_capacity(256);
-        head.write(&mut compact);
-        write(&compact[..compact.len() - 1], 0, out);
+    /// Appends what stands before the items, given as compact JSON up to and including the bracket that opens them.
+    pub fn start(head: &[u8], out: &mut Vec<u8>) -> Self {
+        write(&head[..head.len().saturating_sub(1)], 0, out);
         out.push(b'[');
         Self { empty: true }
     }

@@ -19,7 +19,6 @@ use crate::json;
 use crate::json::JsonError;
 use crate::syntax;
 
-mod sparse;
 mod summary;
 
 pub use summary::{FieldPath, Summary};
@@ -45,6 +44,7 @@ const NEVER_STORED: [&str; 2] = ["resourceVersion", "selfLink"];
 
 const KIND_START: &[u8] = b"{\"kind\":\"";
 const API_VERSION_START: &[u8] = b",\"apiVersion\":\"";
+const METADATA_START: &[u8] = b"\"metadata\":";
 const REVISION_START: &[u8] = b"\"resourceVersion\":\"";
 
 /// Bytes that do not hold an object.
@@ -123,6 +123,11 @@ impl StoredObject {
         &self.bytes
     }
 
+    /// The same as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes).unwrap_or_default()
+    }
+
     /// The object as a value tree, with its `resourceVersion`. Cost: a parse; lists and watches never need it.
     pub fn decode(&self, revision: Revision) -> Object {
         let mut text = Vec::with_capacity(self.object_len(revision));
@@ -131,17 +136,6 @@ impl StoredObject {
             unreachable!("the bytes were written or checked by this module, and stay valid with a number in them");
         };
         Object(map)
-    }
-
-    /// As [`decode`](Self::decode), without the metadata's `managedFields` and the members of `spec`, at any depth, that
-    /// `passed_over` names. For those who look at a few fields of many objects.
-    pub fn decode_sparsely(&self, revision: Revision, passed_over: &[&str]) -> Object {
-        let mut text = Vec::with_capacity(self.object_len(revision));
-        self.write_object(revision, &mut text);
-        match sparse::read(&text, passed_over) {
-            Some(Value::Object(map)) => Object(map),
-            _ => unreachable!("the bytes were written or checked by this module, and stay valid with a number in them"),
-        }
     }
 
     /// Appends the object as an item of a typed list: without kind and apiVersion.
@@ -191,10 +185,19 @@ impl StoredObject {
         summary::read(Cursor::new(&self.bytes, self.body as usize), fields)
     }
 
+    /// Appends the `metadata` alone.
+    pub fn write_metadata(&self, revision: Revision, out: &mut Vec<u8>) {
+        let metadata = self.metadata();
+        let (before, after) = metadata.split_at(self.splice as usize - self.body as usize - METADATA_START.len());
+        out.extend_from_slice(before);
+        self.write_revision(revision, out);
+        out.extend_from_slice(after);
+    }
+
     /// The JSON text of `metadata`, without a `resourceVersion`: for readers of what the summary leaves out.
     pub fn metadata(&self) -> &[u8] {
         let mut cursor = Cursor::new(&self.bytes, self.body as usize);
-        cursor.take(b"\"metadata\":");
+        cursor.take(METADATA_START);
         cursor.raw()
     }
 
@@ -204,14 +207,18 @@ impl StoredObject {
     }
 
     fn write_body(&self, revision: Revision, out: &mut Vec<u8>) {
-        let (before, after) = self.commas();
         out.extend_from_slice(self.slice(self.body, self.splice));
+        self.write_revision(revision, out);
+        out.extend_from_slice(&self.bytes[self.splice as usize..]);
+    }
+
+    fn write_revision(&self, revision: Revision, out: &mut Vec<u8>) {
+        let (before, after) = self.commas();
         out.extend_from_slice(before);
         out.extend_from_slice(REVISION_START);
         out.extend_from_slice(itoa::Buffer::new().format(revision.get()).as_bytes());
         out.extend_from_slice(b"\"");
         out.extend_from_slice(after);
-        out.extend_from_slice(&self.bytes[self.splice as usize..]);
     }
 
     fn body_len(&self, revision: Revision) -> usize {

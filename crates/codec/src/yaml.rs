@@ -9,6 +9,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::json::Parsed;
+use crate::outline::Outline;
 
 mod emit;
 mod list;
@@ -43,7 +44,12 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, YamlError> {
 
 /// Block style YAML with sorted keys, ending in a line break.
 pub fn to_vec(value: &Value) -> Vec<u8> {
+    from_json(&crate::json::to_vec(value))
+}
+
+/// The same from compact JSON, without a value tree. The text must be valid.
+pub fn from_json(compact: &[u8]) -> Vec<u8> {
     let mut emitter = emit::Emitter::new();
-    emitter.document(value);
+    emitter.document(Outline::read(std::str::from_utf8(compact).unwrap_or_default()).root());
     emitter.into_bytes()
 }

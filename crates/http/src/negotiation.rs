@@ -19,6 +19,8 @@ pub enum MediaKind {
     Json,
     /// `application/yaml`
     Yaml,
+    /// `application/vnd.kubernetes.protobuf`
+    Protobuf,
 }
 
 impl MediaKind {
@@ -27,6 +29,15 @@ impl MediaKind {
         match self {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    /// The value of `Content-Type` of a watch.
+    pub const fn watch_content_type(self) -> &'static str {
+        match self {
+            Self::Json | Self::Yaml => self.content_type(),
+            Self::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
         }
     }
 
@@ -34,6 +45,7 @@ impl MediaKind {
         match self {
             Self::Json => "json",
             Self::Yaml => "yaml",
+            Self::Protobuf => "vnd.kubernetes.protobuf",
         }
     }
 }
@@ -42,9 +54,9 @@ impl MediaKind {
 pub const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// What most resources are offered in, best first.
-pub const OBJECT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml];
+pub const OBJECT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml, MediaKind::Protobuf];
 /// What watches are offered in.
-pub const WATCH_OFFERS: &[MediaKind] = &[MediaKind::Json];
+pub const WATCH_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Protobuf];
 
 /// The form an answer is given in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +153,7 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
     })
 }
 
-/// Picks what is shown of objects, and how. Tables and bare metadata are written in compact JSON.
+/// Picks what is shown of objects, and how. Tables are not written in protobuf; tables and bare metadata are not indented.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met.
@@ -153,8 +165,8 @@ pub fn negotiate_representation(parts: &Parts, subject: Subject) -> Result<Repre
             (Shape::Whole, kind) => {
                 MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) }
             }
-            (Shape::Table(_) | Shape::Metadata(_), MediaKind::Json) => MediaType::JSON,
-            (Shape::Table(_) | Shape::Metadata(_), MediaKind::Yaml) => return None,
+            (Shape::Table(_), MediaKind::Protobuf) => return None,
+            (Shape::Table(_) | Shape::Metadata(_), kind) => MediaType { kind, pretty: false },
         };
         Some(Representation { shape, media })
     })
@@ -354,6 +366,7 @@ mod tests {
         check("*/*,application/yaml", "Yaml");
         check("application/json;q=0,application/yaml;q=0.1", "Yaml");
         check("text/html,application/yaml", "Yaml");
+        check("application/vnd.kubernetes.protobuf,application/json", "Protobuf");
         check("application/json;unknown=1", "Json");
         check("application/json;pretty=1", "Json pretty");
         check("application/json;stream=watch", "Json");
@@ -363,8 +376,8 @@ mod tests {
 
     #[test]
     fn what_is_not_produced_is_passed_over() {
-        check("application/vnd.kubernetes.protobuf,application/json", "Json");
-        check("application/vnd.kubernetes.protobuf", UNMET);
+        check("application/cbor,application/json", "Json");
+        check("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", UNMET);
         check(
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
             "Json",

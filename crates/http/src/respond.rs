@@ -50,22 +50,42 @@ pub fn done(media: MediaType) -> Response<ResponseBody> {
 
 /// A JSON value in the form the client accepts.
 pub fn value(code: StatusCode, value: &Value, media: MediaType) -> Response<ResponseBody> {
-    bytes(code, media.kind.content_type(), encode(value, media))
+    let mut json = json::to_vec(value);
+    json.push(b'\n');
+    object(code, json.into(), media)
+        .unwrap_or_else(|error| text(StatusCode::INTERNAL_SERVER_ERROR, format!("{}\n", error.status().message)))
 }
 
-/// One whole object in JSON, re-encoded if the client wants another form.
+/// One whole object in compact JSON, in the form the client accepts. Compact JSON ends in a line feed, indented JSON does
+/// not: so has the reference it.
 ///
 /// # Errors
-/// [`ApiError::Internal`] when `object` is not JSON, which only damaged data can cause.
+/// [`ApiError::Internal`] when the object does not fit its message in protobuf, which only damaged data can cause.
 pub fn object(code: StatusCode, object: Bytes, media: MediaType) -> Result<Response<ResponseBody>, ApiError> {
+    let compact = object.trim_ascii_end();
     let encoded = match media {
         MediaType { kind: MediaKind::Json, pretty: false } => object,
-        MediaType { .. } => {
-            let value = serde_json::from_slice(&object).map_err(|error| ApiError::Internal(error.to_string()))?;
-            encode(&value, media).into()
+        MediaType { kind: MediaKind::Json, pretty: true } => {
+            let mut indented = Vec::with_capacity(2 * compact.len());
+            pretty::write(compact, 0, &mut indented);
+            indented.into()
         }
+        MediaType { kind: MediaKind::Yaml, .. } => yaml::from_json(compact).into(),
+        MediaType { kind: MediaKind::Protobuf, .. } => protobuf(compact)?.into(),
     };
     Ok(bytes(code, media.kind.content_type(), encoded))
+}
+
+/// The object in protobuf, under the kind that it names.
+fn protobuf(json: &[u8]) -> Result<Vec<u8>, ApiError> {
+    let outline = Outline::read_sparsely(std::str::from_utf8(json).unwrap_or_default(), &[]);
+    let named = |key| match outline.root().get(key)?.content() {
+        Content::Text(text) => Some(&**text),
+        _ => None,
+    };
+    // The list of the core versions is older than apiVersions, and names none.
+    let (api_version, kind) = (named("apiVersion").unwrap_or("v1"), named("kind").unwrap_or_default());
+    keelson_protobuf::encode_json(api_version, kind, json, None).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
 /// Bytes of a given type.
@@ -155,19 +175,6 @@ fn with_body(code: StatusCode, content_type: HeaderValue, body: ResponseBody) ->
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
-}
-
-/// Compact JSON ends in a line feed, indented JSON does not: so has the reference it.
-fn encode(value: &Value, media: MediaType) -> Vec<u8> {
-    match media {
-        MediaType { kind: MediaKind::Json, pretty: false } => {
-            let mut bytes = json::to_vec(value);
-            bytes.push(b'\n');
-            bytes
-        }
-        MediaType { kind: MediaKind::Json, pretty: true } => json::to_vec_pretty(value),
-        MediaType { kind: MediaKind::Yaml, .. } => yaml::to_vec(value),
-    }
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {

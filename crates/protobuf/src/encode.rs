@@ -84,7 +84,8 @@ impl<'de, S: Sink> Visitor<'de> for Fields<'_, '_, S> {
             return Err(encoder.fail(ProtobufError::TooDeep { at: message.name.to_owned(), limit: MAX_DEPTH }));
         }
         encoder.depth += 1;
-        while let Some(name) = object.next_key_seed(Name(message))? {
+        let mut next = 0;
+        while let Some(name) = object.next_key_seed(Name(message, &mut next))? {
             let Some(named) = name else {
                 object.next_value::<IgnoredAny>()?;
                 continue;
@@ -98,10 +99,10 @@ impl<'de, S: Sink> Visitor<'de> for Fields<'_, '_, S> {
     }
 }
 
-/// Finds the field that a key names, without keeping the key.
-struct Name(&'static Message);
+/// Finds the field that a key names, without keeping the key, from the place where it is expected.
+struct Name<'n>(&'static Message, &'n mut usize);
 
-impl<'de> DeserializeSeed<'de> for Name {
+impl<'de> DeserializeSeed<'de> for Name<'_> {
     type Value = Option<&'static crate::table::Named>;
 
     fn deserialize<D: Deserializer<'de>>(self, key: D) -> Result<Self::Value, D::Error> {
@@ -109,7 +110,7 @@ impl<'de> DeserializeSeed<'de> for Name {
     }
 }
 
-impl Visitor<'_> for Name {
+impl Visitor<'_> for Name<'_> {
     type Value = Option<&'static crate::table::Named>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,7 +118,7 @@ impl Visitor<'_> for Name {
     }
 
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(self.0.named(key))
+        Ok(self.0.named(key, self.1))
     }
 }
 

@@ -58,6 +58,11 @@ impl MessageType {
         table::lookup(api_version, kind).map(Self).ok_or_else(unknown)
     }
 
+    /// A number that no other message has.
+    pub fn number(self) -> u16 {
+        self.0.number()
+    }
+
     /// Appends the object as a bare message, as it stands in a list.
     ///
     /// # Errors
@@ -99,7 +104,7 @@ impl MessageType {
 
     /// Writes the metadata once more, with nothing but the revision: readers join the two.
     fn write_revision(self, revision: Revision, out: &mut impl Sink) {
-        if let Some(metadata) = table::message(self.0).named("metadata") {
+        if let Some(metadata) = table::message(self.0).named("metadata", &mut 0) {
             out.tag(metadata.field.number, WireType::Bytes);
             let start = out.begin();
             out.bytes(RESOURCE_VERSION, revision.to_string().as_bytes());

@@ -21,5 +21,5 @@ mod wire;
 
 pub use envelope::{Decoded, MessageType, PREFIX, decode, decode_with_default, encode, encode_json};
 pub use error::{ProtobufError, WireFault};
-pub use list::{ListFrame, ListHead};
+pub use list::ListForm;
 pub use watch::{bookmark_frame, encode_status, error_frame, event_frame};

@@ -1,10 +1,9 @@
 //! Lists written item by item.
 //!
-//! The envelope says how long the list is before the list begins, so the lengths of the items must be known first: from
-//! items that are kept in protobuf, or from a pass with [`MessageType::json_len`]. After that nothing but one item at a
-//! time is in memory: head, then for each item its own head and its bytes, then the tail.
+//! The envelope says how long the list is before the list begins, so the lengths of the items must be known first, from a
+//! pass with [`ListForm::item_len`]. After that nothing but one item at a time is in memory.
 
-use keelson_meta::{Object, Revision};
+use keelson_meta::{ListHead, ListMeta, Object};
 use serde_json::{Map, Value};
 
 use crate::envelope::{self, MessageType};
@@ -12,95 +11,89 @@ use crate::error::ProtobufError;
 use crate::table;
 use crate::wire::{Sink, WireType, varint_len};
 
-/// What stands before the items of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListHead<'a> {
-    /// The kind of the list, such as `PodList`.
-    pub kind: &'a str,
-    /// The apiVersion of the list, such as `apps/v1`.
-    pub api_version: &'a str,
-    /// The revision of the snapshot the list shows.
-    pub revision: Revision,
-    /// The token that continues the list, if there is more.
-    pub continue_token: Option<&'a str>,
-    /// How many items follow after this page, if that is known.
-    pub remaining: Option<u64>,
-}
-
-/// A list whose items are about to be written.
-#[derive(Clone, Debug)]
-pub struct ListFrame {
-    head: Vec<u8>,
+/// How the lists of a kind are written.
+#[derive(Clone, Copy, Debug)]
+pub struct ListForm {
+    list: MessageType,
+    item: MessageType,
     item_number: u32,
-    length: usize,
 }
 
-impl ListHead<'_> {
-    /// Lays out the list; `item_lengths` are the lengths of the bare messages of its items.
-    ///
-    /// # Errors
-    /// If it is not the list of a built-in kind.
-    pub fn frame(&self, item_lengths: impl IntoIterator<Item = usize>) -> Result<ListFrame, ProtobufError> {
-        let mut metadata = Vec::new();
-        MessageType::of(self.api_version, self.kind)?.write(&self.metadata(), &mut metadata)?;
-        let item_number = self.item_number()?;
-        let tag = varint_len((item_number << 3) as usize);
-        let items: usize = item_lengths.into_iter().map(|length| tag + varint_len(length) + length).sum();
-        let mut head = Vec::with_capacity(metadata.len() + 64);
-        envelope::write_head(self.api_version, self.kind, metadata.len() + items, &mut head);
-        head.append(&mut metadata);
-        Ok(ListFrame { length: head.len() + items + envelope::TAIL.len(), head, item_number })
-    }
-
-    /// The list without items, so only with its metadata.
-    fn metadata(&self) -> Object {
-        let mut metadata = Map::new();
-        metadata.insert("resourceVersion".to_owned(), self.revision.to_string().into());
-        if let Some(token) = self.continue_token {
-            metadata.insert("continue".to_owned(), token.into());
-        }
-        if let Some(remaining) = self.remaining {
-            metadata.insert("remainingItemCount".to_owned(), remaining.into());
-        }
-        let mut list = Object::default();
-        list.0.insert("metadata".to_owned(), Value::Object(metadata));
-        list
-    }
-
-    fn item_number(&self) -> Result<u32, ProtobufError> {
-        let unknown =
-            || ProtobufError::UnknownKind { api_version: self.api_version.to_owned(), kind: self.kind.to_owned() };
-        let message = table::message(table::lookup(self.api_version, self.kind).ok_or_else(unknown)?);
-        let items = message.fields.iter().find(|field| field.name == "items");
-        items.map(|field| field.number).ok_or_else(unknown)
-    }
-}
-
-impl ListFrame {
+impl ListForm {
     /// What follows the last item.
     pub const TAIL: &'static [u8] = &envelope::TAIL;
 
-    /// The length of the whole body in bytes.
-    pub fn total_len(&self) -> usize {
-        self.length
+    /// The form of the lists of this kind, whose items are of that kind.
+    ///
+    /// # Errors
+    /// If it is not the list of a built-in kind.
+    pub fn of(api_version: &str, list_kind: &str, item_kind: &str) -> Result<Self, ProtobufError> {
+        let unknown = || ProtobufError::UnknownKind { api_version: api_version.to_owned(), kind: list_kind.to_owned() };
+        let message = table::message(table::lookup(api_version, list_kind).ok_or_else(unknown)?);
+        let items = message.fields.iter().find(|field| field.name == "items").ok_or_else(unknown)?;
+        let list = MessageType::of(api_version, list_kind)?;
+        Ok(Self { list, item: MessageType::of(api_version, item_kind)?, item_number: items.number })
     }
 
-    /// What precedes the first item.
-    pub fn head(&self) -> &[u8] {
-        &self.head
+    /// The message of the items.
+    pub fn item(&self) -> MessageType {
+        self.item
     }
 
-    /// Appends what precedes an item whose message has `length` bytes.
-    pub fn write_item_head(&self, length: usize, out: &mut Vec<u8>) {
+    /// Appends what precedes the first item; `items` is how many bytes all items take.
+    ///
+    /// # Errors
+    /// Never for the head of a list.
+    pub fn write_head(&self, head: &ListHead<'_>, items: usize, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
+        let mut metadata = Vec::new();
+        self.list.write(&list_metadata(&head.meta), &mut metadata)?;
+        envelope::write_head(head.api_version, head.kind, metadata.len() + items, out);
+        out.append(&mut metadata);
+        Ok(())
+    }
+
+    /// How many bytes [`write_item`](Self::write_item) appends. Costs about as much, without the memory.
+    ///
+    /// # Errors
+    /// As `write_item`.
+    pub fn item_len(&self, json: &[u8]) -> Result<usize, ProtobufError> {
+        let length = self.item.json_len(json, None)?;
+        Ok(varint_len((self.item_number << 3) as usize) + varint_len(length) + length)
+    }
+
+    /// Appends an item, which is the text of a JSON object.
+    ///
+    /// # Errors
+    /// If the object does not have the shape of its kind; `out` then holds part of an item.
+    pub fn write_item(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), ProtobufError> {
         out.tag(self.item_number, WireType::Bytes);
-        out.varint(length as u64);
+        let start = out.begin();
+        self.item.write_json(json, None, out)?;
+        out.end(start);
+        Ok(())
     }
+}
+
+/// The list without items, so only with its metadata.
+fn list_metadata(meta: &ListMeta<'_>) -> Object {
+    let mut metadata = Map::new();
+    metadata.insert("resourceVersion".to_owned(), meta.revision.to_string().into());
+    if let Some(token) = meta.continue_token {
+        metadata.insert("continue".to_owned(), token.into());
+    }
+    if let Some(remaining) = meta.remaining {
+        metadata.insert("remainingItemCount".to_owned(), remaining.into());
+    }
+    let mut list = Object::default();
+    list.0.insert("metadata".to_owned(), Value::Object(metadata));
+    list
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::envelope::decode;
+    use keelson_meta::Revision;
     use serde_json::json;
 
     fn object(value: Value) -> Object {
@@ -113,16 +106,14 @@ mod tests {
 
     /// Writes the list as a server would: lengths first, then item by item.
     fn written(head: ListHead<'_>, item_kind: &str, items: &[Object]) -> Vec<u8> {
-        let message = MessageType::of(head.api_version, item_kind).unwrap();
-        let lengths: Vec<_> = items.iter().map(|item| message.json_len(&bytes(item), None).unwrap()).collect();
-        let frame = head.frame(lengths.iter().copied()).unwrap();
-        let mut out = frame.head().to_vec();
-        for (item, length) in items.iter().zip(lengths) {
-            frame.write_item_head(length, &mut out);
-            message.write_json(&bytes(item), None, &mut out).unwrap();
-        }
-        out.extend_from_slice(ListFrame::TAIL);
-        assert_eq!(out.len(), frame.total_len());
+        let form = ListForm::of(head.api_version, head.kind, item_kind).unwrap();
+        let length = items.iter().map(|item| form.item_len(&bytes(item)).unwrap()).sum();
+        let mut out = Vec::new();
+        form.write_head(&head, length, &mut out).unwrap();
+        let before = out.len();
+        items.iter().for_each(|item| form.write_item(&bytes(item), &mut out).unwrap());
+        assert_eq!(out.len() - before, length);
+        out.extend_from_slice(ListForm::TAIL);
         out
     }
 
@@ -134,9 +125,7 @@ mod tests {
         let head = ListHead {
             kind: "ConfigMapList",
             api_version: "v1",
-            revision: Revision::new(7),
-            continue_token: Some("abc"),
-            remaining: Some(3),
+            meta: ListMeta { revision: Revision::new(7), continue_token: Some("abc"), remaining: Some(3) },
         };
         let metadata = json!({"resourceVersion": "7", "continue": "abc", "remainingItemCount": 3});
         let values: Vec<_> = items.iter().map(|item| item.clone().into_value()).collect();
@@ -149,9 +138,7 @@ mod tests {
         let head = ListHead {
             kind: "PartialObjectMetadataList",
             api_version: "meta.k8s.io/v1beta1",
-            revision: Revision::new(9),
-            continue_token: None,
-            remaining: None,
+            meta: ListMeta::at(Revision::new(9)),
         };
         let items = [object(json!({"metadata": {"name": "a"}}))];
         let list = decode(&written(head, "PartialObjectMetadata", &items)).unwrap().object;
@@ -160,14 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_list_has_no_frame() {
-        let head = ListHead {
-            kind: "Pod",
-            api_version: "v1",
-            revision: Revision::ZERO,
-            continue_token: None,
-            remaining: None,
-        };
-        assert!(matches!(head.frame([]), Err(ProtobufError::UnknownKind { .. })));
+    fn what_is_not_a_list_has_no_form() {
+        assert!(matches!(ListForm::of("v1", "Pod", "Pod"), Err(ProtobufError::UnknownKind { .. })));
     }
 }

@@ -17,6 +17,12 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT));
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MessageId(u16);
 
+impl MessageId {
+    pub(crate) fn number(self) -> u16 {
+        self.0
+    }
+}
+
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -84,8 +90,8 @@ pub(crate) struct Message {
     pub(crate) fields: Vec<Field>,
     /// Positions in `fields`, by field number.
     by_number: Vec<u16>,
-    /// The fields by their names in JSON, with those of messages whose fields stand in the enclosing object.
-    by_name: Vec<Named>,
+    /// The fields as JSON names them, in its order, with those of messages whose fields stand in the enclosing object.
+    names: Vec<Named>,
 }
 
 /// A field as it is found by its name in JSON.
@@ -103,10 +109,14 @@ impl Message {
         found.ok().map(|index| usize::from(self.by_number[index]))
     }
 
-    /// The field that JSON calls so.
-    pub(crate) fn named(&self, name: &str) -> Option<&Named> {
-        let found = self.by_name.binary_search_by(|named| named.field.name.cmp(name));
-        found.ok().map(|index| &self.by_name[index])
+    /// The field that JSON calls so. It is looked for from `next` on, which is then the place behind it: members of an
+    /// object mostly come in the order of the fields, and then few names are compared.
+    pub(crate) fn named(&self, name: &str, next: &mut usize) -> Option<&Named> {
+        let (before, after) = self.names.split_at((*next).min(self.names.len()));
+        let found = |names: &[Named]| names.iter().position(|named| named.field.name == name);
+        let place = found(after).map(|place| before.len() + place).or_else(|| found(before))?;
+        *next = place + 1;
+        Some(&self.names[place])
     }
 }
 
@@ -186,15 +196,14 @@ impl Table {
     }
 
     fn index_names(&mut self) {
-        let indices = self.messages.iter().map(|message| {
-            let mut found = Vec::new();
-            self.collect_names(message, &[], &mut found);
-            found.sort_unstable_by_key(|named: &Named| named.field.name);
-            found
+        let all = self.messages.iter().map(|message| {
+            let mut names = Vec::new();
+            self.collect_names(message, &[], &mut names);
+            names
         });
-        let indices: Vec<_> = indices.collect();
-        for (message, by_name) in self.messages.iter_mut().zip(indices) {
-            message.by_name = by_name;
+        let all: Vec<_> = all.collect();
+        for (message, names) in self.messages.iter_mut().zip(all) {
+            message.names = names;
         }
     }
 
@@ -217,7 +226,7 @@ impl Names {
         let fields: Vec<_> = line.fields.split_ascii_whitespace().map(|text| self.read_field(line, text)).collect();
         let mut by_number: Vec<u16> = (0..).take(fields.len()).collect();
         by_number.sort_unstable_by_key(|&position| fields[usize::from(position)].number);
-        Message { name: line.name, fields, by_number, by_name: Vec::new() }
+        Message { name: line.name, fields, by_number, names: Vec::new() }
     }
 
     fn read_field(&self, line: &Line, text: &'static str) -> Field {
@@ -287,7 +296,8 @@ mod tests {
         for message in &table.messages {
             let numbers: Vec<_> = message.by_number.iter().map(|&at| message.fields[usize::from(at)].number).collect();
             assert!(numbers.is_sorted_by(|a, b| a < b), "{}: a number occurs twice", message.name);
-            let names: Vec<_> = message.by_name.iter().map(|named| named.field.name).collect();
+            let mut names: Vec<_> = message.names.iter().map(|named| named.field.name).collect();
+            names.sort_unstable();
             assert!(names.is_sorted_by(|a, b| a < b), "{}: a name occurs twice", message.name);
             for field in &message.fields {
                 assert!(field.number > 0, "{}.{}", message.name, field.name);

@@ -128,8 +128,14 @@ pub(crate) trait Sink {
 
     /// Writes an integer.
     fn varint(&mut self, value: u64) {
-        let (bytes, length) = varint(value);
-        self.put(&bytes[..length]);
+        match u8::try_from(value) {
+            // Nearly all.
+            Ok(byte @ ..0x80) => self.put(&[byte]),
+            _ => {
+                let (bytes, length) = varint(value);
+                self.put(&bytes[..length]);
+            }
+        }
     }
 
     /// Writes a field's number and wire type.

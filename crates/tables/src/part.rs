@@ -4,7 +4,7 @@
 
 use std::time::SystemTime;
 
-use keelson_meta::Object;
+use keelson_codec::outline::{Content, Item};
 use keelson_meta::clock::parse_rfc3339;
 use serde_json::Value;
 
@@ -13,19 +13,19 @@ use crate::age::age;
 /// The object a row is made of, and the time it is shown at.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
-    pub(crate) object: &'a Object,
+    pub(crate) object: Item<'a>,
     pub(crate) now: SystemTime,
 }
 
 impl<'a> Subject<'a> {
     /// The object's field of this name.
     pub(crate) fn at(&self, field: &str) -> Part<'a> {
-        Part(self.object.0.get(field))
+        Part(self.object.get(field))
     }
 
     /// The cell with the object's name.
     pub(crate) fn name(&self) -> Value {
-        self.object.name().into()
+        self.at("metadata").at("name").cell()
     }
 
     /// The cell that says how old the object is.
@@ -51,7 +51,7 @@ impl<'a> Subject<'a> {
 
 /// A part of an object that may be absent.
 #[derive(Clone, Copy)]
-pub(crate) struct Part<'a>(Option<&'a Value>);
+pub(crate) struct Part<'a>(Option<Item<'a>>);
 
 impl<'a> Part<'a> {
     /// The field of this name.
@@ -61,7 +61,7 @@ impl<'a> Part<'a> {
 
     /// The element at this place.
     pub(crate) fn nth(self, place: usize) -> Self {
-        Self(self.0.and_then(|value| value.get(place)))
+        Self(self.elements().nth(place))
     }
 
     /// This part, or the other if this one is absent or empty.
@@ -71,7 +71,7 @@ impl<'a> Part<'a> {
 
     /// Whether there is anything, even something empty.
     pub(crate) fn is_set(self) -> bool {
-        self.0.is_some_and(|value| !value.is_null())
+        self.0.is_some_and(|value| *value.content() != Content::Null)
     }
 
     /// The text, empty if absent.
@@ -81,7 +81,10 @@ impl<'a> Part<'a> {
 
     /// The text, if there is one.
     pub(crate) fn set_text(self) -> Option<&'a str> {
-        self.0?.as_str()
+        match self.0?.content() {
+            Content::Text(text) => Some(text),
+            _ => None,
+        }
     }
 
     /// The number, zero if absent.
@@ -91,7 +94,10 @@ impl<'a> Part<'a> {
 
     /// The number, if there is one.
     pub(crate) fn set_int(self) -> Option<i64> {
-        self.0?.as_i64()
+        match self.0?.content() {
+            Content::Number(number) => number.parse().ok(),
+            _ => None,
+        }
     }
 
     /// The truth value, false if absent.
@@ -101,7 +107,10 @@ impl<'a> Part<'a> {
 
     /// The truth value, if there is one.
     pub(crate) fn set_flag(self) -> Option<bool> {
-        self.0?.as_bool()
+        match self.0?.content() {
+            Content::Bool(value) => Some(*value),
+            _ => None,
+        }
     }
 
     /// The point in time, if it is one.
@@ -111,10 +120,10 @@ impl<'a> Part<'a> {
 
     /// A text or a number as text: quantities and values that may be either. `None` if absent.
     pub(crate) fn printed(self) -> Option<String> {
-        match self.0? {
-            Value::String(text) => Some(text.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        match self.0?.content() {
+            Content::Text(text) => Some(text.to_string()),
+            Content::Number(number) => Some((*number).to_owned()),
+            Content::Null | Content::Bool(_) | Content::Array | Content::Object => None,
         }
     }
 
@@ -124,28 +133,29 @@ impl<'a> Part<'a> {
     }
 
     /// The elements of the list.
-    pub(crate) fn items(self) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
-        self.0.and_then(Value::as_array).map_or(&[][..], Vec::as_slice).iter().map(|value| Self(Some(value)))
+    pub(crate) fn items(self) -> std::vec::IntoIter<Self> {
+        self.elements().map(|element| Self(Some(element))).collect::<Vec<_>>().into_iter()
     }
 
     /// The entries of the map, in the order they are stored.
     pub(crate) fn entries(self) -> impl Iterator<Item = (&'a str, Self)> {
-        let entries = self.0.and_then(Value::as_object).into_iter().flatten();
-        entries.map(|(key, value)| (key.as_str(), Self(Some(value))))
+        let map = self.0.filter(|value| *value.content() == Content::Object);
+        map.into_iter().flat_map(Item::members).map(|(key, value)| (key, Self(Some(value))))
     }
 
     /// How many elements or entries there are.
     pub(crate) fn len(self) -> usize {
-        match self.0 {
-            Some(Value::Array(items)) => items.len(),
-            Some(Value::Object(entries)) => entries.len(),
-            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => 0,
-        }
+        self.0.map_or(0, |value| value.members().count())
+    }
+
+    fn elements(self) -> impl Iterator<Item = Item<'a>> {
+        let list = self.0.filter(|value| *value.content() == Content::Array);
+        list.into_iter().flat_map(Item::members).map(|(_, element)| element)
     }
 
     /// In a list of conditions, the first one of this type.
     pub(crate) fn condition(self, kind: &str) -> Self {
-        self.items().find(|condition| condition.at("type").text() == kind).unwrap_or(Self(None))
+        Self(self.elements().find(|condition| Self(Some(*condition)).at("type").text() == kind))
     }
 
     /// Whether this is a condition that holds.

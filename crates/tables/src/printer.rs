@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::time::SystemTime;
 
+use keelson_codec::Outline;
 use keelson_meta::Object;
 use serde_json::Value;
 
@@ -15,7 +16,7 @@ use crate::part::Subject;
 pub struct Printer {
     columns: &'static [Column<'static>],
     cells: fn(Subject<'_>) -> Vec<Value>,
-    conditions: fn(&Object) -> &'static [RowCondition],
+    conditions: fn(Subject<'_>) -> &'static [RowCondition],
     order: Option<fn(&Object, &Object) -> Ordering>,
 }
 
@@ -48,7 +49,7 @@ impl Printer {
     }
 
     /// The same printer, with rows that carry marks.
-    pub(crate) const fn marked(self, conditions: fn(&Object) -> &'static [RowCondition]) -> Self {
+    pub(crate) const fn marked(self, conditions: fn(Subject<'_>) -> &'static [RowCondition]) -> Self {
         Self { conditions, ..self }
     }
 
@@ -63,13 +64,13 @@ impl Printer {
     }
 
     /// The row of this object as it looks at `now`.
-    pub fn cells(&self, object: &Object, now: SystemTime) -> Vec<Value> {
-        (self.cells)(Subject { object, now })
+    pub fn cells(&self, object: &Outline<'_>, now: SystemTime) -> Vec<Value> {
+        (self.cells)(Subject { object: object.root(), now })
     }
 
     /// The marks on the row of this object; mostly none.
-    pub fn conditions(&self, object: &Object) -> &'static [RowCondition] {
-        (self.conditions)(object)
+    pub fn conditions(&self, object: &Outline<'_>) -> &'static [RowCondition] {
+        (self.conditions)(Subject { object: object.root(), now: SystemTime::UNIX_EPOCH })
     }
 
     /// How the rows of one list are sorted, for the few kinds whose rows do not stand in the order of the keys.
@@ -85,11 +86,11 @@ pub fn columns(group: &str, kind: &str) -> &'static [Column<'static>] {
 }
 
 /// The row of an object of this kind as it looks at `now`. For many rows, ask for the [`Printer`] once.
-pub fn cells(group: &str, kind: &str, object: &Object, now: SystemTime) -> Vec<Value> {
+pub fn cells(group: &str, kind: &str, object: &Outline<'_>, now: SystemTime) -> Vec<Value> {
     Printer::of(group, kind).cells(object, now)
 }
 
 fn generic(of: Subject<'_>) -> Vec<Value> {
     // The text is Go's zero time, which is what an object without a time of creation has.
-    vec![of.name(), of.object.creation_timestamp().unwrap_or("0001-01-01T00:00:00Z").into()]
+    vec![of.name(), of.at("metadata").at("creationTimestamp").cell_or("0001-01-01T00:00:00Z")]
 }

@@ -6,10 +6,8 @@
 mod metadata;
 mod table;
 
-use keelson_meta::Revision;
-
-pub use metadata::{Metadata, PartialListHead, write_partial};
-pub use table::{IncludeObject, Row, RowObject, TableHead};
+pub use metadata::write_partial;
+pub use table::{IncludeObject, Row, TableHead};
 
 /// What ends a table or a list inside something else, such as a watch event.
 pub const END: &[u8] = b"]}";
@@ -42,41 +40,6 @@ impl MetaVersion {
             Self::V1Beta1 => "meta.k8s.io/v1beta1",
         }
     }
-}
-
-/// The metadata of a list, or of the table of a single object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListMeta<'a> {
-    /// The revision of the list; of a single object, its own.
-    pub revision: Revision,
-    /// The token that continues the list, if there is more.
-    pub continue_token: Option<&'a str>,
-    /// How many rows or items follow after this page, if that is known.
-    pub remaining: Option<u64>,
-}
-
-impl ListMeta<'_> {
-    /// The metadata of something that has nothing but a revision.
-    pub fn at(revision: Revision) -> Self {
-        Self { revision, continue_token: None, remaining: None }
-    }
-}
-
-/// Appends kind, apiVersion and metadata, without the brace that closes the object.
-fn write_head(kind: &str, version: MetaVersion, meta: &ListMeta<'_>, out: &mut Vec<u8>) {
-    write_type(kind, version, out);
-    out.extend_from_slice(b",\"metadata\":{\"resourceVersion\":\"");
-    out.extend_from_slice(itoa::Buffer::new().format(meta.revision.get()).as_bytes());
-    out.push(b'"');
-    if let Some(token) = meta.continue_token {
-        out.extend_from_slice(b",\"continue\":");
-        write_json(token, out);
-    }
-    if let Some(remaining) = meta.remaining {
-        out.extend_from_slice(b",\"remainingItemCount\":");
-        out.extend_from_slice(itoa::Buffer::new().format(remaining).as_bytes());
-    }
-    out.push(b'}');
 }
 
 /// Appends an opening brace, kind and apiVersion.

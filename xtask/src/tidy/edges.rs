@@ -63,6 +63,7 @@ const ALLOWED: [(&str, &[&str]); 26] = [
             "resources",
             "storage",
             "storage-sql",
+            "storage-etcd",
             "cache",
             "access",
             "registry",
@@ -80,8 +81,8 @@ const ALLOWED: [(&str, &[&str]); 26] = [
     ("xtask", &[]),
 ];
 
-/// What any crate may use in its tests besides: both engines, and whole servers.
-const FOR_TESTS: [&str; 6] = ["meta", "storage", "storage-etcd", "storage-sql", "testkit", "teststores"];
+/// What any crate may use in its tests besides: all engines, whole servers, and a reader of what they send in protobuf.
+const FOR_TESTS: [&str; 7] = ["meta", "storage", "storage-etcd", "storage-sql", "testkit", "teststores", "protobuf"];
 
 pub(super) fn check(members: &[Member]) -> Vec<Finding> {
     members.iter().flat_map(check_member).collect()

@@ -15,32 +15,53 @@ const CHUNK: usize = 500;
 const AT_ONCE: usize = 8;
 /// Selected lists in one run.
 const SELECTIONS: usize = 100;
-/// Fewer bytes than this for a pod mean that a list is not whole.
-const SMALLEST: u64 = 1_000;
 
 /// What the client accepts.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Encoding {
-    Plain,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
     Gzip,
+    Table,
+    Metadata,
+    Yaml,
+    Protobuf,
+}
+
+impl Form {
+    fn request(self) -> Request {
+        let request = Request::get(PODS);
+        match self {
+            Self::Json => request,
+            Self::Gzip => request.header("accept-encoding", "gzip"),
+            Self::Table => request.header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io"),
+            Self::Metadata => {
+                request.header("accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
+            }
+            Self::Yaml => request.header("accept", "application/yaml"),
+            Self::Protobuf => request.header("accept", "application/vnd.kubernetes.protobuf"),
+        }
+    }
+
+    /// Fewer bytes than this for a pod mean that a list is not whole.
+    const fn smallest(self) -> u64 {
+        match self {
+            Self::Json | Self::Yaml | Self::Protobuf => 1_000,
+            Self::Table | Self::Metadata => 200,
+            Self::Gzip => 50,
+        }
+    }
 }
 
 /// The whole collection in one answer.
-pub(super) async fn whole(bench: &mut Bench, encoding: Encoding) -> Result<(Quantity, Seen)> {
+pub(super) async fn whole(bench: &mut Bench, form: Form) -> Result<(Quantity, Seen)> {
     let (count, pods) = (bench.runs, bench.pods.count);
     let server = bench.filled().await?;
     let mut connection = server.client.connect().await?;
     let mut runs = Vec::new();
     for _ in 0..count {
-        let request = match encoding {
-            Encoding::Plain => Request::get(PODS),
-            Encoding::Gzip => Request::get(PODS).header("accept-encoding", "gzip"),
-        };
         let meter = Meter::start(&server.process)?;
-        let reply = connection.send(request).await?;
-        if matches!(encoding, Encoding::Plain) {
-            check_whole(&reply, pods)?;
-        }
+        let reply = connection.send(form.request()).await?;
+        check_whole(&reply, form, pods)?;
         let seen = Seen { note: Some(format!("{:.1} MB", reply.bytes as f64 / 1e6)), ..seen_of(&reply) };
         runs.push((Quantity::Time(reply.whole), meter.stop(seen)?));
     }
@@ -74,7 +95,7 @@ pub(super) async fn memory_at_once(bench: &mut Bench) -> Result<(Quantity, Seen)
 
 /// A selection of a few out of all.
 pub(super) async fn selector(bench: &mut Bench) -> Result<(Quantity, Seen)> {
-    let (count, expected) = (bench.runs, SAMPLED.min(bench.pods.count) as u64 * SMALLEST);
+    let (count, expected) = (bench.runs, SAMPLED.min(bench.pods.count) as u64 * Form::Json.smallest());
     let server = bench.filled().await?;
     let mut connection = server.client.connect().await?;
     let mut runs = Vec::new();
@@ -154,7 +175,7 @@ async fn lists_at_once(bench: &mut Bench) -> Result<Vec<(Duration, Seen)>> {
         let (mut times, mut firsts, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some(reply) = lists.join_next().await {
             let reply = reply??;
-            check_whole(&reply, pods)?;
+            check_whole(&reply, Form::Json, pods)?;
             times.push(reply.whole);
             firsts.push(reply.first_byte);
             bytes += reply.bytes;
@@ -167,8 +188,8 @@ async fn lists_at_once(bench: &mut Bench) -> Result<Vec<(Duration, Seen)>> {
     Ok(runs)
 }
 
-fn check_whole(reply: &Reply, pods: usize) -> Result<()> {
-    ensure!(reply.bytes >= pods as u64 * SMALLEST, "the list has {} bytes only", reply.bytes);
+fn check_whole(reply: &Reply, form: Form, pods: usize) -> Result<()> {
+    ensure!(reply.bytes >= pods as u64 * form.smallest(), "the list has {} bytes only", reply.bytes);
     Ok(())
 }
 

@@ -88,6 +88,7 @@ impl<'a, T: Item> Iterator for Iter<'a, T> {
 impl<T: Item> ExactSizeIterator for Iter<'_, T> {}
 
 /// The leaves of a range of ranks, one after the other. Owns its tree, so it can be held across awaits.
+#[derive(Clone)]
 pub struct LeafCursor<T: Item> {
     tree: CowTree<T>,
     next: usize,

@@ -1,12 +1,13 @@
-//! From a value tree to YAML text, laid out as `go-yaml` v2 lays it out.
+//! From the outline of a JSON text to YAML text, laid out as `go-yaml` v2 lays it out.
 //!
 //! Block style throughout, two spaces per level, sequences in mappings not indented, lines folded at the first space
 //! past column 80. Strings are plain when they can be, literal blocks when they have line breaks, quoted otherwise.
 
-use serde_json::{Map, Number, Value};
+use std::borrow::Cow;
 
 use super::order;
 use super::scalar::{Meaning, integral, is_base_60, meaning};
+use crate::outline::{Content, Item};
 
 /// Lines are folded at the first space after this column.
 const BEST_WIDTH: usize = 80;
@@ -16,7 +17,11 @@ const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
 const INDENT: usize = 2;
 
+/// Strings of at most this many bytes may be words that mean something other than text, such as `null` and `false`.
+const LONGEST_WORD_BYTES: usize = 5;
+
 /// Writes nodes and keeps track of the line.
+#[derive(Clone, Debug)]
 pub(super) struct Emitter {
     out: Vec<u8>,
     column: usize,
@@ -51,18 +56,24 @@ impl Emitter {
         Self { out: Vec::with_capacity(1024), column: 0, whitespace: true, indention: true }
     }
 
+    /// What has been written.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.out
     }
 
+    /// Moves what has been written.
+    pub(super) fn move_to(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.out);
+    }
+
     /// A whole document.
-    pub(super) fn document(&mut self, value: &Value) {
+    pub(super) fn document(&mut self, value: Item<'_>) {
         self.node(value, 0, Context::Root);
         self.end_line();
     }
 
     /// One item of a sequence at the left margin.
-    pub(super) fn item(&mut self, value: &Value) {
+    pub(super) fn item(&mut self, value: Item<'_>) {
         self.dash(value, 0);
         self.end_line();
     }
@@ -74,34 +85,34 @@ impl Emitter {
     }
 
     /// Writes a node whose parent is indented by `indent`.
-    fn node(&mut self, value: &Value, indent: usize, context: Context) {
+    fn node(&mut self, value: Item<'_>, indent: usize, context: Context) {
         let below = if context == Context::Root { 0 } else { indent + INDENT };
-        match value {
-            Value::Null => self.plain("null", false, indent),
-            Value::Bool(true) => self.plain("true", false, indent),
-            Value::Bool(false) => self.plain("false", false, indent),
-            Value::Number(number) => self.plain(&number_text(number), false, indent),
-            Value::String(text) => self.text(text, indent + INDENT, false),
-            Value::Array(items) if items.is_empty() => self.indicator("[]", true),
-            Value::Array(items) => {
+        match value.content() {
+            Content::Null => self.plain("null", false, indent),
+            Content::Bool(true) => self.plain("true", false, indent),
+            Content::Bool(false) => self.plain("false", false, indent),
+            Content::Number(number) => self.plain(&number_text(number), false, indent),
+            Content::Text(text) => self.text(text, indent + INDENT, false),
+            Content::Array if value.members().next().is_none() => self.indicator("[]", true),
+            Content::Array => {
                 let level = if context == Context::Value { indent } else { below };
-                for item in items {
+                for (_, item) in value.members() {
                     self.dash(item, level);
                 }
             }
-            Value::Object(map) if map.is_empty() => self.indicator("{}", true),
-            Value::Object(map) => self.mapping(map, below),
+            Content::Object if value.members().next().is_none() => self.indicator("{}", true),
+            Content::Object => self.mapping(value, below),
         }
     }
 
-    fn dash(&mut self, item: &Value, indent: usize) {
+    fn dash(&mut self, item: Item<'_>, indent: usize) {
         self.indent(indent);
         self.nested_indicator("-");
         self.node(item, indent, Context::Item);
     }
 
-    fn mapping(&mut self, map: &Map<String, Value>, indent: usize) {
-        let mut members: Vec<_> = map.iter().collect();
+    fn mapping(&mut self, map: Item<'_>, indent: usize) {
+        let mut members: Vec<_> = map.members().collect();
         members.sort_by(|(a, _), (b, _)| order::natural(a, b));
         for (key, value) in members {
             self.indent(indent);
@@ -133,19 +144,23 @@ impl Emitter {
         if !self.whitespace {
             self.put(' ');
         }
-        self.words(text, fold, indent, |_| false);
+        self.words(text, fold, indent, None);
         self.whitespace = false;
         self.indention = false;
     }
 
     fn single_quoted(&mut self, text: &str, fold: bool, indent: usize) {
         self.indicator("'", true);
-        self.words(text, fold, indent, |char| char == '\'');
+        self.words(text, fold, indent, Some('\''));
         self.indicator("'", false);
     }
 
-    /// Writes text without line breaks, folding at single spaces inside it and doubling some characters.
-    fn words(&mut self, text: &str, fold: bool, indent: usize, doubled: impl Fn(char) -> bool) {
+    /// Writes text without line breaks, folding at single spaces inside it and doubling one character.
+    fn words(&mut self, text: &str, fold: bool, indent: usize, doubled: Option<char>) {
+        let stays = !fold || self.column + text.len() <= BEST_WIDTH || !text.contains(' ');
+        if stays && doubled.is_none_or(|doubled| !text.contains(doubled)) {
+            return self.put_all(text);
+        }
         let mut after_space = false;
         let mut rest = text.chars();
         let mut first = true;
@@ -157,7 +172,7 @@ impl Emitter {
                 self.indention = false;
                 self.indent(indent);
             } else {
-                if doubled(char) {
+                if doubled == Some(char) {
                     self.put(char);
                 }
                 self.put(char);
@@ -220,7 +235,7 @@ impl Emitter {
             0x100..=0xffff => format!("u{code:04X}"),
             _ => format!("U{code:08X}"),
         };
-        digits.chars().for_each(|digit| self.put(digit));
+        self.put_all(&digits);
     }
 
     fn literal(&mut self, text: &str, indent: usize) {
@@ -238,7 +253,7 @@ impl Emitter {
             let words = line.trim_end_matches('\n');
             if !words.is_empty() {
                 self.indent(indent);
-                words.chars().for_each(|char| self.put(char));
+                self.put_all(words);
                 self.indention = false;
             }
             if line.ends_with('\n') {
@@ -252,9 +267,9 @@ impl Emitter {
         if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
             self.line_break();
         }
-        while self.column < indent {
-            self.put(' ');
-        }
+        let missing = indent.saturating_sub(self.column);
+        self.out.resize(self.out.len() + missing, b' ');
+        self.column += missing;
         self.whitespace = true;
     }
 
@@ -263,7 +278,7 @@ impl Emitter {
         if separate && !self.whitespace {
             self.put(' ');
         }
-        indicator.chars().for_each(|char| self.put(char));
+        self.put_all(indicator);
         self.whitespace = false;
         self.indention = false;
     }
@@ -273,6 +288,12 @@ impl Emitter {
         let indention = self.indention;
         self.indicator(indicator, true);
         self.indention = indention;
+    }
+
+    /// Writes text without line breaks.
+    fn put_all(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+        self.column += if text.is_ascii() { text.len() } else { text.chars().count() };
     }
 
     fn put(&mut self, char: char) {
@@ -289,6 +310,9 @@ impl Emitter {
 }
 
 fn style(text: &str, key: bool) -> Style {
+    if is_simple(text.as_bytes()) {
+        return Style::Plain;
+    }
     let shape = Shape::of(text);
     let wanted = if text.contains('\n') {
         Style::Literal
@@ -304,6 +328,14 @@ fn style(text: &str, key: bool) -> Style {
         Style::Plain | Style::Single => Style::Double,
         Style::Literal | Style::Double => wanted,
     }
+}
+
+/// Whether a text is plainly plain: names, enumerated values, paths, images.
+fn is_simple(text: &[u8]) -> bool {
+    let simple = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/');
+    text.first().is_some_and(|first| first.is_ascii_alphabetic() || *first == b'/')
+        && text.len() > LONGEST_WORD_BYTES
+        && text.iter().all(simple)
 }
 
 /// In which styles a text can be written.
@@ -361,11 +393,12 @@ fn must_escape(char: char) -> bool {
 
 /// Numbers as they come out of Go's JSON and YAML writers: floats without a fraction as integers, others in the shortest
 /// form that reads back, with an exponent below 1e-4 and from 1e6 on.
-fn number_text(number: &Number) -> String {
-    match number.as_f64() {
-        Some(float) if number.is_f64() => integral(float).map_or_else(|| float_text(float), |int| int.to_string()),
-        Some(_) | None => number.to_string(),
+fn number_text(number: &str) -> Cow<'_, str> {
+    if number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok() {
+        return number.into();
     }
+    let float = number.parse().unwrap_or_default();
+    integral(float).map_or_else(|| float_text(float), |int| int.to_string()).into()
 }
 
 fn float_text(float: f64) -> String {

@@ -1,52 +1,60 @@
 //! The frame around the items of a list in YAML.
 //!
 //! The keys of a document are sorted, so the metadata comes after the items: `apiVersion`, `items`, `kind`, `metadata`.
-//! Items are written one by one, so that a list never has to be a value tree as a whole.
+//! A table has its rows last. Items are written one by one, so that a list never has to be a value tree as a whole.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use super::emit::Emitter;
-use crate::list::ListHead;
+use super::order;
+use crate::outline::Outline;
 
 /// Writes a list item by item. What it appends, taken together, is the document `sigs.k8s.io/yaml` would print.
 #[derive(Clone, Debug)]
 pub struct ListWriter {
+    /// The key of the items.
+    key: String,
     /// What stands after the items.
     tail: Vec<u8>,
+    emitter: Emitter,
     empty: bool,
 }
 
 impl ListWriter {
-    /// Appends what stands before the items.
-    pub fn start(head: &ListHead<'_>, out: &mut Vec<u8>) -> Self {
-        out.extend_from_slice(&super::to_vec(&json!({ "apiVersion": head.api_version })));
-        let mut metadata = json!({ "resourceVersion": head.revision.to_string() });
-        if let Some(token) = head.continue_token {
-            metadata["continue"] = token.into();
-        }
-        if let Some(remaining) = head.remaining {
-            metadata["remainingItemCount"] = remaining.into();
-        }
-        let tail = super::to_vec(&json!({ "kind": head.kind, "metadata": metadata }));
-        Self { tail, empty: true }
+    /// Appends what stands before the items. `head` is compact JSON up to and including the bracket that opens them, as
+    /// the last member.
+    pub fn start(head: &[u8], out: &mut Vec<u8>) -> Self {
+        let mut members: Map<String, Value> = serde_json::from_slice(&[head, b"]}"].concat()).unwrap_or_default();
+        let key = members.keys().next_back().cloned().unwrap_or_default();
+        members.shift_remove(&key);
+        let (before, after): (Map<_, _>, Map<_, _>) =
+            members.into_iter().partition(|(name, _)| order::natural(name, &key).is_lt());
+        out.extend_from_slice(&document(before));
+        Self { key, tail: document(after), emitter: Emitter::new(), empty: true }
     }
 
-    /// Appends an item.
-    pub fn item(&mut self, item: &Value, out: &mut Vec<u8>) {
+    /// Appends an item, given as compact JSON.
+    pub fn item(&mut self, compact: &[u8], out: &mut Vec<u8>) {
         if self.empty {
-            out.extend_from_slice(b"items:\n");
+            out.extend_from_slice(self.key.as_bytes());
+            out.extend_from_slice(b":\n");
             self.empty = false;
         }
-        let mut emitter = Emitter::new();
-        emitter.item(item);
-        out.extend_from_slice(&emitter.into_bytes());
+        self.emitter.item(Outline::read(std::str::from_utf8(compact).unwrap_or_default()).root());
+        self.emitter.move_to(out);
     }
 
     /// Appends what stands after the items.
     pub fn finish(self, out: &mut Vec<u8>) {
         if self.empty {
-            out.extend_from_slice(b"items: []\n");
+            out.extend_from_slice(self.key.as_bytes());
+            out.extend_from_slice(b": []\n");
         }
         out.extend_from_slice(&self.tail);
     }
+}
+
+/// The members as a document, which is empty when there are none.
+fn document(members: Map<String, Value>) -> Vec<u8> {
+    if members.is_empty() { Vec::new() } else { super::to_vec(&Value::Object(members)) }
 }

@@ -5,6 +5,14 @@ use std::cmp::Ordering;
 /// Compares two keys: the first character that differs decides, letters after other characters, runs of digits by
 /// their value.
 pub(super) fn natural(a: &str, b: &str) -> Ordering {
+    // Most keys differ first in a letter, and that decides.
+    let differing = a.bytes().zip(b.bytes()).find(|(a, b)| a != b);
+    if let Some((next_a, next_b)) = differing
+        && next_a.is_ascii_alphabetic()
+        && next_b.is_ascii_alphabetic()
+    {
+        return next_a.cmp(&next_b);
+    }
     let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
     let (rest_a, rest_b) = (&a[same..], &b[same..]);
     let (Some(next_a), Some(next_b)) = (rest_a.chars().next(), rest_b.chars().next()) else {

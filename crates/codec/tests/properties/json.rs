@@ -1,13 +1,13 @@
 //! JSON reads what it writes, refuses damage in words, and indents without changing anything.
 
 use keelson_codec::json::{self, JsonError, MAX_DEPTH};
-use keelson_codec::list::ListHead;
 use keelson_codec::pretty;
-use keelson_meta::Revision;
+use keelson_meta::{ListHead, ListMeta, Revision};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::start;
 use crate::strategies::{damaged_json, value};
 
 proptest! {
@@ -38,12 +38,10 @@ proptest! {
         let head = ListHead {
             kind: "PodList",
             api_version: "v1",
-            revision: Revision::new(7),
-            continue_token: Some("token"),
-            remaining: Some(3),
+            meta: ListMeta { revision: Revision::new(7), continue_token: Some("token"), remaining: Some(3) },
         };
         let mut out = Vec::new();
-        let mut writer = pretty::ListWriter::start(&head, &mut out);
+        let mut writer = pretty::ListWriter::start(&start(&head), &mut out);
         items.iter().for_each(|item| writer.item(&json::to_vec(item), &mut out));
         writer.finish(&mut out);
         let metadata = json!({"resourceVersion": "7", "continue": "token", "remainingItemCount": 3});

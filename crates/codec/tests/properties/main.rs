@@ -7,3 +7,10 @@ mod json;
 mod stored;
 mod strategies;
 mod yaml;
+
+/// What stands before the items of a list in JSON.
+fn start(head: &keelson_meta::ListHead<'_>) -> Vec<u8> {
+    let mut start = Vec::new();
+    keelson_codec::list::write_head(head, &mut start);
+    start
+}

@@ -1,12 +1,12 @@
 //! YAML reads what it writes, item by item and whole.
 
-use keelson_codec::list::ListHead;
 use keelson_codec::yaml::{self, ListWriter};
-use keelson_meta::Revision;
+use keelson_meta::{ListHead, ListMeta, Revision};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::start;
 use crate::strategies::value;
 
 /// Go's JSON writer, which stands between YAML and a value, does not tell `1.0` from `1`.
@@ -50,9 +50,7 @@ proptest! {
         let head = ListHead {
             kind: "ConfigMapList",
             api_version: "v1",
-            revision: Revision::new(7),
-            continue_token: more.then_some("token"),
-            remaining: more.then_some(3),
+            meta: ListMeta { revision: Revision::new(7), continue_token: more.then_some("token"), remaining: more.then_some(3) },
         };
         let mut metadata = json!({"resourceVersion": "7"});
         if more {
@@ -60,8 +58,8 @@ proptest! {
         }
         let document = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items});
         let mut out = Vec::new();
-        let mut writer = ListWriter::start(&head, &mut out);
-        items.iter().for_each(|item| writer.item(item, &mut out));
+        let mut writer = ListWriter::start(&start(&head), &mut out);
+        items.iter().for_each(|item| writer.item(item.to_string().as_bytes(), &mut out));
         writer.finish(&mut out);
         prop_assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(yaml::to_vec(&document)).unwrap());
     }

@@ -1,14 +1,13 @@
 //! `DELETE` of one object, and of everything that a list selects.
 
 use http::{Response, StatusCode};
-use keelson_codec::ListHead;
 use keelson_meta::options::{DeleteOptions, ListOptions, Query};
 use keelson_meta::status::StatusDetails;
-use keelson_meta::{ApiError, Status};
+use keelson_meta::{ApiError, ListHead, ListMeta, Status};
 use keelson_registry::{Deleted, Registry, Target};
 
 use super::list_body::{ListBody, Source};
-use super::render::Renderer;
+use super::render::{ListWriter, Renderer};
 use super::{decode, resolve};
 use crate::body::{ResponseBody, stream};
 use crate::negotiation::Subject;
@@ -62,11 +61,11 @@ pub(super) async fn collection(
     let head = ListHead {
         kind: &target.resource.list_kind(),
         api_version: &kind.group_version().to_string(),
-        revision,
-        continue_token: None,
-        remaining: None,
+        meta: ListMeta::at(revision),
     };
     let content_type = renderer.media().kind.content_type();
-    let body = ListBody::new(renderer, &head, Source::Chosen(entries.into_iter()));
+    let mut source = Source::Chosen(entries.into_iter());
+    let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
+    let body = ListBody::new(writer, &start, source);
     Ok(respond::stream(StatusCode::OK, content_type, stream(body)))
 }

@@ -1,15 +1,14 @@
 //! `GET` of a collection.
 
 use http::{Response, StatusCode};
-use keelson_codec::ListHead;
-use keelson_meta::ApiError;
 use keelson_meta::options::{ListOptions, Query};
+use keelson_meta::{ApiError, ListHead, ListMeta};
 use keelson_registry::{ListItems, Registry, Target};
 
 use super::list_body::{GzipListBody, ListBody, Source};
-use super::render::Renderer;
+use super::render::{ListWriter, Renderer};
 use crate::body::{ResponseBody, stream};
-use crate::negotiation::{Subject, accepts_gzip};
+use crate::negotiation::{MediaKind, Subject, accepts_gzip};
 use crate::respond::{self, GZIP_THRESHOLD_BYTES, mark_gzip};
 use crate::service::ApiRequest;
 
@@ -25,25 +24,32 @@ pub(super) async fn handle(
     let head = ListHead {
         kind: &target.resource.list_kind(),
         api_version: &kind.group_version().to_string(),
-        revision: page.revision,
-        continue_token: page.continue_token.as_deref(),
-        remaining: page.remaining,
+        meta: ListMeta {
+            revision: page.revision,
+            continue_token: page.continue_token.as_deref(),
+            remaining: page.remaining,
+        },
     };
-    let source = source(page.items, &renderer).await?;
+    let mut source = source(page.items, &renderer).await?;
     let content_type = renderer.media().kind.content_type();
+    let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
     if accepts_gzip(&request.parts.headers) && source.size_hint() > GZIP_THRESHOLD_BYTES as u64 {
-        let body = stream(GzipListBody::new(renderer, &head, source));
+        let body = stream(GzipListBody::new(writer, start, source));
         let mut response = respond::stream(StatusCode::OK, content_type, body);
         mark_gzip(response.headers_mut());
         return Ok(response);
     }
-    Ok(respond::stream(StatusCode::OK, content_type, stream(ListBody::new(renderer, &head, source))))
+    Ok(respond::stream(StatusCode::OK, content_type, stream(ListBody::new(writer, &start, source))))
 }
 
 async fn source(items: ListItems, renderer: &Renderer) -> Result<Source, ApiError> {
     Ok(match (items, renderer.row_order()) {
         (ListItems::Range { cursor, bytes }, None) => Source::Range(cursor, bytes),
         (ListItems::Chosen(entries), None) => Source::Chosen(entries.into_iter()),
+        // A list in protobuf says at its beginning how long it is.
+        (items @ ListItems::History(_), None) if renderer.media().kind == MediaKind::Protobuf => {
+            Source::Chosen(items.into_entries().await?.into_iter())
+        }
         (ListItems::History(items), None) => Source::History(items),
         (items, Some(order)) => {
             let mut decoded: Vec<_> = items

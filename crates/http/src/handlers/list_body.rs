@@ -11,10 +11,10 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use hyper::body::{Body, Frame};
 use keelson_cache::{Entry, LeafSlice, RangeCursor};
-use keelson_codec::{DeflateBlock, ListHead, MemberWriter};
+use keelson_codec::{DeflateBlock, MemberWriter};
 use keelson_registry::HistoryItems;
 
-use super::render::{ListWriter, Renderer};
+use super::render::ListWriter;
 use crate::body::BodyError;
 
 /// A frame is sent once it holds this many bytes.
@@ -42,6 +42,32 @@ impl Source {
             Self::History(items) => items.least_bytes,
             Self::Chosen(entries) => entries.as_slice().iter().map(|entry| entry.object.bytes().len() as u64).sum(),
         }
+    }
+
+    /// How many bytes the items take in a form, which leaves remember; `measure` adds that up. `None` when they are still
+    /// to be read.
+    ///
+    /// # Errors
+    /// Those of `measure`.
+    pub(super) async fn size_in<E>(
+        // Exclusive, though nothing changes: items still to be read can be sent to another thread, but not shared with it.
+        &mut self,
+        form: u16,
+        measure: impl Fn(&[Arc<Entry>]) -> Result<usize, E>,
+    ) -> Result<Option<usize>, E> {
+        let mut size = 0;
+        match &*self {
+            Self::Range(cursor, _) => {
+                for leaf in cursor.clone() {
+                    size += leaf.size_in(form, &measure)?;
+                    // A large list takes long to measure; others have their turn, and a client that leaves ends it.
+                    tokio::task::yield_now().await;
+                }
+            }
+            Self::Chosen(entries) => size = measure(entries.as_slice())?,
+            Self::History(_) => return Ok(None),
+        }
+        Ok(Some(size))
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>, BodyError>> {
@@ -84,9 +110,10 @@ pub(super) struct ListBody {
 }
 
 impl ListBody {
-    pub(super) fn new(renderer: Renderer, head: &ListHead<'_>, source: Source) -> Self {
+    /// `start` is what stands before the items.
+    pub(super) fn new(writer: ListWriter, start: &[u8], source: Source) -> Self {
         let mut frame = Vec::with_capacity(FRAME_BYTES + FRAME_SLACK_BYTES);
-        let writer = ListWriter::start(renderer, head, &mut frame);
+        frame.extend_from_slice(start);
         Self { rest: Some((writer, source)), batch: None, frame }
     }
 
@@ -149,9 +176,8 @@ pub(super) struct GzipListBody {
 }
 
 impl GzipListBody {
-    pub(super) fn new(renderer: Renderer, head: &ListHead<'_>, source: Source) -> Self {
-        let mut plain = Vec::new();
-        let writer = ListWriter::start(renderer, head, &mut plain);
+    /// `plain` is what stands before the items.
+    pub(super) fn new(writer: ListWriter, plain: Vec<u8>, source: Source) -> Self {
         let frame = MemberWriter::header().to_vec();
         Self { rest: Some((writer, source)), member: MemberWriter::new(), frame, plain }
     }

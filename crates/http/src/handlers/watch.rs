@@ -22,7 +22,7 @@ pub(super) async fn handle(
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Watch)?;
-    let content_type = renderer.media().kind.content_type();
+    let content_type = renderer.media().kind.watch_content_type();
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let options = ListOptions::parse(&query, true)?;
     let watch = registry.watch(target, &options).await?;

@@ -36,7 +36,7 @@ fn storage_class(of: Subject<'_>) -> Vec<Value> {
     let default = DEFAULT_CLASS.iter().any(|key| of.annotation(key) == Some("true"));
     let mark = if default { " (default)" } else { "" };
     vec![
-        format!("{}{mark}", of.object.name()).into(),
+        format!("{}{mark}", of.at("metadata").at("name").text()).into(),
         of.at("provisioner").cell(),
         of.at("reclaimPolicy").cell_or("Delete"),
         of.at("volumeBindingMode").cell_or("Immediate"),

@@ -1,11 +1,12 @@
 //! The Table: what `kubectl get` asks for.
 
+use keelson_codec::list::write_type_and_metadata;
+use keelson_meta::{ListHead, ListMeta};
 use serde_json::Value;
 
-use super::{ListMeta, MetaVersion, write_head, write_json, write_partial};
+use super::{MetaVersion, write_json};
 use crate::column::Column;
 use crate::printer::RowCondition;
-use crate::wire::Metadata;
 
 /// How much of the object each row brings along: the `includeObject` parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +52,8 @@ pub struct TableHead<'a> {
 impl TableHead<'_> {
     /// Appends everything up to and including `"rows":[`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        write_head("Table", self.version, &self.meta, out);
+        let head = ListHead { kind: "Table", api_version: self.version.api_version(), meta: self.meta };
+        write_type_and_metadata(&head, out);
         match self.columns {
             None => out.extend_from_slice(b",\"columnDefinitions\":null"),
             Some(columns) => {
@@ -69,17 +71,6 @@ impl TableHead<'_> {
     }
 }
 
-/// The object in a row.
-#[derive(Clone, Copy, Debug)]
-pub enum RowObject<'a> {
-    /// None.
-    None,
-    /// The metadata alone.
-    Metadata(Metadata<'a>),
-    /// The whole object as JSON, with kind and apiVersion.
-    Object(&'a [u8]),
-}
-
 /// One row of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
@@ -87,24 +78,18 @@ pub struct Row<'a> {
     pub cells: &'a [Value],
     /// The marks on the row.
     pub conditions: &'a [RowCondition],
-    /// The object of the row.
-    pub object: RowObject<'a>,
 }
 
 impl Row<'_> {
-    /// Appends the row, without a comma before or after it.
-    pub fn write(&self, version: MetaVersion, out: &mut Vec<u8>) {
+    /// Appends the row, without a comma before or after it; `object` appends the object in it, or `null`.
+    pub fn write(&self, object: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"cells\":");
         write_json(self.cells, out);
         if !self.conditions.is_empty() {
             write_conditions(self.conditions, out);
         }
         out.extend_from_slice(b",\"object\":");
-        match self.object {
-            RowObject::None => out.extend_from_slice(b"null"),
-            RowObject::Metadata(metadata) => write_partial(metadata, version, out),
-            RowObject::Object(json) => out.extend_from_slice(json.trim_ascii_end()),
-        }
+        object(out);
         out.push(b'}');
     }
 }

@@ -1,10 +1,10 @@
 //! The status of pods, worked out of the states of their containers.
 
-use keelson_meta::Object;
+use keelson_codec::Outline;
 use keelson_tables::Printer;
 use serde_json::{Value, json};
 
-use super::{cell, check, now, object};
+use super::{cell, check, object, row};
 
 /// A pod with two containers, of which the status says this.
 fn pod(status: Value) -> Value {
@@ -26,7 +26,7 @@ fn ended(terminated: Value) -> Value {
 /// Ready, status and restarts of the pod.
 #[track_caller]
 fn shows(fields: Value, ready: &str, status: &str, restarts: &str) {
-    let row = Printer::of("", "Pod").cells(&object(fields), now());
+    let row = row("", "Pod", &object(fields));
     assert_eq!(row[1..4], [ready, status, restarts]);
 }
 
@@ -162,8 +162,12 @@ fn the_address_may_stand_in_the_older_field() {
 #[test]
 fn rows_of_finished_pods_are_marked() {
     let marks = |phase: &str| {
-        let pod = Object::from_value(pod(json!({"phase": phase}))).unwrap();
-        Printer::of("", "Pod").conditions(&pod).iter().map(|mark| (mark.kind, mark.reason)).collect::<Vec<_>>()
+        let pod = pod(json!({"phase": phase})).to_string();
+        Printer::of("", "Pod")
+            .conditions(&Outline::read(&pod))
+            .iter()
+            .map(|mark| (mark.kind, mark.reason))
+            .collect::<Vec<_>>()
     };
     assert_eq!(marks("Succeeded"), [("Completed", "Succeeded")]);
     assert_eq!(marks("Failed"), [("Completed", "Failed")]);

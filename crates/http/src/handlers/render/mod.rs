@@ -10,12 +10,12 @@ mod watch;
 use std::time::SystemTime;
 
 use http::request::Parts;
-use keelson_codec::StoredObject;
+use keelson_codec::{Outline, StoredObject};
 use keelson_meta::options::Query;
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Registry, Target, VersionedView};
 use keelson_tables::Printer;
-use keelson_tables::wire::{IncludeObject, Metadata, Row, RowObject, TableHead};
+use keelson_tables::wire::{IncludeObject, MetaVersion, Row, write_partial};
 
 pub(super) use list::ListWriter;
 pub(super) use watch::EventEncoder;
@@ -96,22 +96,20 @@ impl Renderer {
     }
 
     /// Appends the row of an object.
-    fn write_row(&self, head: &TableHead<'_>, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
+    fn write_row(&self, version: MetaVersion, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
         let shown = self.view.show(object);
-        let decoded = shown.decode_sparsely(revision, PASSED_OVER);
-        let cells = self.printer.cells(&decoded, self.now);
-        let mut whole = Vec::with_capacity(object.object_len(revision));
-        let object = match self.include {
-            IncludeObject::None => RowObject::None,
-            IncludeObject::Metadata => {
-                shown.write_object(revision, &mut whole);
-                Metadata::within(&whole).map_or(RowObject::None, RowObject::Metadata)
-            }
-            IncludeObject::Object => {
-                self.view.write_object(object, revision, &mut whole);
-                RowObject::Object(&whole)
-            }
+        let outline = Outline::read_sparsely(shown.text(), PASSED_OVER);
+        let cells = self.printer.cells(&outline, self.now);
+        let included = |out: &mut Vec<u8>| match self.include {
+            IncludeObject::None => out.extend_from_slice(b"null"),
+            IncludeObject::Metadata => write_partial(version, |out| shown.write_metadata(revision, out), out),
+            IncludeObject::Object => self.view.write_object(object, revision, out),
         };
-        Row { cells: &cells, conditions: self.printer.conditions(&decoded), object }.write(head.version, out);
+        Row { cells: &cells, conditions: self.printer.conditions(&outline) }.write(included, out);
+    }
+
+    /// Appends the bare metadata of an object. It may depend on the version: some fields become annotations in older ones.
+    fn write_metadata(&self, version: MetaVersion, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
+        write_partial(version, |out| self.view.show(object).write_metadata(revision, out), out);
     }
 }

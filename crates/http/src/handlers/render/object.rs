@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use keelson_codec::StoredObject;
-use keelson_meta::{ApiError, Revision};
-use keelson_tables::wire::{self, ListMeta, Metadata, TableHead, write_partial};
+use keelson_meta::{ApiError, ListMeta, Revision};
+use keelson_tables::wire::{self, TableHead};
 
 use super::Renderer;
 use crate::body::ResponseBody;
@@ -30,14 +30,11 @@ impl Renderer {
         let mut out = Vec::with_capacity(object.object_len(revision) + 64);
         match self.representation.shape {
             Shape::Whole => self.view.write_object(object, revision, &mut out),
-            Shape::Metadata(version) => {
-                let decoded = self.decode(object, revision);
-                write_partial(Metadata::Of(&decoded), version, &mut out);
-            }
+            Shape::Metadata(version) => self.write_metadata(version, object, revision, &mut out),
             Shape::Table(version) => {
                 let head = TableHead { version, meta: ListMeta::at(revision), columns: Some(self.printer.columns()) };
                 head.write(&mut out);
-                self.write_row(&head, object, revision, &mut out);
+                self.write_row(version, object, revision, &mut out);
                 out.extend_from_slice(wire::END);
             }
         }

@@ -5,12 +5,12 @@ use keelson_cache::{Entry, Event, FrameKind, ViewId};
 use keelson_codec::EventType;
 use keelson_codec::StoredObject;
 use keelson_codec::watch::{bookmark_frame, error_frame, framed};
-use keelson_meta::{Object, Revision};
+use keelson_meta::{ApiError, ListMeta, Object, Revision};
 use keelson_registry::WatchOutput;
-use keelson_tables::wire::{self, ListMeta, MetaVersion, Metadata, TableHead, write_partial};
+use keelson_tables::wire::{self, MetaVersion, TableHead};
 
 use super::Renderer;
-use crate::negotiation::Shape;
+use crate::negotiation::{MediaKind, Shape};
 
 /// Makes the frames of one watch.
 pub(in crate::handlers) struct EventEncoder {
@@ -41,18 +41,23 @@ impl EventEncoder {
             WatchOutput::Initial(entry) => self.object(EventType::Added, &entry.object, entry.revision),
             WatchOutput::Event(kind, event) => self.event(*kind, event),
             WatchOutput::Bookmark { revision, initial_events_end } => self.bookmark(*revision, *initial_events_end),
-            WatchOutput::Error(error) => error_frame(&error.status()),
+            WatchOutput::Error(error) => self.error(error),
         }
     }
 
     fn event(&mut self, kind: FrameKind, event: &Event) -> Bytes {
         let stored = event.object(kind).is_some_and(|entry| self.renderer.view.is_same(&entry.object));
-        let shared = match self.renderer.representation.shape {
-            Shape::Whole if stored => return event.frame(kind),
-            Shape::Metadata(MetaVersion::V1) => Some(METADATA_V1),
-            Shape::Metadata(MetaVersion::V1Beta1) => Some(METADATA_V1_BETA1),
-            // Rows show ages, and the first row of each watch brings the columns; other versions are rare.
-            Shape::Whole | Shape::Table(_) => None,
+        let shared = match (self.renderer.representation.shape, self.is_protobuf()) {
+            // Other versions than the stored one are rare.
+            _ if !stored => None,
+            (Shape::Whole, false) => return event.frame(kind),
+            (Shape::Whole, true) => Some(PROTOBUF),
+            (Shape::Metadata(MetaVersion::V1), false) => Some(METADATA_V1),
+            (Shape::Metadata(MetaVersion::V1), true) => Some(METADATA_V1_PROTOBUF),
+            (Shape::Metadata(MetaVersion::V1Beta1), false) => Some(METADATA_V1_BETA1),
+            (Shape::Metadata(MetaVersion::V1Beta1), true) => Some(METADATA_V1_BETA1_PROTOBUF),
+            // Rows show ages, and the first row of each watch brings the columns.
+            (Shape::Table(_), _) => None,
         };
         let mut encode = |entry: &Entry, revision| self.object(event_type(kind), &entry.object, revision);
         match shared {
@@ -62,14 +67,14 @@ impl EventEncoder {
     }
 
     fn object(&mut self, kind: EventType, object: &StoredObject, revision: Revision) -> Bytes {
+        let view = &self.renderer.view;
         match self.renderer.representation.shape {
-            Shape::Whole => framed(kind, |out| self.renderer.view.write_object(object, revision, out)),
-            Shape::Metadata(version) => framed(kind, |out| {
-                let mut whole = Vec::with_capacity(object.object_len(revision));
-                object.write_object(revision, &mut whole);
-                if let Some(metadata) = Metadata::within(&whole) {
-                    write_partial(metadata, version, out);
-                }
+            Shape::Whole => {
+                let (api_version, name) = (view.kind().group_version().to_string(), &view.kind().kind);
+                self.framed(kind, (&api_version, name), |out| view.write_object(object, revision, out))
+            }
+            Shape::Metadata(version) => self.framed(kind, (version.api_version(), "PartialObjectMetadata"), |out| {
+                self.renderer.write_metadata(version, object, revision, out);
             }),
             Shape::Table(version) => {
                 let columns =
@@ -77,26 +82,48 @@ impl EventEncoder {
                 let head = TableHead { version, meta: ListMeta::at(revision), columns };
                 framed(kind, |out| {
                     head.write(out);
-                    self.renderer.write_row(&head, object, revision, out);
+                    self.renderer.write_row(version, object, revision, out);
                     out.extend_from_slice(wire::END);
                 })
             }
         }
     }
 
-    fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Bytes {
-        match self.renderer.representation.shape {
-            Shape::Whole => bookmark_frame(self.renderer.view.kind(), revision, initial_events_end),
-            Shape::Metadata(_) | Shape::Table(_) => {
-                let mut mark = Object::default();
-                mark.set_type(self.renderer.view.kind());
-                mark.set_meta("resourceVersion", revision.to_string());
-                if initial_events_end {
-                    mark.set_meta("annotations", serde_json::json!({ INITIAL_EVENTS_END: "true" }));
-                }
-                self.object(EventType::Bookmark, &StoredObject::encode(&mark), revision)
-            }
+    /// An event around an object of this apiVersion and kind, which `write` appends in JSON.
+    fn framed(&self, event: EventType, kind: (&str, &str), write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+        if !self.is_protobuf() {
+            return framed(event, write);
         }
+        let mut json = Vec::new();
+        write(&mut json);
+        match keelson_protobuf::encode_json(kind.0, kind.1, &json, None) {
+            Ok(object) => keelson_protobuf::event_frame(event.as_str(), &object).into(),
+            Err(error) => self.error(&ApiError::Internal(error.to_string())),
+        }
+    }
+
+    fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Bytes {
+        if self.renderer.representation.shape == Shape::Whole && !self.is_protobuf() {
+            return bookmark_frame(self.renderer.view.kind(), revision, initial_events_end);
+        }
+        let mut mark = Object::default();
+        mark.set_type(self.renderer.view.kind());
+        mark.set_meta("resourceVersion", revision.to_string());
+        if initial_events_end {
+            mark.set_meta("annotations", serde_json::json!({ INITIAL_EVENTS_END: "true" }));
+        }
+        self.object(EventType::Bookmark, &StoredObject::encode(&mark), revision)
+    }
+
+    fn error(&self, error: &ApiError) -> Bytes {
+        match self.is_protobuf() {
+            true => keelson_protobuf::error_frame(&error.status()).into(),
+            false => error_frame(&error.status()),
+        }
+    }
+
+    fn is_protobuf(&self) -> bool {
+        self.renderer.media().kind == MediaKind::Protobuf
     }
 }
 
@@ -105,6 +132,9 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// The numbers of the views that are shared beside the identity.
 const METADATA_V1: ViewId = ViewId(1);
 const METADATA_V1_BETA1: ViewId = ViewId(2);
+const PROTOBUF: ViewId = ViewId(3);
+const METADATA_V1_PROTOBUF: ViewId = ViewId(4);
+const METADATA_V1_BETA1_PROTOBUF: ViewId = ViewId(5);
 
 fn event_type(kind: FrameKind) -> EventType {
     match kind {

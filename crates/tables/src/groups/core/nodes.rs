@@ -62,7 +62,8 @@ fn roles<'a>(of: &Subject<'a>) -> Vec<&'a str> {
         None if key == ROLE_LABEL => Some(value),
         None => None,
     };
-    let mut roles: Vec<&str> = of.object.labels().filter_map(role).filter(|role| !role.is_empty()).collect();
+    let labels = of.at("metadata").at("labels").entries().map(|(key, value)| (key, value.text()));
+    let mut roles: Vec<&str> = labels.filter_map(role).filter(|role| !role.is_empty()).collect();
     roles.sort_unstable();
     roles.dedup();
     roles

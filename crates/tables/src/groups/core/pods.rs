@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::time::SystemTime;
 
-use keelson_meta::Object;
 use serde_json::Value;
 
 use crate::column::{AGE, Column, NAME};
@@ -50,15 +49,15 @@ fn pod(of: Subject<'_>) -> Vec<Value> {
 }
 
 /// Marks the rows of pods that have run to their end.
-fn finished(pod: &Object) -> &'static [RowCondition] {
+fn finished(pod: Subject<'_>) -> &'static [RowCondition] {
     const fn completed(reason: &'static str, message: &'static str) -> RowCondition {
         RowCondition { kind: "Completed", status: "True", reason, message }
     }
     const DONE: &[RowCondition] = &[completed(SUCCEEDED, "The pod has completed successfully.")];
     const BROKEN: &[RowCondition] = &[completed(FAILED, "The pod failed.")];
-    match pod.get(&["status", "phase"]).and_then(Value::as_str) {
-        Some(SUCCEEDED) => DONE,
-        Some(FAILED) => BROKEN,
+    match pod.at("status").at("phase").text() {
+        SUCCEEDED => DONE,
+        FAILED => BROKEN,
         _ => &[],
     }
 }
