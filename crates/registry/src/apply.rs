@@ -45,7 +45,8 @@ impl Registry {
     ) -> Result<Applied, ApiError> {
         let object = document(patch)?;
         let warnings = strict(patch.faults().into_iter(), options.field_validation);
-        let strict = || warnings.clone().map_err(|fault| ApiError::BadRequest(format!("error {fault}")));
+        let strict =
+            || warnings.clone().map_err(|fault| ApiError::BadRequest(format!("error strict decoding YAML: {fault}")));
         let force = options.force.unwrap_or_default();
         let now = self.now();
         let application = Application { object: &object, manager: writer.manager(), force, now };

@@ -75,7 +75,8 @@ pub(crate) fn shape(
     if let Some(fault) = report.type_error() {
         return Err(fault.to_owned());
     }
-    strict(report.unknown_field_messages().chain(faults.iter().cloned()), validation)
+    let faults = report.unknown_field_messages().chain(faults.iter().cloned());
+    strict(faults, validation).map_err(|faults| format!("strict decoding error: {faults}"))
 }
 
 /// An empty list of managed fields asks to forget the owners, and would be left out like any empty list. One empty entry
@@ -98,7 +99,7 @@ pub(crate) fn strict(faults: impl Iterator<Item = String>, validation: FieldVali
         FieldValidation::Warn => Ok(faults.collect()),
         FieldValidation::Strict => match faults.collect::<Vec<_>>() {
             none if none.is_empty() => Ok(none),
-            some => Err(format!("strict decoding error: {}", some.join(", "))),
+            some => Err(some.join(", ")),
         },
     }
 }

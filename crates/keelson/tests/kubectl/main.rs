@@ -13,6 +13,7 @@ mod deleting;
 mod nodes;
 mod reading;
 mod refusals;
+mod server_side;
 mod watching;
 
 use keelson_testkit::{Kubectl, KubectlStream, TestServer};
