@@ -174,17 +174,41 @@ async fn inv18_a_killed_postgresql_has_lost_nothing_that_was_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv17_a_synchronous_replica_takes_over_without_a_loss() {
+    let Some(mut first) = PostgresServer::start() else { return };
+    let second = first.replica();
+    let url = format!("postgres://keelson@127.0.0.1:{},127.0.0.1:{}/keelson", first.port(), second.port());
+    let stores = servers(&url, 2).await;
+    let start = stores[0].current_revision().await.unwrap();
+    let mut through = stores[1].tail(start).await.unwrap();
+    let observer = stores[0].clone();
+    let trouble = async {
+        progress(&observer, 100).await;
+        tokio::task::block_in_place(|| {
+            first.kill();
+            second.promote();
+        });
+        progress(&observer, 100).await;
+    };
+    let acknowledged = under_writers(&stores, trouble).await;
+    let seen = drain(&mut through, *acknowledged.values().max().unwrap()).await;
+    assert!(seen.windows(2).all(|pair| pair[0].revision.next() == pair[1].revision));
+    check_story(&stores, start, &acknowledged).await;
+    // Whoever starts now finds the same history, not a copy of it.
+    let newest = stores[0].current_revision().await.unwrap();
+    assert_eq!(open(&url).await.current_revision().await.unwrap(), newest);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inv20_two_servers_may_compact_at_once() {
     let Some(url) = database() else { return };
     let stores = servers(&url, 2).await;
-    for round in 0..3000 {
+    for round in 0..300 {
         let transaction = (0..10).fold(Transaction::default(), |so_far, of| {
             let name = format!("k{}", (round * 10 + of) % 40);
             if (round + of) % 11 == 0 { so_far.delete(key(&name)) } else { so_far.put(key(&name), round.to_string()) }
         });
-        if round % 10 == 0 {
-            stores[round % 2].commit(transaction).await.unwrap();
-        }
+        stores[round % 2].commit(transaction).await.unwrap();
     }
     let page = stores[0].range(everything(None, None)).await.unwrap();
     let later = commit(&*stores[0], put("later", "1")).await;
@@ -213,7 +237,7 @@ async fn keys_end_once_whoever_ends_them() {
     for number in 0..600 {
         let value = bytes::Bytes::from_static(b"v");
         let write = Write::Put { key: key(&format!("e{number:03}")), value, expires: Some(ends) };
-        stores[0].write(write).await;
+        commit(&*stores[0], Transaction { compares: Vec::new(), writes: vec![write] }).await;
     }
     let start = stores[0].current_revision().await.unwrap();
     let (one, other) = tokio::join!(stores[0].expire(ends), stores[1].expire(ends));
@@ -222,17 +246,6 @@ async fn keys_end_once_whoever_ends_them() {
     assert_eq!(now.get() - start.get(), 600);
     assert_eq!(stores[0].expire(ends).await.unwrap() + stores[1].expire(ends).await.unwrap(), 0);
     assert!(stores[1].range(everything(None, None)).await.unwrap().entries.is_empty());
-}
-
-/// One statement of a test, so that it reads as one.
-trait CommitWrite {
-    async fn write(&self, write: Write);
-}
-
-impl CommitWrite for PostgresStore {
-    async fn write(&self, write: Write) {
-        self.commit(Transaction { compares: Vec::new(), writes: vec![write] }).await.unwrap();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

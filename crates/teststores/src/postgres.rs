@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use crate::guard::{Guarded, free_port, with_libraries};
 use crate::{named_by, tell};
@@ -23,7 +24,9 @@ const USER: &str = "keelson";
 /// How often a start is tried: another process may take the port that was free, and the memory of a killed server
 /// may take a moment to go.
 const TRIES: usize = 20;
-const TRY_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
+const TRY_EVERY: Duration = Duration::from_millis(100);
+/// Longest wait for a replica to be in step.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings of every server: the first two keep it private, the others make it small and quick to start. Durability is as
 /// PostgreSQL has it.
@@ -157,6 +160,42 @@ impl PostgresServer {
     /// What it has logged so far.
     pub fn log(&self) -> String {
         self.guarded.log()
+    }
+
+    /// Another server that follows this one, which from now on waits for it in every commit (synchronous replication).
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn replica(&self) -> Self {
+        let guarded = Guarded::new("QUIT");
+        give_away(guarded.directory());
+        let data = guarded.directory().join("data");
+        let mut copy = self.program("pg_basebackup");
+        copy.arg("-D").arg(&data).arg("-d").arg(self.url_of("postgres"));
+        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]).current_dir(guarded.directory());
+        unprivileged(&mut copy);
+        run(&mut copy);
+        let (programs, settings) = (self.programs.clone(), self.settings.clone());
+        let mut replica = Self { guarded, programs, settings, port: free_port() };
+        replica.launch(|replica| replica.port = free_port());
+        // ORDER: after the copy was made, which must not wait for a replica of its own once it leads.
+        self.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        let in_step = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        let deadline = Instant::now() + PATIENCE;
+        while self.sql("postgres", in_step) != "1" {
+            assert!(Instant::now() < deadline, "the replica does not follow:\n{}", replica.log());
+            std::thread::sleep(TRY_EVERY);
+        }
+        replica
+    }
+
+    /// Makes a replica the one that takes writes.
+    ///
+    /// # Panics
+    /// When it does not become that.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("postgres", "SELECT pg_promote()"), "t", "{}", self.log());
     }
 
     /// kill -9 of the server: nothing is flushed, nobody is told.

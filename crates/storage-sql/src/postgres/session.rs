@@ -119,8 +119,13 @@ impl Connector {
     }
 }
 
-/// Whether the server was reached and will say the same again: the wrong password, a database that is not there.
+/// Whether the server was reached and will say the same again: the wrong password or certificate, a database that is not
+/// there.
 fn is_final(error: &tokio_postgres::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    if source.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<rustls::Error>()) {
+        return true;
+    }
     // Class 53: too many connections, which may change.
     error.code().is_some_and(|code| !code.code().starts_with("53")) && meaning(error) == Meaning::Refused
 }
