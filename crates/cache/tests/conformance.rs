@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -21,6 +22,8 @@ use keelson_storage::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, StoreKey, Tail,
     TailBatch, Transaction, Write,
 };
+use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
+use keelson_teststores::PostgresServer;
 use serde_json::{Value, json};
 
 /// One collection holds every key.
@@ -194,16 +197,73 @@ fn unwrapped(stored: KeyValue) -> KeyValue {
     KeyValue { value: plain(&stored.value), ..stored }
 }
 
-/// The cache over the in-memory engine; opening it again is a server that starts anew on the same store.
-#[derive(Default)]
-struct Cached(MemoryStore);
+/// The cache over an engine; opening it again is a server that starts anew on the same store.
+struct Cached<F>(F);
 
-impl Factory for Cached {
+impl<F: Factory> Factory for Cached<F> {
     async fn open(&mut self) -> Arc<dyn Store> {
-        Arc::new(CachedStore::over(Arc::new(self.0.clone())).await)
+        Arc::new(CachedStore::over(self.0.open().await).await)
+    }
+
+    fn survives_reopening(&self) -> bool {
+        self.0.survives_reopening()
+    }
+}
+
+#[derive(Default)]
+struct InMemory(MemoryStore);
+
+impl Factory for InMemory {
+    async fn open(&mut self) -> Arc<dyn Store> {
+        Arc::new(self.0.clone())
+    }
+}
+
+/// SQLite in memory ends with its handle, and a file is the handle's alone while the cache's tasks end: so it is not
+/// opened again here. The cache over a store that stays is shown by the others.
+struct OnSqlite;
+
+impl Factory for OnSqlite {
+    async fn open(&mut self) -> Arc<dyn Store> {
+        Arc::new(SqliteStore::open(SqliteConfig::in_memory()).unwrap())
+    }
+
+    fn survives_reopening(&self) -> bool {
+        false
+    }
+}
+
+/// A database of its own on the PostgreSQL of this process.
+struct OnPostgres(String);
+
+impl OnPostgres {
+    /// None where there is no PostgreSQL.
+    fn new() -> Option<Self> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        PostgresServer::shared().map(|server| Self(server.create_database(&format!("case{number}"))))
+    }
+}
+
+impl Factory for OnPostgres {
+    async fn open(&mut self) -> Arc<dyn Store> {
+        let config = PostgresConfig::from_url(&self.0).unwrap();
+        Arc::new(PostgresStore::open(config).await.unwrap())
     }
 }
 
 mod over_memory {
-    keelson_storage::conformance_tests!(super::Cached::default());
+    keelson_storage::conformance_tests!(super::Cached(super::InMemory::default()));
+}
+
+mod over_sqlite {
+    keelson_storage::conformance_tests!(super::Cached(super::OnSqlite));
+}
+
+mod over_postgres {
+    keelson_storage::conformance_tests!(super::Cached(match super::OnPostgres::new() {
+        Some(engine) => engine,
+        // There is no PostgreSQL here, and the test kit has said so.
+        None => return,
+    }));
 }
