@@ -90,7 +90,7 @@ impl TokenIssuer {
         if !signature.is_some_and(|signature| self.key.verifies(signed.as_bytes(), &signature)) {
             return Err(TokenError::Signature);
         }
-        let claims = Claims::from_json(payload).ok_or(TokenError::Claims)?;
+        let claims = Claims::from_json(&payload).ok_or(TokenError::Claims)?;
         let (now, leeway) = (seconds(now), LEEWAY.as_secs().cast_signed());
         match () {
             () if now - leeway > claims.expires => Err(TokenError::Expired),

@@ -12,6 +12,7 @@ mod leadership;
 mod leases;
 mod namespace_deletion;
 mod namespace_objects;
+mod pod_garbage_collection;
 mod queue;
 mod switches;
 
@@ -24,4 +25,5 @@ pub use leadership::Leadership;
 pub use leases::key_prefix as identity_key_prefix;
 pub use namespace_deletion::{Content, Left, NamespaceDeletion};
 pub use namespace_objects::NamespaceObjects;
+pub use pod_garbage_collection::{PodGarbageCollection, QUARANTINE};
 pub use switches::{Controller, Switches};

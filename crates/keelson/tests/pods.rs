@@ -217,3 +217,51 @@ async fn a_kubelet_need_not_repeat_what_it_has_observed() {
     assert_eq!((&status["observedGeneration"], &status["qosClass"]), (&json!(1), &json!("BestEffort")), "{status}");
     assert_eq!(status["conditions"][0]["observedGeneration"], 1);
 }
+
+/// Waits until a pod is no longer there.
+async fn gone(raw: &Raw, name: &str) {
+    let wait = async {
+        while raw.get(format!("{PODS}/{name}")).await.status != 404 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{name} is still there"));
+}
+
+#[tokio::test]
+async fn pods_of_nodes_that_are_gone_are_ended() {
+    let quarantine = Duration::from_millis(200);
+    let server = TestServer::builder().configure(|config| config.node_quarantine = quarantine).start().await;
+    let raw = server.raw();
+    account(&raw).await;
+    let node = json!({"metadata": {"name": "n"}});
+    raw.post("/api/v1/nodes", &node).await.expect(201);
+    for (name, node) in [("held", "gone"), ("here", "n"), ("leaving", "n"), ("lost", "gone")] {
+        make(&raw, name, json!({ "nodeName": node })).await;
+        let finalizers = if name == "held" { json!(["example.com/count"]) } else { json!([]) };
+        raw.patch(format!("{PODS}/{name}"), MERGE, &json!({"metadata": {"finalizers": finalizers}})).await;
+    }
+    make(&raw, "nowhere", json!({})).await;
+    raw.delete(format!("{PODS}/leaving")).await.expect(200);
+    gone(&raw, "lost").await;
+    let held = async {
+        loop {
+            let held = raw.get(format!("{PODS}/held")).await.expect(200).json();
+            if held["status"]["phase"] == "Failed" {
+                return held;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let held = tokio::time::timeout(PATIENCE, held).await.expect("whoever counts it sees that it failed");
+    assert_eq!(held["metadata"]["deletionGracePeriodSeconds"], 0);
+    let condition = &held["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["reason"]), (&json!("DisruptionTarget"), &json!("DeletionByPodGC")));
+    assert_eq!(raw.get(format!("{PODS}/leaving")).await.status, 200, "its node may still stop it");
+    let taints = json!({"spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}});
+    raw.patch("/api/v1/nodes/n", MERGE, &taints).await.expect(200);
+    gone(&raw, "leaving").await;
+    for name in ["here", "nowhere"] {
+        raw.get(format!("{PODS}/{name}")).await.expect(200);
+    }
+}

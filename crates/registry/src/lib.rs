@@ -16,6 +16,7 @@ mod grace;
 mod intake;
 mod kinds;
 mod list;
+mod lost_pods;
 mod managed;
 mod namespaces;
 mod newest;

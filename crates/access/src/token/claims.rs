@@ -76,7 +76,7 @@ impl Claims {
     }
 
     /// `None` when a claim is missing or of a wrong type, or the subject is another than the account.
-    pub(super) fn from_json(payload: Value) -> Option<Self> {
+    pub(super) fn from_json(payload: &Value) -> Option<Self> {
         let time = |name: &str| payload.get(name)?.as_i64();
         let private = payload.get("kubernetes.io")?;
         let audiences = match payload.get("aud")? {
@@ -88,7 +88,7 @@ impl Claims {
             expires: time("exp")?,
             issued: time("iat")?,
             not_before: time("nbf")?,
-            id: text(&payload, "jti").unwrap_or_default(),
+            id: text(payload, "jti").unwrap_or_default(),
             namespace: text(private, "namespace")?,
             account: ObjectRef::from_json(private.get("serviceaccount")?)?,
             pod: bound(private, "pod")?,
@@ -96,7 +96,7 @@ impl Claims {
             node: bound(private, "node")?,
             warn_after: private.get("warnafter").and_then(Value::as_i64),
         };
-        (text(&payload, "sub")? == claims.subject()).then_some(claims)
+        (text(payload, "sub")? == claims.subject()).then_some(claims)
     }
 }
 

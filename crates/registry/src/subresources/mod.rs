@@ -26,6 +26,7 @@ use crate::intake::{Accepted, duplicate, object_of, shape};
 use crate::kinds;
 use crate::target::Target;
 
+pub(crate) use conditions::set as set_condition;
 pub use remote::Remote;
 pub(crate) use token::user_info;
 pub use token::{ServiceAccountTokens, TokenFault};

@@ -1,0 +1,178 @@
+//! Ends pods that nobody else ends: those on nodes that do not exist, those that are being deleted on nodes that are out of
+//! service, and the oldest of very many that have ended.
+//!
+//! A node that is missing may only not be seen yet, so it is given time to appear. What is decided on the cache is done on
+//! the condition that the pod still is that pod. A pass takes no longer than looking at each pod once.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use keelson_cache::Entry;
+use keelson_meta::options::{GetOptions, ListOptions, Query};
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Registry, Target};
+use keelson_resources::Catalogue;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// How long a node may be missing before its pods are ended: what the reference controller gives it.
+pub const QUARANTINE: Duration = Duration::from_secs(40);
+/// How many pods that have ended are kept: what the reference controller keeps when nobody sets it.
+const MAX_ENDED: usize = 12_500;
+/// How many pods are ended at once: enough to share commits, few enough to leave room for clients.
+const AT_ONCE: usize = 32;
+/// The taint by which an operator says that a node will not come back (KEP-2268).
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// What is said of a pod whose node is gone.
+const NODE_GONE: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
+
+/// The controller.
+pub struct PodGarbageCollection {
+    registry: Arc<Registry>,
+    quarantine: Duration,
+    pods: Target,
+    nodes: Target,
+    /// Where an entry of a pod has its node and its phase.
+    fields: (usize, usize),
+}
+
+/// The nodes that are missing, and since when.
+type Missing = HashMap<String, Instant>;
+
+impl PodGarbageCollection {
+    /// A collector over a registry, that gives a missing node this much time.
+    ///
+    /// # Errors
+    /// 500 when the catalogue has no pods and nodes.
+    pub fn new(registry: Arc<Registry>, quarantine: Duration) -> Result<Self, ApiError> {
+        let (pods, nodes) = (target("pods")?, target("nodes")?);
+        let place = |path: &str| {
+            let paths = pods.stored().map(|stored| &stored.paths);
+            let place = paths.and_then(|paths| paths.iter().position(|known| *known == path));
+            place.ok_or_else(|| ApiError::Internal(format!("pods can't be told apart by {path}")))
+        };
+        let fields = (place("spec.nodeName")?, place("status.phase")?);
+        Ok(Self { registry, quarantine, pods, nodes, fields })
+    }
+
+    /// Runs until the server stops.
+    pub async fn run(self, stopping: CancellationToken) {
+        let mut missing = Missing::new();
+        let passes = async {
+            loop {
+                // Twice within the time of a node, so that it is over by half of it at the most.
+                sleep(self.quarantine / 2).await;
+                if let Err(error) = self.pass(&mut missing).await {
+                    tracing::warn!(%error, "the collection of pods failed and is tried again");
+                }
+            }
+        };
+        stopping.run_until_cancelled(passes).await;
+    }
+
+    async fn pass(&self, missing: &mut Missing) -> Result<(), ApiError> {
+        let nodes: HashMap<String, bool> = self
+            .list(&self.nodes)
+            .await?
+            .iter()
+            .map(|node| (node.name().to_owned(), is_out_of_service(node)))
+            .collect();
+        let pods = self.list(&self.pods).await?;
+        self.note_missing(missing, &pods, &nodes);
+        let gone = self.gone(missing).await?;
+        let lost = pods.iter().filter_map(|pod| {
+            let node = pod.field(self.fields.0);
+            if gone.contains(node) {
+                return Some((pod, Some(NODE_GONE)));
+            }
+            let stuck = nodes.get(node) == Some(&true) && self.registry.is_terminating(pod);
+            stuck.then_some((pod, None))
+        });
+        let ends = lost.chain(self.superfluous(&pods).into_iter().map(|pod| (pod, None)));
+        stream::iter(ends)
+            .map(|(pod, condition)| self.end(pod, condition))
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    /// Keeps those that are still missed, with the time at which they were missed first.
+    fn note_missing(&self, missing: &mut Missing, pods: &[Arc<Entry>], nodes: &HashMap<String, bool>) {
+        let named = pods.iter().map(|pod| pod.field(self.fields.0));
+        let missed: HashSet<&str> = named.filter(|node| !node.is_empty() && !nodes.contains_key(*node)).collect();
+        missing.retain(|node, _| missed.contains(node.as_str()));
+        let now = Instant::now();
+        for node in missed {
+            if !missing.contains_key(node) {
+                missing.insert(node.to_owned(), now);
+            }
+        }
+    }
+
+    /// The nodes that have been missing for so long that they are gone, as the store has it too.
+    async fn gone(&self, missing: &Missing) -> Result<HashSet<String>, ApiError> {
+        let mut gone = HashSet::new();
+        for (node, _) in missing.iter().filter(|(_, since)| since.elapsed() >= self.quarantine) {
+            match self.registry.get(&self.nodes, node, &GetOptions::default()).await {
+                Err(ApiError::NotFound { .. }) => drop(gone.insert(node.clone())),
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(gone)
+    }
+
+    /// The oldest of the pods that have ended, as far as there are too many.
+    fn superfluous<'p>(&self, pods: &'p [Arc<Entry>]) -> Vec<&'p Arc<Entry>> {
+        let has_ended = |pod: &&Arc<Entry>| matches!(pod.field(self.fields.1), "Succeeded" | "Failed");
+        let mut ended: Vec<&Arc<Entry>> = pods.iter().filter(has_ended).collect();
+        let Some(too_many) = ended.len().checked_sub(MAX_ENDED).filter(|number| *number > 0) else {
+            return Vec::new();
+        };
+        ended.sort_by_cached_key(|pod| {
+            let pod = read(pod);
+            (pod.creation_timestamp().unwrap_or_default().to_owned(), pod.name().to_owned())
+        });
+        ended.truncate(too_many);
+        ended
+    }
+
+    async fn end(&self, entry: &Entry, condition: Option<(&str, &str)>) -> Result<(), ApiError> {
+        let pod = read(entry);
+        let (namespace, name) = (pod.namespace(), pod.name());
+        let mut target = self.pods.clone();
+        target.namespace = Some(namespace.to_owned());
+        match self.registry.end_lost_pod(&target, name, pod.uid(), condition).await {
+            Ok(()) => tracing::info!(namespace, name, "a pod that nobody else ends is deleted"),
+            Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn list(&self, target: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
+        let everything = ListOptions::parse(&Query::parse("resourceVersion=0"), false)?;
+        self.registry.list(target, &everything).await?.items.into_entries().await
+    }
+}
+
+fn target(plural: &str) -> Result<Target, ApiError> {
+    let found = Catalogue::builtin().lookup("", "v1", plural);
+    let (resource, version) = found.ok_or_else(|| ApiError::Internal(format!("the catalogue has no {plural}")))?;
+    Ok(Target { resource, version, subresource: None, namespace: None, name: None })
+}
+
+/// Whether a node does not work, and an operator says that it will not again.
+fn is_out_of_service(node: &Entry) -> bool {
+    let node = read(node);
+    let list = |path: [&str; 2]| node.get(&path).and_then(Value::as_array).into_iter().flatten();
+    let tainted = list(["spec", "taints"]).any(|taint| taint["key"] == OUT_OF_SERVICE);
+    tainted && !list(["status", "conditions"]).any(|known| known["type"] == "Ready" && known["status"] == "True")
+}
+
+fn read(entry: &Entry) -> Object {
+    entry.object.decode(entry.revision)
+}

@@ -1,0 +1,56 @@
+//! Pods that no kubelet will end, because the node that they are on is gone or will not come back.
+
+use keelson_meta::options::{DeleteOptions, Preconditions};
+use keelson_meta::{ApiError, Object};
+use serde_json::{Value, json};
+
+use crate::kinds;
+use crate::registry::Registry;
+use crate::subresources::set_condition;
+use crate::target::Target;
+
+impl Registry {
+    /// Ends such a pod: it has failed, unless it has ended by itself, and is deleted for good, all in one write. Whoever
+    /// counts pods that finalizers hold (a job) sees that it failed. `condition` is the reason and the message of its
+    /// `DisruptionTarget` condition (KEP-3329).
+    ///
+    /// # Errors
+    /// 404 when it is gone, 409 when another pod has its name.
+    pub async fn end_lost_pod(
+        &self,
+        pods: &Target,
+        name: &str,
+        uid: &str,
+        condition: Option<(&str, &str)>,
+    ) -> Result<(), ApiError> {
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let options = DeleteOptions { grace_period_seconds: Some(0), preconditions, ..DeleteOptions::default() };
+        self.change(pods, name, false, |current| {
+            let mut pod = current.object.decode(current.revision);
+            if !has_ended(&pod) {
+                self.fail(pods, &mut pod, condition);
+            }
+            self.deletion(pods, pod, &options)
+        })
+        .await
+        .map(|_| ())
+    }
+
+    fn fail(&self, pods: &Target, pod: &mut Object, condition: Option<(&str, &str)>) {
+        let status = pod.0.entry("status").or_insert_with(|| json!({}));
+        if let Value::Object(status) = status {
+            status.insert("phase".to_owned(), json!("Failed"));
+        }
+        if let Some((reason, message)) = condition {
+            let condition =
+                json!({ "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message });
+            set_condition(pod, condition, self.now());
+        }
+        kinds::in_order(pods, pod);
+    }
+}
+
+fn has_ended(pod: &Object) -> bool {
+    let phase = pod.get(&["status", "phase"]).and_then(Value::as_str);
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
