@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use keelson_resources::Catalogue;
+use keelson_resources::{Catalogue, Resource};
 
 use crate::aggregated::{self, Document};
 use crate::legacy;
@@ -33,12 +33,17 @@ struct LegacyGroup {
 impl Documents {
     /// The documents of the built-in resources.
     pub fn build(catalogue: &Catalogue) -> Self {
-        Self::from_sources(&builtin(catalogue))
+        Self::build_storing(catalogue, |_| None)
+    }
+
+    /// As [`build`](Self::build), where a server was told in which version to store some resources.
+    pub fn build_storing<'v>(catalogue: &Catalogue, stored_as: impl Fn(&Resource) -> Option<&'v str>) -> Self {
+        Self::from_sources(&builtin(catalogue, &stored_as))
     }
 
     /// The documents of the built-in resources and further sources.
     pub fn build_with(catalogue: &Catalogue, further: &[Arc<VersionSource>]) -> Self {
-        Self::from_sources(&[&builtin(catalogue), further].concat())
+        Self::from_sources(&[&builtin(catalogue, &|_| None), further].concat())
     }
 
     /// The documents of some sources.

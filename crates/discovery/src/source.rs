@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use keelson_resources::{Catalogue, Group, Resource, ResponseKind, ServedVersion, Subresource, Verb};
+use keelson_resources::{
+    Catalogue, Group, GroupVersionEntry, Resource, ResponseKind, ServedVersion, Subresource, Verb, storage_version_hash,
+};
 
 /// A text that is usually part of the program and sometimes comes from a custom or aggregated API.
 pub type Text = Cow<'static, str>;
@@ -92,13 +94,16 @@ pub struct DiscoveredKind {
     pub kind: Text,
 }
 
+/// The version that a resource is stored in where that is not the one that the catalogue names.
+type StoredAs<'s, 'v> = &'s dyn Fn(&Resource) -> Option<&'v str>;
+
 /// The sources of the built-in resources: one for each group version.
-pub(crate) fn builtin(catalogue: &Catalogue) -> Vec<Arc<VersionSource>> {
-    catalogue.groups().iter().flat_map(versions_of).collect()
+pub(crate) fn builtin(catalogue: &Catalogue, stored_as: StoredAs<'_, '_>) -> Vec<Arc<VersionSource>> {
+    catalogue.groups().iter().flat_map(|group| versions_of(group, stored_as)).collect()
 }
 
-fn versions_of(group: &'static Group) -> impl Iterator<Item = Arc<VersionSource>> {
-    group.versions.iter().map(move |entry| {
+fn versions_of(group: &'static Group, stored_as: StoredAs<'_, '_>) -> Vec<Arc<VersionSource>> {
+    let source = |entry: &'static GroupVersionEntry| {
         Arc::new(VersionSource {
             group: group.name.into(),
             version: entry.name.into(),
@@ -106,12 +111,21 @@ fn versions_of(group: &'static Group) -> impl Iterator<Item = Arc<VersionSource>
             version_priority: entry.priority,
             order: SourceOrder::BuiltIn,
             freshness: Freshness::Current,
-            resources: group.served_in(entry.name).map(|(resource, version)| discovered(resource, version)).collect(),
+            resources: group
+                .served_in(entry.name)
+                .map(|(resource, version)| discovered(resource, version, stored_as(resource)))
+                .collect(),
         })
-    })
+    };
+    group.versions.iter().map(source).collect()
 }
 
-fn discovered(resource: &'static Resource, version: &'static ServedVersion) -> DiscoveredResource {
+fn discovered(
+    resource: &'static Resource,
+    version: &'static ServedVersion,
+    stored_as: Option<&str>,
+) -> DiscoveredResource {
+    let told = stored_as.map(|version| storage_version_hash(resource.group, version, resource.kind));
     DiscoveredResource {
         plural: resource.plural.into(),
         singular: resource.singular.into(),
@@ -120,7 +134,7 @@ fn discovered(resource: &'static Resource, version: &'static ServedVersion) -> D
         verbs: verbs(version.verbs),
         short_names: texts(resource.short_names),
         categories: texts(resource.categories),
-        storage_version_hash: resource.storage_version_hash(),
+        storage_version_hash: told.or_else(|| resource.storage_version_hash()),
         subresources: version.subresources.iter().map(|subresource| part(resource, subresource)).collect(),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use keelson_resources::{Catalogue, StorageKind};
+use keelson_resources::{Catalogue, Resource, StorageKind};
 
 use crate::allocation::ServiceRanges;
 
@@ -64,6 +64,11 @@ impl RegistryConfig {
         };
         self.storage_versions.insert(name.to_owned(), version.name.to_owned());
         Ok(())
+    }
+
+    /// The version in which a resource is stored, where that is not the usual one.
+    pub fn storage_version(&self, resource: &Resource) -> Option<&str> {
+        self.storage_versions.get(&resource.group_resource().to_string()).map(String::as_str)
     }
 }
 

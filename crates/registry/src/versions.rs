@@ -14,7 +14,7 @@ use crate::target::Target;
 impl Registry {
     /// The kind that objects of the target are written to the store as.
     pub(crate) fn storage_kind(&self, target: &Target) -> GroupVersionKind {
-        match self.config.storage_versions.get(&target.group_resource().to_string()) {
+        match self.config.storage_version(target.resource) {
             Some(version) => target.resource.gvk(version),
             None => target.storage_kind(),
         }

@@ -18,7 +18,7 @@ use keelson_http::pages::Pages;
 use keelson_http::router::Router;
 use keelson_http::{Pipeline, listener};
 use keelson_registry::{Registry, ServiceAccountTokens};
-use keelson_resources::Catalogue;
+use keelson_resources::{Catalogue, Resource};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage_sql::{SqliteConfig, SqliteStore};
@@ -261,7 +261,8 @@ fn pipeline(
             let stopping = stopping.clone();
             move || if stopping.is_cancelled() { Err("the server is stopping".to_owned()) } else { Ok(()) }
         });
-    let documents = Arc::new(Documents::build(Catalogue::builtin()));
+    let stored_as = |resource: &Resource| config.registry.storage_version(resource);
+    let documents = Arc::new(Documents::build_storing(Catalogue::builtin(), stored_as));
     let pages = Pages::new(Catalogue::builtin(), Health { live, ready }, metrics.clone(), documents, addr.to_string());
     let pages = pages.with_issuer(issuer_documents(&tokens, addr));
     let router = Router::new(Catalogue::builtin(), pages, Arc::new(ResourceHandlers::new(registry, tokens.clone())));
