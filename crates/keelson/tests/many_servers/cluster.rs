@@ -40,19 +40,7 @@ impl Cluster {
     /// Servers on a store that holds this many objects already, and no more history than it has to.
     pub(crate) async fn filled(engine: Engine, objects: usize) -> Self {
         let store = engine.open().await;
-        let numbers: Vec<usize> = (0..objects).collect();
-        for part in numbers.chunks(FILL) {
-            let put = |transaction: Transaction, number: &usize| {
-                let name = format!("{:02}-object-{number:05}", number % 100);
-                let value = format!(
-                    r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"default","uid":"{number}","creationTimestamp":"2026-01-01T00:00:00Z"}},"data":{{"number":"{number}"}}}}"#
-                );
-                transaction.put(StoreKey::new(format!("{STORED}{name}")), value)
-            };
-            store.commit(part.iter().fold(Transaction::default(), put)).await.unwrap();
-        }
-        let newest = store.current_revision().await.unwrap();
-        store.compact(newest).await.unwrap();
+        fill(&*store, objects).await;
         Self::over(engine, store).await
     }
 
@@ -108,10 +96,32 @@ impl Cluster {
 
     /// Names and revisions of what the store itself holds at a revision.
     pub(crate) async fn stored_at(&self, revision: u64) -> Vec<(String, u64)> {
-        let (from, to) = (StoreKey::new(STORED), StoreKey::prefix_end(STORED));
-        let revision = Some(keelson_meta::Revision::new(revision));
-        let page = self.store.range(RangeRequest { from, to, revision, limit: None }).await.unwrap();
-        let named = |key: &StoreKey| key.as_str().strip_prefix(STORED).unwrap().to_owned();
-        page.entries.iter().map(|stored| (named(&stored.key), stored.revision.get())).collect()
+        stored_at(&*self.store, revision).await
     }
+}
+
+/// Writes this many objects and forgets how they came to be.
+pub(crate) async fn fill(store: &dyn Store, objects: usize) {
+    let numbers: Vec<usize> = (0..objects).collect();
+    for part in numbers.chunks(FILL) {
+        let put = |transaction: Transaction, number: &usize| {
+            let name = format!("{:02}-object-{number:05}", number % 100);
+            let value = format!(
+                r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"default","uid":"{number}","creationTimestamp":"2026-01-01T00:00:00Z"}},"data":{{"number":"{number}"}}}}"#
+            );
+            transaction.put(StoreKey::new(format!("{STORED}{name}")), value)
+        };
+        store.commit(part.iter().fold(Transaction::default(), put)).await.unwrap();
+    }
+    let newest = store.current_revision().await.unwrap();
+    store.compact(newest).await.unwrap();
+}
+
+/// Names and revisions of what a store holds at a revision.
+pub(crate) async fn stored_at(store: &dyn Store, revision: u64) -> Vec<(String, u64)> {
+    let (from, to) = (StoreKey::new(STORED), StoreKey::prefix_end(STORED));
+    let revision = Some(keelson_meta::Revision::new(revision));
+    let page = store.range(RangeRequest { from, to, revision, limit: None }).await.unwrap();
+    let named = |key: &StoreKey| key.as_str().strip_prefix(STORED).unwrap().to_owned();
+    page.entries.iter().map(|stored| (named(&stored.key), stored.revision.get())).collect()
 }

@@ -53,6 +53,14 @@ impl Engine {
         }
     }
 
+    /// Where a server of another process finds it.
+    pub(crate) fn url(&self) -> &str {
+        match self {
+            Self::Memory(_) => "memory:",
+            Self::Postgres(url) | Self::MortalPostgres(url, _) | Self::Etcd(url, _) => url,
+        }
+    }
+
     /// kill -9 of the store, where it is a process of the test's own. Returns whether it is.
     pub(crate) async fn kill(&self) -> bool {
         match self {

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod engines;
+mod history;
 mod linear;
 mod outages;
 mod verbs;

@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::engines::{Engine, on_every_engine};
 use crate::{CONFIG_MAPS, Progress, items, name, revision, write};
 
-const OBJECTS: usize = 20_000;
+pub(crate) const OBJECTS: usize = 20_000;
 const CHUNK: usize = 500;
 /// After how many chunks the next server is restarted.
 const RESTART_EVERY: usize = 12;
@@ -23,27 +23,32 @@ on_every_engine!(
 
 /// A client that lists in chunks.
 #[derive(Default)]
-struct Walk {
-    revision: Option<u64>,
-    found: Vec<Value>,
+pub(crate) struct Walk {
+    pub(crate) revision: Option<u64>,
+    pub(crate) found: Vec<Value>,
     token: String,
 }
 
 impl Walk {
     /// The next chunk; whether the list is complete.
     async fn chunk(&mut self, raw: &Raw) -> bool {
+        self.try_chunk(raw).await.unwrap_or_else(|error| panic!("{error:#}"))
+    }
+
+    /// The same on a server that may be gone: then nothing has changed.
+    pub(crate) async fn try_chunk(&mut self, raw: &Raw) -> anyhow::Result<bool> {
         let next = if self.token.is_empty() { String::new() } else { format!("&continue={}", self.token) };
-        let page = raw.get(format!("{CONFIG_MAPS}?limit={CHUNK}{next}")).await.expect(200).json();
+        let page = raw.get(format!("{CONFIG_MAPS}?limit={CHUNK}{next}")).try_send().await?.expect(200).json();
         let pinned = *self.revision.get_or_insert_with(|| revision(&page));
         assert_eq!(revision(&page), pinned, "every chunk is at the revision of the first");
         assert!(items(&page).len() <= CHUNK);
         self.found.extend_from_slice(items(&page));
         self.token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
-        self.token.is_empty()
+        Ok(self.token.is_empty())
     }
 }
 
-fn keys(objects: &[Value]) -> Vec<(String, u64)> {
+pub(crate) fn keys(objects: &[Value]) -> Vec<(String, u64)> {
     objects.iter().map(|object| (name(object).to_owned(), revision(object))).collect()
 }
 

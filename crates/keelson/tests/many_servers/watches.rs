@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering;
 
 use futures::StreamExt as _;
 use keelson_meta::Revision;
+use keelson_storage::Store;
+use keelson_testkit::Raw;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, SERVERS};
+use crate::cluster::{Cluster, SERVERS, stored_at};
 use crate::engines::{Engine, on_every_engine};
 use crate::{CONFIG_MAPS, Progress, STORED, items, name, next_of, revision, write};
 
@@ -18,31 +20,31 @@ on_every_engine!(
 );
 
 /// What a watcher is told: the revision, the type of the event and the name.
-type Told = (u64, String, String);
+pub(crate) type Told = (u64, String, String);
 
 /// A client that keeps a copy of the list, first by listing and then by watching, on one server after the other.
-struct Watcher {
+pub(crate) struct Watcher {
     server: usize,
-    begun: u64,
+    pub(crate) begun: u64,
     seen: u64,
-    copy: BTreeMap<String, u64>,
-    told: Vec<Told>,
+    pub(crate) copy: BTreeMap<String, u64>,
+    pub(crate) told: Vec<Told>,
     moves: usize,
 }
 
 impl Watcher {
-    async fn begin(cluster: &Cluster, server: usize) -> Self {
-        let list = cluster.raw(server).get(CONFIG_MAPS).await.expect(200).json();
+    pub(crate) async fn begin(servers: &[Raw], server: usize) -> Self {
+        let list = servers[server % servers.len()].get(CONFIG_MAPS).await.expect(200).json();
         let copy = items(&list).iter().map(|object| (name(object).to_owned(), revision(object))).collect();
         let begun = revision(&list);
         Self { server, begun, seen: begun, copy, told: Vec::new(), moves: 0 }
     }
 
     /// Watches, and moves on when its server ends or enough is told, until `last` is created.
-    async fn follow(mut self, cluster: Arc<Cluster>, patience: usize, last: &str) -> Self {
+    pub(crate) async fn follow(mut self, servers: Vec<Raw>, patience: usize, last: &str) -> Self {
         loop {
             let path = format!("{CONFIG_MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={}", self.seen);
-            let Ok(mut stream) = cluster.raw(self.server).get(path).try_stream().await else {
+            let Ok(mut stream) = servers[self.server % servers.len()].get(path).try_stream().await else {
                 self.next_server();
                 continue;
             };
@@ -85,10 +87,10 @@ impl Watcher {
 }
 
 /// What the store's own log says happened after a revision.
-async fn history(cluster: &Cluster, after: u64) -> Vec<Told> {
-    let newest = cluster.store.current_revision().await.unwrap();
-    let mut known: BTreeMap<String, u64> = cluster.stored_at(after).await.into_iter().collect();
-    let mut tail = cluster.store.tail(Revision::new(after)).await.unwrap();
+pub(crate) async fn history(store: &dyn Store, after: u64) -> Vec<Told> {
+    let newest = store.current_revision().await.unwrap();
+    let mut known: BTreeMap<String, u64> = stored_at(store, after).await.into_iter().collect();
+    let mut tail = store.tail(Revision::new(after)).await.unwrap();
     let (mut told, mut reached) = (Vec::new(), Revision::new(after));
     while reached < newest {
         let batch = tail.next().await.unwrap().unwrap();
@@ -109,15 +111,14 @@ async fn history(cluster: &Cluster, after: u64) -> Vec<Told> {
 }
 
 async fn inv11_watches_that_change_server_lose_and_repeat_nothing(engine: Engine) {
-    let cluster = Arc::new(Cluster::start(engine).await);
+    let cluster = Cluster::start(engine).await;
     let progress = Arc::new(Progress::default());
     let mut watchers = Vec::new();
     for number in 0..6 {
-        let watcher = Watcher::begin(&cluster, number).await;
-        let cluster = cluster.clone();
+        let watcher = Watcher::begin(&cluster.clients(), number).await;
         // Some move often, some only when their server ends.
         let patience = if number < 3 { 7 + number } else { usize::MAX };
-        watchers.push(tokio::spawn(watcher.follow(cluster, patience, "last")));
+        watchers.push(tokio::spawn(watcher.follow(cluster.clients(), patience, "last")));
     }
     let writers: Vec<_> = (0..3)
         .map(|writer| {
@@ -140,7 +141,7 @@ async fn inv11_watches_that_change_server_lose_and_repeat_nothing(engine: Engine
     for watcher in watchers {
         let watcher = watcher.await.unwrap();
         assert!(watcher.moves > 0);
-        let mut expected = history(&cluster, watcher.begun).await;
+        let mut expected = history(&*cluster.store, watcher.begun).await;
         expected.retain(|(at, ..)| *at <= last);
         assert_eq!(watcher.told, expected);
         assert_eq!(watcher.copy.into_iter().collect::<Vec<_>>(), cluster.stored_at(last).await);
