@@ -65,6 +65,8 @@ pub(crate) enum Meaning {
     Lost,
     /// The history is another than the one this store was opened on.
     Exchanged,
+    /// Nothing happened, for what was sent can't be stored: too long a path, say.
+    Unfit,
     /// Nothing happened; the server says why.
     Refused,
 }
@@ -78,9 +80,13 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
         &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN | &SqlState::CANNOT_CONNECT_NOW => Meaning::Lost,
         &SqlState::IDLE_SESSION_TIMEOUT | &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Meaning::Lost,
         code if code.code() == EXCHANGED => Meaning::Exchanged,
-        // Class 08: connection exceptions.
-        code if code.code().starts_with("08") => Meaning::Lost,
-        _ => Meaning::Refused,
+        // The first two characters are the class.
+        code => match code.code().get(..2) {
+            Some("08") => Meaning::Lost,
+            // Data exceptions, violated constraints, exceeded limits of the program.
+            Some("22" | "23" | "54") => Meaning::Unfit,
+            _ => Meaning::Refused,
+        },
     }
 }
 
@@ -88,7 +94,7 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
 pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
     match meaning(error) {
         Meaning::Exchanged => exchanged(),
-        Meaning::Again | Meaning::Elsewhere | Meaning::Lost | Meaning::Refused => {
+        Meaning::Again | Meaning::Elsewhere | Meaning::Lost | Meaning::Unfit | Meaning::Refused => {
             let damaged = [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED];
             let text = text(error);
             if error.code().is_some_and(|code| damaged.contains(code)) {

@@ -11,7 +11,7 @@ use keelson_storage::StoreError;
 use tokio::time::{sleep, timeout};
 
 use super::read;
-use super::session::{Link, Session};
+use super::session::{Link, SHORT, Session};
 use super::store::Shared;
 use crate::tail::{BATCH_BYTES, BATCH_EVENTS, Changes, History};
 
@@ -20,7 +20,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 
 /// Follows the table until the store is dropped or the history turns out to be another.
 pub(crate) async fn follow(shared: Arc<Shared>) {
-    let link = Link::new(shared.connector.clone());
+    let link = Link::new(shared.connector.clone(), SHORT);
     let mut listening: Option<Arc<Session>> = None;
     let mut pause = PAUSES.0;
     loop {

@@ -24,12 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STILL_DOWN: Duration = Duration::from_secs(1);
 /// The pauses between attempts to connect grow from the first to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// Longest wait for the answer to a statement. The server ends a statement a little earlier by itself, so that a silence this
-/// long means that the connection is dead.
-pub(crate) const ANSWER: Duration = Duration::from_secs(60);
+/// Longest wait for the answer to a short question, and to one that may be long. The server ends a statement a little
+/// before the second by itself: a silence this long means that nobody is there.
+pub(crate) const SHORT: Duration = Duration::from_secs(10);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// What every session is told first. Plans are held to the indexes: a chunk must read a chunk, whatever the statistics
-/// say. Commits are durable even where the database's default is otherwise.
+/// say. Commits are durable even where the database's default is otherwise. What a connection was doing ends with it
+/// (where the server can tell: from 14 on).
 const SETUP: &str = "
     SET statement_timeout = '55s';
     SET lock_timeout = '20s';
@@ -44,6 +46,7 @@ const SETUP: &str = "
     SET plan_cache_mode = force_generic_plan;
     SELECT set_config('synchronous_commit', 'on', false)
         WHERE current_setting('synchronous_commit') IN ('off', 'local');
+    SELECT set_config(name, '5s', false) FROM pg_settings WHERE name = 'client_connection_check_interval';
 ";
 
 /// A connection that is ready for our statements.
@@ -127,12 +130,15 @@ fn is_final(error: &tokio_postgres::Error) -> bool {
         return true;
     }
     // Class 53: too many connections, which may change.
-    error.code().is_some_and(|code| !code.code().starts_with("53")) && meaning(error) == Meaning::Refused
+    error.code().is_some_and(|code| !code.code().starts_with("53"))
+        && matches!(meaning(error), Meaning::Refused | Meaning::Unfit)
 }
 
 /// One place for a session, which is made anew when it is broken.
 pub(crate) struct Link {
     connector: Arc<Connector>,
+    /// How long an answer is waited for.
+    answer: Duration,
     held: Mutex<Held>,
 }
 
@@ -144,8 +150,8 @@ struct Held {
 }
 
 impl Link {
-    pub(crate) fn new(connector: Arc<Connector>) -> Self {
-        Self { connector, held: Mutex::default() }
+    pub(crate) fn new(connector: Arc<Connector>, answer: Duration) -> Self {
+        Self { connector, answer, held: Mutex::default() }
     }
 
     /// The session, made if need be.
@@ -181,12 +187,12 @@ impl Link {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let session = self.session().await?;
-            let error = match timeout(ANSWER, ask(session.clone())).await {
+            let error = match timeout(self.answer, ask(session.clone())).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => error,
                 Err(_) => {
                     session.abandon();
-                    return Err(StoreError::Unavailable(format!("PostgreSQL gave no answer within {ANSWER:?}")));
+                    return Err(StoreError::Unavailable(format!("PostgreSQL gave no answer within {:?}", self.answer)));
                 }
             };
             match meaning(&error) {
@@ -207,7 +213,7 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(connector: &Arc<Connector>, size: usize) -> Self {
         let size = size.max(1);
-        let links = (0..size).map(|_| Link::new(connector.clone())).collect();
+        let links = (0..size).map(|_| Link::new(connector.clone(), LONG)).collect();
         Self { idle: parking_lot::Mutex::new(links), permits: tokio::sync::Semaphore::new(size) }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use keelson_meta::Revision;
@@ -18,7 +18,7 @@ use super::config::PostgresConfig;
 use super::error::{PostgresError, exchanged, stopped, text};
 use super::feed;
 use super::read::{self, State};
-use super::session::{Connector, Link, Pool};
+use super::session::{Connector, LONG, Link, Pool, SHORT};
 use super::setup;
 use super::statements::is_storable;
 use super::timeline::Timeline;
@@ -27,6 +27,9 @@ use crate::tail;
 
 /// How many transactions may wait for the writer; further callers wait for a place.
 const QUEUE: usize = 1024;
+
+/// How long a health check waits. Others have more patience, but who asks this wants to know now.
+const CHECK: Duration = Duration::from_secs(2);
 
 /// A store in one PostgreSQL database, which other servers may use at the same time.
 ///
@@ -113,9 +116,9 @@ impl PostgresStore {
         let found = setup::prepare(&client).await?;
         let shared = Arc::new(Shared {
             incarnation: found.incarnation,
-            front: Link::new(connector.clone()),
+            front: Link::new(connector.clone(), SHORT),
             readers: Pool::new(&connector, config.readers),
-            maintenance: Link::new(connector.clone()),
+            maintenance: Link::new(connector.clone(), LONG),
             timeline: Mutex::new(Timeline::new(found.revision, config.recent_bytes)),
             told: watch::Sender::new(Told { newest: found.revision, failed: None }),
             highest: AtomicU64::new(found.revision.get()),
@@ -215,6 +218,9 @@ impl Store for PostgresStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        self.state().await.map(|_| ())
+        match tokio::time::timeout(CHECK, self.state()).await {
+            Ok(state) => state.map(|_| ()),
+            Err(_) => Err(StoreError::Unavailable(format!("PostgreSQL gave no answer within {CHECK:?}"))),
+        }
     }
 }

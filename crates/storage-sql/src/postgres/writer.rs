@@ -8,6 +8,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use keelson_storage::{CommitError, Committed, StoreError, Transaction, Write};
 use tokio::sync::{mpsc, oneshot};
@@ -16,12 +17,14 @@ use tokio_postgres::{Client, Row};
 
 use super::batch::{Arguments, Outcome, Waves, outcome};
 use super::error::{Meaning, meaning, store_error, text};
-use super::session::{ANSWER, Link, Session};
+use super::session::{Link, Session};
 use super::statements::Query;
 use super::store::Shared;
 
 /// How many transactions share a commit at the most.
 const MAX_GROUP: usize = 256;
+/// Longest wait for the answer to a group. What it became is unknown then.
+const ANSWER: Duration = Duration::from_secs(30);
 /// How many bytes of values make a group full.
 const MAX_GROUP_BYTES: usize = 8 * 1024 * 1024;
 /// How many waves a group has at the most. What would come later waits for the next group.
@@ -58,7 +61,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// Works until the store is dropped and everything that waited is done.
     pub(crate) async fn run(mut self) {
-        let link = Link::new(self.shared.connector.clone());
+        let link = Link::new(self.shared.connector.clone(), ANSWER);
         let mut waiting = VecDeque::new();
         loop {
             if waiting.is_empty() {
@@ -84,11 +87,11 @@ impl Writer {
             Err(Failure::Group(error)) => {
                 group.into_iter().flatten().for_each(|job| job.answer(Err(error.clone().into())));
             }
-            Err(Failure::Refused(error)) if group.iter().flatten().count() == 1 => {
+            Err(Failure::Unfit(error)) if group.iter().flatten().count() == 1 => {
                 group.into_iter().flatten().for_each(|job| job.answer(Err(error.clone().into())));
             }
-            // The fault may be one transaction's alone; the others must not suffer for it again and again.
-            Err(Failure::Refused(_)) => {
+            // The fault is one transaction's; the others must not suffer for it.
+            Err(Failure::Unfit(_)) => {
                 for job in group.into_iter().flatten() {
                     Box::pin(self.commit(link, vec![vec![job]])).await;
                 }
@@ -115,8 +118,8 @@ impl Writer {
                     session.abandon();
                     return Err(unknown(&text(&error)));
                 }
-                Meaning::Refused => return Err(Failure::Refused(store_error(&error))),
-                Meaning::Again | Meaning::Elsewhere | Meaning::Exchanged => {
+                Meaning::Unfit => return Err(Failure::Unfit(store_error(&error))),
+                Meaning::Again | Meaning::Elsewhere | Meaning::Exchanged | Meaning::Refused => {
                     return Err(Failure::Group(store_error(&error)));
                 }
             }
@@ -158,8 +161,8 @@ impl Writer {
 enum Failure {
     /// Nothing that has to do with what is in it.
     Group(StoreError),
-    /// The database refused, perhaps because of one of its transactions.
-    Refused(StoreError),
+    /// One of its transactions can't be stored.
+    Unfit(StoreError),
 }
 
 fn unknown(reason: &str) -> Failure {
