@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, collection};
+use crate::cluster_role_aggregation::ClusterRoleAggregation;
 use crate::kubernetes_service::KubernetesService;
 use policy::Piece;
 
@@ -54,6 +55,7 @@ enum Step {
 pub struct Bootstrap {
     client: Client,
     service: Arc<KubernetesService>,
+    aggregation: Option<Arc<ClusterRoleAggregation>>,
     progress: Arc<Progress>,
 }
 
@@ -83,10 +85,15 @@ impl Progress {
 }
 
 impl Bootstrap {
-    /// For the objects of this registry, and the service of its servers.
-    pub fn new(registry: Arc<Registry>, service: Arc<KubernetesService>) -> Self {
+    /// For the objects of this registry and the service of its servers. Roles that are made of others are filled by the
+    /// controller for them, if there is one.
+    pub fn new(
+        registry: Arc<Registry>,
+        service: Arc<KubernetesService>,
+        aggregation: Option<Arc<ClusterRoleAggregation>>,
+    ) -> Self {
         let progress = Progress { done: Default::default(), finished: watch::Sender::new(false) };
-        Self { client: Client::new(registry, MANAGER), service, progress: Arc::new(progress) }
+        Self { client: Client::new(registry, MANAGER), service, aggregation, progress: Arc::new(progress) }
     }
 
     /// To be asked how far it has come.
@@ -119,7 +126,11 @@ impl Bootstrap {
             Step::PriorityClasses => self.ensure_all("scheduling.k8s.io", "priorityclasses", priority_classes()).await,
             Step::Roles => {
                 let pieces = policy::pieces().map_err(ApiError::Internal)?;
-                self.each(pieces, |piece| self.reconcile(piece)).await
+                self.each(pieces, |piece| self.reconcile(piece)).await?;
+                match &self.aggregation {
+                    Some(aggregation) => aggregation.fill_all().await,
+                    None => Ok(()),
+                }
             }
             Step::FlowControl => {
                 let group = "flowcontrol.apiserver.k8s.io";

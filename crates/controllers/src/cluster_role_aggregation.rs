@@ -22,21 +22,25 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Du
 pub struct ClusterRoleAggregation {
     registry: Arc<Registry>,
     client: Client,
+    roles: Target,
     /// There is one thing to look at: all roles. They are few, and any may be part of any.
     queue: Queue<()>,
 }
 
 impl ClusterRoleAggregation {
     /// A controller over a registry.
-    pub fn new(registry: Arc<Registry>) -> Self {
-        Self { client: Client::new(registry.clone(), MANAGER), registry, queue: Queue::new(BACKOFF) }
+    ///
+    /// # Errors
+    /// 500 when the catalogue has no cluster roles.
+    pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
+        let roles = collection("rbac.authorization.k8s.io", "v1", "clusterroles", None)?;
+        Ok(Self { client: Client::new(registry.clone(), MANAGER), registry, roles, queue: Queue::new(BACKOFF) })
     }
 
     /// Runs until the server stops.
-    pub async fn run(self, stopping: CancellationToken) {
-        let Ok(roles) = collection("rbac.authorization.k8s.io", "v1", "clusterroles", None) else { return };
-        let following = follow(&self.registry, &roles, "", |_| self.queue.add(()));
-        let work = self.queue.run(1, |()| self.turn(&roles));
+    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+        let following = follow(&self.registry, &self.roles, "", |_| self.queue.add(()));
+        let work = self.queue.run(1, |()| self.turn());
         tokio::select! {
             () = stopping.cancelled() => {}
             never = following => match never {},
@@ -44,10 +48,19 @@ impl ClusterRoleAggregation {
         }
     }
 
-    async fn turn(&self, roles: &Target) -> Outcome {
-        match self.fill(roles).await {
-            Ok(()) => Outcome::Done,
-            // Somebody was faster, and is told of.
+    /// Fills all roles, those too that are made of roles that are made of others.
+    ///
+    /// # Errors
+    /// Those of reading and writing roles.
+    pub(crate) async fn fill_all(&self) -> Result<(), ApiError> {
+        while self.fill().await? {}
+        Ok(())
+    }
+
+    async fn turn(&self) -> Outcome {
+        match self.fill().await {
+            // What was changed is told of, and looked at again.
+            Ok(_) => Outcome::Done,
             Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => Outcome::Again,
             Err(error) => {
                 tracing::warn!(%error, "cluster roles could not be aggregated; trying again");
@@ -56,19 +69,22 @@ impl ClusterRoleAggregation {
         }
     }
 
-    async fn fill(&self, roles: &Target) -> Result<(), ApiError> {
+    /// Fills all roles with what the others hold now; whether that changed any.
+    async fn fill(&self) -> Result<bool, ApiError> {
+        let mut changed = false;
         let mut all: Vec<Object> =
-            self.client.list(roles, "").await?.into_iter().map(|Stored { object, .. }| object).collect();
+            self.client.list(&self.roles, "").await?.into_iter().map(|Stored { object, .. }| object).collect();
         all.sort_by(|left, right| left.name().cmp(right.name()));
         for role in &all {
             let Some(rules) = aggregate(role, &all) else { continue };
             if role.get(&["rules"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice) != rules.as_slice() {
                 let mut next = role.clone();
                 next.0.insert("rules".to_owned(), Value::Array(rules));
-                self.client.update(roles, next).await?;
+                self.client.update(&self.roles, next).await?;
+                changed = true;
             }
         }
-        Ok(())
+        Ok(changed)
     }
 }
 

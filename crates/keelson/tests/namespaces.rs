@@ -92,6 +92,50 @@ async fn a_namespace_with_ten_thousand_objects_is_emptied_in_seconds() {
 }
 
 #[tokio::test]
+async fn conditions_tell_what_holds_a_namespace() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    namespace(&raw, "team").await;
+    config_map(&raw, "team", "one", json!(["example.com/keep"])).await;
+    config_map(&raw, "team", "two", json!(["example.com/keep", "example.com/other"])).await;
+    delete(&raw, "team").await;
+    let path = format!("{NAMESPACES}/team");
+    let told = async |left: &str, held: &str| {
+        let told = async {
+            loop {
+                let conditions = raw.get(&path).await.expect(200).json()["status"]["conditions"].clone();
+                let message = |kind: &str| {
+                    let found = conditions.as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
+                    found.map(|condition| (condition["status"].clone(), condition["message"].clone()))
+                };
+                if message("NamespaceContentRemaining") == Some((json!("True"), json!(left)))
+                    && message("NamespaceFinalizersRemaining") == Some((json!("True"), json!(held)))
+                {
+                    let deleted = "All content successfully deleted, may be waiting on finalization";
+                    assert_eq!(message("NamespaceDeletionContentFailure"), Some((json!("False"), json!(deleted))));
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("never told: {left}; {held}"));
+    };
+    told(
+        "Some resources are remaining: configmaps. has 2 resource instances",
+        "Some finalizers are remaining: example.com/keep in 2 resource instances, example.com/other in 1 resource instances",
+    )
+    .await;
+    release(&raw, "team", "two").await;
+    told(
+        "Some resources are remaining: configmaps. has 1 resource instances",
+        "Some finalizers are remaining: example.com/keep in 1 resource instances",
+    )
+    .await;
+    release(&raw, "team", "one").await;
+    gone(&raw, &path, PATIENCE).await;
+}
+
+#[tokio::test]
 async fn a_deletion_goes_on_after_a_restart() {
     let mut server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use keelson_testkit::{ProcessServer, ProcessServerBuilder};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -32,6 +33,14 @@ async fn a_setting_that_names_nothing_is_refused() {
     check_refused(&["--no-chunking=configmaps,Secret"], &secrets("Secret")).await;
     check_refused(&["--no-chunking", "roles"], "did you mean roles.rbac.authorization.k8s.io?").await;
     check_refused(&["--tls-san", "bad..name"], "\"bad..name\" is neither a DNS name nor an IP address").await;
+    let unknown = "\"deployment-controller\" is not in the list of known controllers: ";
+    check_refused(&["--controllers=*,-deployment-controller"], unknown).await;
+    let range = "\"10.0.0.0\" is not a range such as 10.96.0.0/12";
+    check_refused(&["--service-cluster-ip-range", "10.0.0.0"], range).await;
+    let families = "two ranges must be of different IP families";
+    check_refused(&["--service-cluster-ip-range", "10.0.0.0/24,10.1.0.0/24"], families).await;
+    let ports = "\"9-1\" is not a range of ports such as 30000-32767";
+    check_refused(&["--service-node-port-range", "9-1"], ports).await;
     check_refused(&["--server-id", ""], "a value is required for '--server-id").await;
 }
 
@@ -50,4 +59,35 @@ async fn a_server_is_known_by_its_name() {
         }
     };
     tokio::time::timeout(PATIENCE, told).await.expect("the server tells its name");
+}
+
+#[tokio::test]
+async fn services_and_controllers_are_as_they_are_set() {
+    let args = [
+        "--service-cluster-ip-range=10.9.0.0/24,fd00:9::/112",
+        "--service-node-port-range=30500-30501",
+        "--controllers=-serviceaccount-controller,*",
+        "--advertise-address=192.0.2.9",
+    ];
+    let server = args.into_iter().fold(ProcessServer::builder(KEELSON), ProcessServerBuilder::arg).start().await;
+    let raw = server.raw();
+    let done = async {
+        while raw.get("/readyz").await.status != 200
+            || raw.get("/api/v1/namespaces/default/configmaps/kube-root-ca.crt").await.status != 200
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, done).await.expect("the server becomes ready");
+    let range = raw.get("/apis/networking.k8s.io/v1/servicecidrs/kubernetes").await.expect(200).json();
+    assert_eq!(range["spec"]["cidrs"], json!(["10.9.0.0/24", "fd00:9::/112"]));
+    let ports = json!([{"port": 1, "name": "a"}, {"port": 2, "name": "b"}]);
+    let service = json!({"metadata": {"name": "a"}, "spec": {"type": "NodePort", "ports": ports}});
+    let made = raw.post("/api/v1/namespaces/default/services", &service).await.expect(201).json();
+    let mut ports: Vec<u64> = (0..2).map(|port| made["spec"]["ports"][port]["nodePort"].as_u64().unwrap()).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [30_500, 30_501]);
+    let endpoints = raw.get("/api/v1/namespaces/default/endpoints/kubernetes").await.expect(200).json();
+    assert_eq!(endpoints["subsets"][0]["addresses"], json!([{"ip": "192.0.2.9"}]));
+    raw.get("/api/v1/namespaces/default/serviceaccounts/default").await.expect(404);
 }

@@ -17,4 +17,4 @@ pub use kubectl::{Kubectl, KubectlOutput, KubectlStream};
 pub use process::{ProcessServer, ProcessServerBuilder};
 pub use raw::{Answer, Call, Raw, Stream};
 pub use record::{check_record, check_records, differences_shown};
-pub use server::{TestServer, TestServerBuilder};
+pub use server::{CONTROLLERS, TestServer, TestServerBuilder};

@@ -16,6 +16,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use crate::Endpoint;
+use crate::server::CONTROLLERS;
 
 /// Longest time that a start or an end is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -156,6 +157,7 @@ impl Launch {
         }
         let log = File::options().create(true).append(true).open(&self.log).context("cannot write the log")?;
         let mut command = Command::new(&self.binary);
+        command.env("KEELSON_CONTROLLERS", CONTROLLERS);
         command.arg("serve").args(["--bind", bind]).arg("--data-dir").arg(&self.data).args(&self.args);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
         command.spawn().with_context(|| format!("cannot run {}", self.binary.display()))

@@ -8,11 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_server::{Config, RunningServer, Server, StoreConfig};
+use keelson_server::{Config, RunningServer, Server, StoreConfig, Switches};
 use keelson_storage::Store;
 use tempfile::TempDir;
 
 use crate::Endpoint;
+
+/// The controllers that run in a test's server: all but those that put objects into every namespace, so that a test finds
+/// what it has made and nothing else.
+pub const CONTROLLERS: &str = "*,-root-ca-certificate-publisher-controller,-serviceaccount-controller";
 
 /// What to start.
 pub struct TestServerBuilder {
@@ -84,7 +88,7 @@ impl TestServer {
         Self::builder().start().await
     }
 
-    /// A server with settings of one's own.
+    /// A server with settings of one's own. Its controllers are [`CONTROLLERS`] unless they are set.
     ///
     /// # Panics
     /// When there is no room for temporary files.
@@ -94,6 +98,7 @@ impl TestServer {
             bind: SocketAddr::from(([127, 0, 0, 1], 0)),
             store: StoreConfig::Memory,
             data_dir: Some(directory.path().to_path_buf()),
+            controllers: Switches::parse(CONTROLLERS.split(',')).expect("they exist"),
             ..Config::default()
         };
         TestServerBuilder { config, directory }
@@ -128,6 +133,7 @@ impl TestServer {
 async fn start(config: &Config) -> (RunningServer, Endpoint) {
     let running =
         Server::start(config.clone()).await.unwrap_or_else(|error| panic!("the server did not start: {error:#}"));
+    running.bootstrapped().await;
     let kubeconfig = running.kubeconfig().expect("the builder gave the server a data directory");
     let endpoint = Endpoint::from_kubeconfig(kubeconfig).await.unwrap_or_else(|error| panic!("{error:#}"));
     (running, endpoint)

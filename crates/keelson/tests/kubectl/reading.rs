@@ -115,7 +115,7 @@ async fn resources_go_by_every_name_they_have() {
         ("get deploy,cm -o name", "deployment.apps/web\nconfigmap/apple\nconfigmap/pear\n"),
         ("get cm/apple pod/here -o name", "configmap/apple\npod/here\n"),
         ("get configmap apple pear -o name", "configmap/apple\nconfigmap/pear\n"),
-        ("get all -o name", "pod/here\ndeployment.apps/web\n"),
+        ("get all -o name", "pod/here\nservice/kubernetes\ndeployment.apps/web\n"),
     ];
     shell.check(&session).await;
     let raw = shell.json("get --raw /api/v1/namespaces/default/configmaps/apple").await;

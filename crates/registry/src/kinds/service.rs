@@ -46,7 +46,7 @@ fn keep_allocated(old: &Tree, new: &mut Tree) {
 fn keep_node_ports(old: &Tree, new: &mut Tree) {
     let stated =
         |spec: &Tree| -> BTreeSet<u16> { spec.items("ports").iter().map(|port| port.port("nodePort")).collect() };
-    let mut used: BTreeSet<u16> = stated(old).intersection(&stated(new)).copied().filter(|port| *port != 0).collect();
+    let used: BTreeSet<u16> = stated(old).intersection(&stated(new)).copied().filter(|port| *port != 0).collect();
     let by_name: BTreeMap<&str, u16> =
         old.items("ports").into_iter().map(|port| (port.text("name"), port.port("nodePort"))).collect();
     let Some(Value::Array(ports)) = new.get_mut("ports") else { return };
@@ -54,7 +54,7 @@ fn keep_node_ports(old: &Tree, new: &mut Tree) {
         let known = by_name.get(port.text("name")).copied().filter(|known| *known != 0);
         if let Some(known) = known
             && port.port("nodePort") == 0
-            && used.insert(known)
+            && !used.contains(&known)
         {
             port.put("nodePort", Some(json!(known)));
         }

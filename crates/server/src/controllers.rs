@@ -1,0 +1,98 @@
+//! Starts what runs inside the server as a client of its registry: the bootstrap, and the controllers that are switched on.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use keelson_access::Pki;
+use keelson_controllers::{
+    Bootstrap, ClusterRoleAggregation, Controller, GarbageCollection, KubernetesService, NamespaceDeletion,
+    NamespaceObjects, PodGarbageCollection, Progress,
+};
+use keelson_registry::Registry;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+
+/// An address that belongs to nobody (RFC 5737): what would be sent there leaves the host on the way to most others.
+const ELSEWHERE: &str = "192.0.2.1:9";
+
+/// Starts all of it; how far the bootstrap has come.
+pub(crate) fn spawn(
+    config: &Config,
+    registry: &Arc<Registry>,
+    pki: &Pki,
+    addr: SocketAddr,
+    background: &TaskTracker,
+    stopping: &CancellationToken,
+) -> anyhow::Result<Arc<Progress>> {
+    let own = config.advertise_address.or_else(|| reachable(addr.ip()));
+    let ranges = config.registry.service_ranges.clone();
+    let service = Arc::new(KubernetesService::new(registry.clone(), ranges, Arc::new(own), own, addr.port()));
+    let on = |controller| config.controllers.is_on(controller);
+    let aggregation = match on(Controller::ClusterRoleAggregation) {
+        true => Some(Arc::new(ClusterRoleAggregation::new(registry.clone())?)),
+        false => None,
+    };
+    let bootstrap = Bootstrap::new(registry.clone(), service.clone(), aggregation.clone());
+    let progress = bootstrap.progress();
+    let (first, after) = (progress.clone(), stopping.clone());
+    background.spawn(async move {
+        // What these keep, the bootstrap makes first.
+        if after.run_until_cancelled(first.finished()).await.is_some() {
+            let aggregate = async {
+                if let Some(aggregation) = aggregation {
+                    aggregation.run(after.clone()).await;
+                }
+            };
+            tokio::join!(service.run(after.clone()), aggregate);
+        }
+    });
+    background.spawn(bootstrap.run(stopping.clone()));
+    if on(Controller::Namespace) {
+        background.spawn(NamespaceDeletion::new(registry.clone())?.run(stopping.clone()));
+    }
+    if on(Controller::GarbageCollector) {
+        background.spawn(GarbageCollection::new(registry.clone()).run(stopping.clone()));
+    }
+    if on(Controller::PodGarbageCollector) {
+        let collector = PodGarbageCollection::new(registry.clone(), config.node_quarantine)?;
+        background.spawn(collector.run(stopping.clone()));
+    }
+    if on(Controller::ServiceAccount) {
+        background.spawn(NamespaceObjects::service_accounts(registry.clone()).run(stopping.clone()));
+    }
+    if on(Controller::RootCaCertificates) {
+        let publisher = NamespaceObjects::root_certificates(registry.clone(), &pki.server_ca_pem);
+        background.spawn(publisher.run(stopping.clone()));
+    }
+    Ok(progress)
+}
+
+/// The address at which others reach a server that listens on `bound`: that one, or the host's own where it listens on all
+/// or only on the loopback; `None` for a host that nobody can reach.
+fn reachable(bound: IpAddr) -> Option<IpAddr> {
+    if !bound.is_unspecified() && !bound.is_loopback() {
+        return Some(bound);
+    }
+    // Nothing is sent: this only asks which of its addresses the host would use.
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect(ELSEWHERE).ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_unspecified() && !address.is_loopback()).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_reached_where_it_listens_unless_that_is_no_place() {
+        let address: IpAddr = "192.0.2.7".parse().unwrap();
+        assert_eq!(reachable(address), Some(address));
+        for nowhere in ["127.0.0.1", "0.0.0.0", "::1", "::"] {
+            let found = reachable(nowhere.parse().unwrap());
+            assert!(found.is_none_or(|found| !found.is_loopback() && !found.is_unspecified()), "{nowhere}: {found:?}");
+        }
+    }
+}
