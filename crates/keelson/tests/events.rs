@@ -58,7 +58,8 @@ async fn events_end_an_hour_after_they_were_last_written() {
 
     clock.advance(Duration::from_mins(40));
     raw.patch(format!("{CORE}/again"), MERGE, &json!({"count": 2})).await.expect(200);
-    raw.patch(format!("{NEWER}/newer-again"), MERGE, &json!({"note": "again"})).await.expect(200);
+    let again = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}});
+    raw.patch(format!("{NEWER}/newer-again"), MERGE, &again).await.expect(200);
     clock.advance(Duration::from_mins(21));
     gone(&raw, &format!("{CORE}/once")).await;
     gone(&raw, &format!("{CORE}/newer-once")).await;

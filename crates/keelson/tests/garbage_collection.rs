@@ -187,13 +187,13 @@ async fn only_owners_that_can_be_looked_for_are_missed() {
     };
     let custom = with(json!({"apiVersion": "example.com/v1", "kind": "Widget"}));
     create(&raw, SECRETS, "of-a-custom-object", &[&custom]).await;
-    create(&raw, "/api/v1/persistentvolumes", "of-a-namespaced-object", &[&owner]).await;
+    create(&raw, "/api/v1/nodes", "of-a-namespaced-object", &[&owner]).await;
     create(&raw, SECRETS, "of-one-of-another-uid", &[&with(json!({"uid": "another"}))]).await;
     create(&raw, SECRETS, "of-one-of-another-name", &[&with(json!({"name": "another"}))]).await;
     gone(&raw, &path(SECRETS, "of-one-of-another-uid")).await;
     gone(&raw, &path(SECRETS, "of-one-of-another-name")).await;
     raw.get(path(SECRETS, "of-a-custom-object")).await.expect(200);
-    raw.get("/api/v1/persistentvolumes/of-a-namespaced-object").await.expect(200);
+    raw.get("/api/v1/nodes/of-a-namespaced-object").await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

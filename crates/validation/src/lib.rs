@@ -15,6 +15,8 @@ mod groups;
 mod pod;
 mod selectors;
 mod shape;
+#[cfg(test)]
+mod tests;
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::{GroupVersionKind, Object};

@@ -7,7 +7,6 @@ use crate::shape::Rule::Check;
 use crate::shape::{Run, Shape, range_text};
 
 use super::difference;
-use super::resources::{amount, is_removed};
 use super::scheduling::TOLERATION;
 use super::{POD, annotations};
 
@@ -25,11 +24,8 @@ pub(crate) const EPHEMERAL_CONTAINERS: Shape = Shape::of(&[
     ("spec", Check("ephemeral containers that are there stay as they are", ephemeral)),
 ]);
 
-/// What is checked when the resources of a running pod change.
-pub(crate) const RESIZE: Shape = Shape::of(&[
-    ("", crate::shape::Rule::Always(&POD)),
-    ("spec", Check("nothing but CPU and memory changes, and no promise is taken back", resize)),
-]);
+/// What is checked when the resources of a running pod change. What a resize may change at all is judged where it is made.
+pub(crate) const RESIZE: Shape = Shape::of(&[("", crate::shape::Rule::Always(&POD))]);
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
                          `spec.tolerations` (only additions to existing tolerations),\
@@ -205,69 +201,5 @@ fn ephemeral(spec: &At<'_, '_>, run: &mut Run<'_>) {
             }
             Some(_) => {}
         }
-    }
-}
-
-fn resize(spec: &At<'_, '_>, run: &mut Run<'_>) {
-    let faults = run.faults.len();
-    for list in ["initContainers", "containers"].map(|list| spec.field(list)) {
-        for container in list.items() {
-            resized(&container, run);
-        }
-    }
-    let mut same = spec.value.clone();
-    for list in ["initContainers", "containers"] {
-        restore_resources(&mut same, spec.old, list);
-    }
-    if run.faults.len() == faults && same != *spec.old {
-        spec.forbidden(run, "only cpu and memory resources are mutable");
-    }
-}
-
-fn resized(container: &At<'_, '_>, run: &mut Run<'_>) {
-    let resources = container.field("resources");
-    let (requests, limits) = (resources.field("requests"), resources.field("limits"));
-    for (list, word) in [(&requests, "requests"), (&limits, "limits")] {
-        if is_removed(list.value, list.old) {
-            list.forbidden(run, format!("resource {word} cannot be removed"));
-        }
-    }
-    let policy = container.field("resizePolicy");
-    let restarts = policy
-        .list()
-        .iter()
-        .any(|policy| policy["resourceName"] == "memory" && policy["restartPolicy"] == "RestartContainer");
-    let memory = limits.key("memory");
-    if restarts || !memory.is_set() {
-        return;
-    }
-    let old = memory.old.as_str().and_then(keelson_meta::Quantity::parse);
-    if old.is_none() {
-        memory.forbidden(run, "memory limits cannot be added unless resizePolicy is RestartContainer");
-    } else if amount(&memory) < old {
-        memory.forbidden(run, "memory limits cannot be decreased unless resizePolicy is RestartContainer");
-    }
-}
-
-fn restore_resources(tree: &mut Value, old: &Value, list: &str) {
-    let new = tree.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-    let old = old.get(list).and_then(Value::as_array).into_iter().flatten();
-    for (new, old) in new.zip(old) {
-        for part in ["requests", "limits"] {
-            let Some(new) = new.get_mut("resources").and_then(|resources| resources.get_mut(part)) else { continue };
-            let old = old.get("resources").and_then(|resources| resources.get(part)).unwrap_or(&Value::Null);
-            restore(new, old, "cpu");
-            restore(new, old, "memory");
-        }
-        // Where there was nothing, amounts of CPU and memory alone leave nothing behind.
-        restore_if_empty(new, old);
-    }
-}
-
-fn restore_if_empty(new: &mut Value, old: &Value) {
-    let Some(Value::Object(resources)) = new.get_mut("resources") else { return };
-    resources.retain(|_, part| !crate::at::is_empty(part));
-    if resources.is_empty() || old.get("resources").is_none_or(crate::at::is_empty) {
-        restore(new, old, "resources");
     }
 }

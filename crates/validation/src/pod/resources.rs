@@ -349,8 +349,3 @@ pub(super) fn resize_policy(at: &At<'_, '_>, run: &mut Run<'_>) {
         }
     }
 }
-
-/// Whether an amount that was promised is gone.
-pub(super) fn is_removed(new: &Value, old: &Value) -> bool {
-    old.as_object().into_iter().flatten().any(|(resource, _)| amount_of(new, resource).is_none())
-}

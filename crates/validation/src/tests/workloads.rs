@@ -1,0 +1,207 @@
+//! Workloads, jobs, autoscalers and budgets.
+
+use serde_json::{Value, json};
+
+use super::{change, check_below, check_new, check_update, selector, template};
+
+fn deployment() -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
+        "replicas": 1, "selector": selector(), "template": template("Always"), "revisionHistoryLimit": 10,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+        "progressDeadlineSeconds": 600}})
+}
+
+#[test]
+fn deployments() {
+    let check = |changes: &[(&str, Value)], expected: &[&str]| check_new(&deployment(), changes, expected);
+    check(
+        &[("/spec/replicas", json!(-1)), ("/spec/template/metadata/labels", json!({"app": "other"}))],
+        &[
+            "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+            "spec.template.metadata.labels: Invalid value: {\"app\":\"other\"}: `selector` does not match template `labels`",
+        ],
+    );
+    check(&[("/spec/selector", Value::Null)], &["spec.selector: Required value"]);
+    check(
+        &[("/spec/template/spec/restartPolicy", json!("Never"))],
+        &["spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\""],
+    );
+    check(
+        &[("/spec/strategy/rollingUpdate", json!({"maxUnavailable": "0%", "maxSurge": 0}))],
+        &["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"0%\": may not be 0 when `maxSurge` is 0"],
+    );
+    check(
+        &[("/spec/minReadySeconds", json!(600))],
+        &["spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds"],
+    );
+    check(
+        &[("/spec/template/spec/containers/0/image", json!(""))],
+        &["spec.template.spec.containers[0].image: Required value"],
+    );
+    // A template may have an image with white space around it; a pod may not.
+    check(&[("/spec/template/spec/containers/0/image", json!(" x"))], &[]);
+    check_update(
+        &deployment(),
+        &[("/spec/selector", json!({"matchLabels": {"a": "c"}}))],
+        &[
+            "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`",
+            "spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"c\"}}: field is immutable",
+        ],
+    );
+}
+
+#[test]
+fn a_status_is_judged_without_the_spec() {
+    let broken = change(&deployment(), &[("/spec/replicas", json!(-1)), ("/status", json!({"replicas": 1}))]);
+    check_below(Some("status"), &broken, &[("/status/readyReplicas", json!(1))], &[]);
+    check_below(
+        Some("status"),
+        &broken,
+        &[("/status/readyReplicas", json!(2))],
+        &["status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas"],
+    );
+}
+
+#[test]
+fn stateful_sets() {
+    let valid = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}, "spec": {
+        "replicas": 1, "selector": selector(), "template": template("Always"), "serviceName": "s",
+        "podManagementPolicy": "OrderedReady", "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}}});
+    check_new(
+        &valid,
+        &[("/spec/podManagementPolicy", json!("Any")), ("/spec/updateStrategy/rollingUpdate/partition", json!(-1))],
+        &[
+            "spec.podManagementPolicy: Invalid value: \"Any\": must be 'OrderedReady' or 'Parallel'",
+            "spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0",
+        ],
+    );
+    check_update(&valid, &[("/spec/replicas", json!(3))], &[]);
+    check_update(
+        &valid,
+        &[("/spec/serviceName", json!("other"))],
+        &["spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+           'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are \
+           forbidden"],
+    );
+}
+
+#[test]
+fn daemon_sets() {
+    let valid = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}, "spec": {
+        "selector": selector(), "template": template("Always"), "revisionHistoryLimit": 10,
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}}});
+    check_new(
+        &valid,
+        &[("/spec/updateStrategy/rollingUpdate/maxUnavailable", json!(0))],
+        &["spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"],
+    );
+    check_update(
+        &valid,
+        &[("/spec/selector/matchLabels/b", json!("c")), ("/spec/template/metadata/labels/b", json!("c"))],
+        &["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"web\",\"b\":\"c\"}}: field is immutable"],
+    );
+}
+
+fn job() -> Value {
+    let labels = json!({"controller-uid": "u", "job-name": "j", "batch.kubernetes.io/controller-uid": "u",
+        "batch.kubernetes.io/job-name": "j"});
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "uid": "u"}, "spec": {
+        "parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": false,
+        "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}},
+        "template": change(&template("Never"), &[("/metadata/labels", labels)]),
+        "podReplacementPolicy": "TerminatingOrFailed"}})
+}
+
+#[test]
+fn jobs() {
+    let check = |changes: &[(&str, Value)], expected: &[&str]| check_new(&job(), changes, expected);
+    check(
+        &[("/spec/template/spec/restartPolicy", json!("Always"))],
+        &["spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\""],
+    );
+    check(
+        &[("/spec/completionMode", json!("Indexed")), ("/spec/completions", Value::Null)],
+        &["spec.completions: Required value: when completion mode is Indexed"],
+    );
+    check(
+        &[
+            ("/spec/podFailurePolicy", json!({"rules": [{"action": "Ignore"}]})),
+            ("/spec/podReplacementPolicy", json!("Failed")),
+        ],
+        &[
+            "spec.podFailurePolicy.rules[0]: Invalid value: specifying one of OnExitCodes and OnPodConditions is required",
+        ],
+    );
+    let stays = |changes: &[(&str, Value)], expected: &[&str]| check_update(&job(), changes, expected);
+    stays(&[("/spec/parallelism", json!(2))], &[]);
+    stays(&[("/spec/completions", json!(2))], &["spec.completions: Invalid value: 2: field is immutable"]);
+    stays(
+        &[("/spec/completionMode", json!("Indexed"))],
+        &["spec.completionMode: Invalid value: \"Indexed\": field is immutable"],
+    );
+    let placed = ("/spec/template/spec/nodeSelector", json!({"a": "b"}));
+    let suspended = change(&job(), &[("/spec/suspend", json!(true))]);
+    check_update(&suspended, &[placed.clone(), ("/spec/suspend", json!(false))], &[]);
+    let (old, new) = (super::object(&job()), super::object(&change(&job(), &[placed])));
+    let faults = super::texts(crate::update(&super::kind_of(&old), None, &old, &new));
+    assert!(faults.len() == 1 && faults[0].starts_with("spec.template: Invalid value: {"), "{faults:?}");
+}
+
+#[test]
+fn cron_jobs() {
+    let spec = json!({"template": template("Never"), "podReplacementPolicy": "Failed"});
+    let valid = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": {
+        "schedule": "*/5 * * * *", "concurrencyPolicy": "Allow", "suspend": false, "jobTemplate": {"spec": spec}}});
+    check_new(
+        &valid,
+        &[("/spec/schedule", json!("* * *")), ("/spec/timeZone", json!("Mars/Olympus"))],
+        &[
+            "spec.schedule: Invalid value: \"* * *\": expected exactly 5 fields, found 3: [* * *]",
+            "spec.timeZone: Invalid value: \"Mars/Olympus\": unknown time zone Mars/Olympus",
+        ],
+    );
+    check_new(&valid, &[("/spec/timeZone", json!("Europe/Vienna"))], &[]);
+    check_new(
+        &valid,
+        &[("/spec/jobTemplate/spec/selector", selector())],
+        &[
+            "spec.jobTemplate.spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"web\"}}: `selector` will be auto-generated",
+        ],
+    );
+}
+
+#[test]
+fn autoscalers_and_budgets() {
+    let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "minReplicas": 1, "maxReplicas": 3, "metrics": [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]}});
+    check_new(
+        &scaler,
+        &[("/spec/minReplicas", json!(5)), ("/spec/scaleTargetRef/name", json!(""))],
+        &[
+            "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`",
+            "spec.scaleTargetRef.name: Required value",
+        ],
+    );
+    check_new(
+        &scaler,
+        &[("/spec/metrics/0/type", json!("Pods"))],
+        &["spec.metrics[0].pods: Required value: must populate information for the given metric source"],
+    );
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": selector()}});
+    check_new(
+        &budget,
+        &[("/spec/minAvailable", json!("101%"))],
+        &["spec.minAvailable: Invalid value: \"101%\": must not be greater than 100%"],
+    );
+    check_new(
+        &budget,
+        &[("/spec/minAvailable", json!("some"))],
+        &[
+            "spec.minAvailable: Invalid value: \"some\": a valid percent string must be a numeric string followed by an ending \
+           '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')",
+        ],
+    );
+}
