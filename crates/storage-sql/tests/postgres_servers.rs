@@ -289,6 +289,29 @@ async fn inv17_a_copy_of_a_database_goes_on_above_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv17_a_dump_is_whole_and_goes_on_above_what_it_was_taken_of() {
+    let Some(url) = database() else { return };
+    let server = PostgresServer::shared().unwrap();
+    let store = open(&url).await;
+    let before = commit(&store, put("a", "1").put(key("b/ü"), "2")).await;
+    let directory = tempfile::TempDir::new().unwrap();
+    let dump = directory.path().join("dump");
+    assert!(
+        server.program("pg_dump").args(["--format=custom", "--file"]).arg(&dump).arg(&url).status().unwrap().success()
+    );
+    commit(&store, put("a", "lost")).await;
+    let name = format!("{}_restored", name_of_database(&url));
+    let restored = server.create_database(&name);
+    assert!(server.program("pg_restore").arg("--dbname").arg(&restored).arg(&dump).status().unwrap().success());
+    let store = open(&restored).await;
+    assert!(store.current_revision().await.unwrap().get() > before.get() + 999_999_999);
+    let entries = store.range(everything(None, None)).await.unwrap().entries;
+    let values: Vec<&[u8]> = entries.iter().map(|entry| &*entry.value).collect();
+    assert_eq!(values, [b"1", b"2"]);
+    assert!(commit(&store, put("a", "2").when(key("a"), Condition::At(entries[0].revision))).await > before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inv17_a_database_that_has_gone_back_is_not_served() {
     let Some(url) = database() else { return };
     let store = open(&url).await;

@@ -126,7 +126,8 @@ impl Connector {
 /// there.
 fn is_final(error: &tokio_postgres::Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
-    if source.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<rustls::Error>()) {
+    let inner = source.and_then(std::io::Error::get_ref);
+    if inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some() {
         return true;
     }
     // Class 53: too many connections, which may change.
