@@ -27,6 +27,8 @@ pub(crate) enum Work {
     Create,
     MemoryFilled,
     Update,
+    Patch,
+    Apply,
     Get,
     List(Form),
     Walk,
@@ -54,12 +56,14 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 22] = [
+pub(crate) const ALL: [Row; 24] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(5_000.0))),
     row("memory-pods", "memory with the pods, at rest", Work::MemoryFilled, Some(Quantity::megabytes(1_000))),
     row("update", "update a pod, 32 in flight, durable", Work::Update, Some(Quantity::Rate(6_000.0))),
+    row("patch", "patch a label of a pod, 32 in flight, durable", Work::Patch, Some(Quantity::Rate(6_000.0))),
+    row("apply", "apply a pod, 32 in flight, durable", Work::Apply, Some(Quantity::Rate(3_000.0))),
     row("get", "get one pod, 32 in flight", Work::Get, Some(Quantity::Rate(15_000.0))),
     row("list", "whole list, JSON", Work::List(Form::Json), Some(Quantity::millis(1_000))),
     row("list-gzip", "whole list, gzip accepted", Work::List(Form::Gzip), Some(Quantity::millis(900))),
@@ -126,6 +130,8 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::MemoryFilled => memory::filled(bench).await,
         Work::Create => bench.fill().await,
         Work::Update => objects::update(bench).await,
+        Work::Patch => objects::patch(bench).await,
+        Work::Apply => objects::apply(bench).await,
         Work::Get => objects::get(bench).await,
         Work::Discovery => objects::discovery(bench).await,
         Work::List(form) => lists::whole(bench, form).await,

@@ -1,13 +1,10 @@
 //! Pods, and the templates that all workloads make pods from.
 
-use serde_json::{Value, json};
-
 use crate::shape::Rule::{Always, Each, Empty, Flag, In, Number, Positive, Text};
-use crate::shape::{Shape, Tree, copy_missing, each, is_true, is_unset, is_zero, list, object, peek, set, text};
+use crate::shape::{Shape, Tree, copy_missing, each, is_true, is_unset, is_zero, object, peek, set, text};
 use crate::volumes::{FIELD_REFERENCE, VOLUME};
 
-/// A pod. Beside its defaults it gets what admission gives to all pods that don't say otherwise: the two tolerations
-/// that let it stay for a while on a node that is in trouble.
+/// A pod.
 pub(crate) const POD: Shape = Shape::of(&[("spec", Always(&SPEC_OF_POD))]);
 
 /// A pod template object.
@@ -18,7 +15,7 @@ pub(crate) const TEMPLATE: Shape = Shape::of(&[("spec", Always(&SPEC))]);
 
 const SPEC_OF_POD: Shape = Shape {
     fields: &[("enableServiceLinks", Flag(true))],
-    then: &[|spec| SPEC.fill(spec), requests_from_limits, host_ports, tolerations],
+    then: &[|spec| SPEC.fill(spec), requests_from_limits, host_ports],
 };
 
 const SPEC: Shape = Shape {
@@ -133,29 +130,6 @@ fn host_ports(spec: &mut Tree) {
                 }
             });
         });
-    }
-}
-
-/// How long a pod stays on a node that is not ready or can't be reached.
-const TOLERATION_SECONDS: i64 = 300;
-
-fn tolerations(spec: &mut Tree) {
-    for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let tolerated = |toleration: &Value| {
-            let field = |name: &str| toleration.get(name).and_then(Value::as_str).unwrap_or_default();
-            (field("key") == taint || field("key").is_empty()) && matches!(field("effect"), "NoExecute" | "")
-        };
-        if list(spec, "tolerations").iter().any(tolerated) {
-            continue;
-        }
-        if is_unset(spec, "tolerations") {
-            set(spec, "tolerations", Vec::<Value>::new());
-        }
-        if let Some(Value::Array(tolerations)) = spec.get_mut("tolerations") {
-            tolerations.push(json!({
-                "key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS,
-            }));
-        }
     }
 }
 

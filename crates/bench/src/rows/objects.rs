@@ -1,5 +1,6 @@
 //! Requests for one thing at a time, many in flight.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use crate::wire::Request;
 const IN_FLIGHT: usize = 32;
 /// Updates in one run.
 const UPDATES: usize = 20_000;
+/// Length of one run of patches.
+const WRITING: Duration = Duration::from_secs(3);
 /// Length of one run of reads.
 const READING: Duration = Duration::from_secs(3);
 /// Odd and not a multiple of five: steps of this size visit every number of a round collection before repeating one.
@@ -30,6 +33,32 @@ pub(super) async fn update(bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Request::put(pods.path(number), pods.body(number))
     };
     measure(bench, until, put).await
+}
+
+/// Patches a label of pods all over the collection.
+pub(super) async fn patch(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    bench.filled().await?;
+    let pods = Rc::clone(&bench.pods);
+    let writes = Rc::new(Cell::new(0));
+    let patch = move |number: usize| {
+        let body = format!("{{\"metadata\":{{\"labels\":{{\"write\":\"p{}\"}}}}}}", writes.replace(writes.get() + 1));
+        Request::patch(pods.path(number * STRIDE % pods.count), "application/merge-patch+json", body)
+    };
+    measure(bench, Until::Elapsed(WRITING), patch).await
+}
+
+/// Applies whole pods all over the collection, to what another manager has made.
+pub(super) async fn apply(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    bench.filled().await?;
+    let pods = Rc::clone(&bench.pods);
+    let writes = Rc::new(Cell::new(0));
+    let apply = move |number: usize| {
+        let number = number * STRIDE % pods.count;
+        let path = format!("{}?fieldManager=applier&force=true", pods.path(number));
+        let body = pods.labelled(number, writes.replace(writes.get() + 1));
+        Request::patch(path, "application/apply-patch+yaml", body)
+    };
+    measure(bench, Until::Elapsed(WRITING), apply).await
 }
 
 /// Reads pods all over the collection.

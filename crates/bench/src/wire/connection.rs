@@ -70,6 +70,11 @@ impl Request {
         Self { method: Method::PUT, ..Self::post(path, body) }
     }
 
+    pub(crate) fn patch(path: impl Into<String>, form: &'static str, body: impl Into<Bytes>) -> Self {
+        let headers = vec![("content-type", form)];
+        Self { method: Method::PATCH, path: path.into(), headers, body: body.into() }
+    }
+
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self { method: Method::DELETE, ..Self::get(path) }
     }

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -78,9 +79,12 @@ pub fn update<'a>(
     let mut comparisons = Comparisons::new(versions, writer.version, before, after);
     let losses = comparisons.losses(&owners, None);
     owners.take(losses);
-    let changes = comparisons.at(writer.version);
-    let taken = changes.map(|it| it.added.union(&it.modified).difference(&it.removed)).unwrap_or_default();
-    let taken = taken.recursive_difference(&versions.reset_fields(writer.version)).difference(&unowned());
+    let mut taken = FieldSet::new();
+    if let Some(changes) = comparisons.at(writer.version) {
+        taken = changes.changed();
+        taken.subtract(&changes.removed);
+        taken.subtract(&UNOWNED_FIELDS);
+    }
     if !taken.is_empty() {
         let before = owners.0.remove(writer.manager).map(|owned| owned.fields).unwrap_or_default();
         let owned = Owned {
@@ -114,7 +118,8 @@ pub fn apply<'a>(
         return Ok(Applied { object: live.clone(), owners, changed: false });
     };
     let merged = merge(schema, live, applied);
-    let fields = extract(schema, applied).recursive_difference(&versions.reset_fields(writer.version));
+    let mut fields = extract(schema, applied);
+    fields.subtract_with_below(&versions.reset_fields(writer.version));
     let time = owners.get(writer.manager).and_then(|owned| owned.time.clone());
     let owned = Owned { fields, version: writer.version.to_owned(), time };
     let last = owners.0.insert(writer.manager.clone(), owned);
@@ -127,7 +132,7 @@ pub fn apply<'a>(
     owners.take(losses);
     let changed = object != *live;
     if let Some(mut owned) = owners.0.remove(writer.manager) {
-        owned.fields = owned.fields.difference(&unowned());
+        owned.fields.subtract(&UNOWNED_FIELDS);
         if changed {
             owned.time = writer.now.map(str::to_owned);
         }
@@ -138,7 +143,7 @@ pub fn apply<'a>(
     Ok(Applied { object, owners, changed })
 }
 
-fn unowned() -> FieldSet {
+static UNOWNED_FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
     let mut set = FieldSet::new();
     let metadata = PathElement::field("metadata");
     for name in ["apiVersion", "kind"] {
@@ -149,7 +154,7 @@ fn unowned() -> FieldSet {
         set.insert(&[metadata.clone(), PathElement::field(name)]);
     }
     set
-}
+});
 
 /// How two objects differ in each version, found when it is asked for.
 struct Comparisons<'o, 'a, V: Versions<'a>> {
@@ -191,7 +196,10 @@ impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
                 losses.obsolete.push(manager.clone());
                 continue;
             };
-            let changed = owned.fields.intersection(&comparison.modified.union(&comparison.added));
+            let mut changed = owned.fields.intersection(&comparison.modified);
+            if !comparison.added.is_empty() {
+                changed = changed.union(&owned.fields.intersection(&comparison.added));
+            }
             let removed = owned.fields.intersection(&comparison.removed);
             if !changed.is_empty() || !removed.is_empty() {
                 losses.fields.push(Loss { manager: manager.clone(), changed, removed });
@@ -239,7 +247,8 @@ impl Owners {
         }
         for loss in losses.fields {
             if let Some(owned) = self.0.get_mut(&loss.manager) {
-                owned.fields = owned.fields.difference(&loss.changed).difference(&loss.removed);
+                owned.fields.subtract(&loss.changed);
+                owned.fields.subtract(&loss.removed);
             }
         }
         self.0.retain(|_, owned| !owned.fields.is_empty());

@@ -29,12 +29,16 @@ impl Comparison {
 
     /// The differences that are neither in the set nor below a field of it.
     #[must_use]
-    pub fn without(&self, fields: &FieldSet) -> Self {
-        Self {
-            added: self.added.recursive_difference(fields),
-            modified: self.modified.recursive_difference(fields),
-            removed: self.removed.recursive_difference(fields),
+    pub fn without(mut self, fields: &FieldSet) -> Self {
+        for set in [&mut self.added, &mut self.modified, &mut self.removed] {
+            set.subtract_with_below(fields);
         }
+        self
+    }
+
+    /// What the second object has otherwise than the first one, or alone.
+    pub(super) fn changed(&self) -> FieldSet {
+        if self.modified.is_empty() { self.added.clone() } else { self.added.union(&self.modified) }
     }
 }
 

@@ -5,6 +5,7 @@ mod classes;
 mod device;
 mod namespace;
 mod node;
+mod pod;
 mod secret;
 mod service;
 mod status;
@@ -77,7 +78,10 @@ pub(crate) fn prepare_update(target: &Target, current: &Object, next: &mut Objec
 /// 403 when it contradicts its class, or there is none of that name.
 pub(crate) fn admit(registry: &Registry, target: &Target, object: &mut Object) -> Result<(), ApiError> {
     match (target.resource.group, target.resource.plural) {
-        ("", "pods") => classes::pod_priority(registry, target, object)?,
+        ("", "pods") => {
+            pod::tolerate_troubles(object);
+            classes::pod_priority(registry, target, object)?;
+        }
         ("", "persistentvolumeclaims") => classes::storage_class(registry, object)?,
         ("networking.k8s.io", "ingresses") => classes::ingress_class(registry, object)?,
         ("scheduling.k8s.io", "priorityclasses") => return classes::only_default(registry, target, object),
@@ -98,7 +102,12 @@ pub(crate) fn admit_update(
     next: &mut Object,
 ) -> Result<(), ApiError> {
     match (target.resource.group, target.resource.plural) {
-        ("", "pods") => classes::keep_priority(current, next),
+        ("", "pods") => {
+            if target.subresource.is_none() {
+                pod::tolerate_troubles(next);
+            }
+            classes::keep_priority(current, next);
+        }
         ("scheduling.k8s.io", "priorityclasses") => return classes::only_default(registry, target, next),
         _ => return Ok(()),
     }

@@ -121,6 +121,7 @@ pub(crate) fn is_untimed(subresource: &str) -> bool {
 /// What an object of a kind always has, whoever makes it: so nobody owns it.
 pub(crate) fn nothing(kind: &GroupVersionKind) -> Object {
     let mut object = Object::default();
+    object.set_type(kind);
     if let Some(schema) = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind) {
         let options = WalkOptions { defaults: false, ..WalkOptions::STORE };
         schema.walk(&mut object, &mut WalkReport::default(), options);

@@ -1,0 +1,50 @@
+//! Pods: each may stay for a while on a node that is in trouble.
+
+use keelson_meta::Object;
+use serde_json::{Value, json};
+
+/// How long a pod stays on a node that is not ready or can't be reached.
+const TOLERATION_SECONDS: i64 = 300;
+const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+/// Adds a toleration for each trouble of a node that the pod does not speak of.
+pub(super) fn tolerate_troubles(pod: &mut Object) {
+    let Some(spec) = pod.0.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let tolerations = spec.entry("tolerations").or_insert(Value::Null);
+    if tolerations.is_null() {
+        *tolerations = json!([]);
+    }
+    let Some(tolerations) = tolerations.as_array_mut() else { return };
+    for trouble in TROUBLES {
+        if !tolerations.iter().any(|toleration| tolerates(toleration, trouble)) {
+            tolerations.push(json!({
+                "key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS,
+            }));
+        }
+    }
+}
+
+fn tolerates(toleration: &Value, trouble: &str) -> bool {
+    let field = |name: &str| toleration.get(name).and_then(Value::as_str).unwrap_or_default();
+    (field("key") == trouble || field("key").is_empty()) && matches!(field("effect"), "NoExecute" | "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_gets_the_tolerations_that_it_does_not_state() {
+        let check = |stated: Value, expected: &[&str]| {
+            let mut pod = Object::from_value(json!({ "spec": { "tolerations": stated } })).unwrap();
+            tolerate_troubles(&mut pod);
+            let tolerations = pod.get(&["spec", "tolerations"]).and_then(Value::as_array).unwrap();
+            let keys: Vec<_> = tolerations.iter().map(|it| it["key"].as_str().unwrap_or_default()).collect();
+            assert_eq!(keys, expected);
+        };
+        check(Value::Null, &TROUBLES);
+        check(json!([{ "operator": "Exists" }]), &[""]);
+        check(json!([{ "key": TROUBLES[1], "effect": "NoExecute" }]), &[TROUBLES[1], TROUBLES[0]]);
+        check(json!([{ "key": TROUBLES[0], "effect": "NoSchedule" }]), &[TROUBLES[0], TROUBLES[0], TROUBLES[1]]);
+    }
+}
