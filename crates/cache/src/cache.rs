@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use keelson_codec::DecodeError;
 use keelson_meta::{Clock, Revision};
 use keelson_storage::{KeyValue, Store, StoreError};
 use parking_lot::Mutex;
@@ -23,6 +24,9 @@ pub const DEFAULT_HISTORY: Duration = Duration::from_secs(5 * 60);
 pub const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_mins(10);
 /// How many bytes all histories may hold unless configured.
 pub const DEFAULT_HISTORY_BYTES: u64 = 256 << 20;
+
+/// How many values that can't be read are named in the log.
+const NAMED_UNREADABLE: u64 = 100;
 
 /// How much of the past a cache keeps.
 #[derive(Clone)]
@@ -233,14 +237,17 @@ impl Shared {
         self.collections.iter().for_each(|collection| collection.trim(oldest));
     }
 
-    /// Reads a value of the collection at `place`; `None` when it can't be shown. The operator must see that: to clients
-    /// the object is gone.
-    pub(crate) fn decode(&self, place: usize, stored: &KeyValue) -> Option<Arc<Entry>> {
-        let decoded = self.collections[place].decode(stored).map_err(|error| {
-            self.counters.undecodable.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(key = %stored.key, %error, "a stored value is not an object and is not shown");
-        });
-        decoded.ok()
+    /// Reads a value of the collection at `place`. The operator must see what can't be read, since it is not shown to
+    /// clients; but a store that another server filled can be full of it.
+    pub(crate) fn decode(&self, place: usize, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
+        self.collections[place].decode(stored).inspect_err(|error| {
+            let before = self.counters.undecodable.fetch_add(1, Ordering::Relaxed);
+            if before < NAMED_UNREADABLE {
+                tracing::error!(key = %stored.key, %error, "a stored value can't be read and is not shown");
+            } else if before == NAMED_UNREADABLE {
+                tracing::error!("more stored values can't be read; from now on they are counted and not named");
+            }
+        })
     }
 
     pub(crate) fn heard_of(&self, revision: Revision) {

@@ -3,6 +3,8 @@
 //! Only the server's tail writes, through [`Collection::apply`]. Readers take the newest state with one short lock.
 //! ORDER: where both locks are needed, `history` is taken before `live`. Wakers are called after both are released.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
@@ -56,13 +58,26 @@ struct Live {
     trees: Trees,
     /// The revision of the newest event, or at which the collection was loaded.
     revision: Revision,
+    /// The keys whose values can't be read, and why not.
+    unreadable: Unreadable,
 }
+
+/// Keys, relative to their collection, whose values are no objects, and why not.
+pub(crate) type Unreadable = BTreeMap<Arc<str>, DecodeError>;
 
 /// A change to apply. The key is relative.
 pub(crate) struct Change {
     pub(crate) key: Arc<str>,
     pub(crate) revision: Revision,
-    pub(crate) entry: Option<Arc<Entry>>,
+    pub(crate) content: Content,
+}
+
+/// What a key holds after a change.
+pub(crate) enum Content {
+    Entry(Arc<Entry>),
+    Gone,
+    /// A value that is no object. It is not shown, since the old content would be wrong.
+    Unreadable(DecodeError),
 }
 
 /// What a collection holds, for metrics.
@@ -86,7 +101,7 @@ impl Collection {
         let trees = Trees::empty(spec.dispatch);
         let history = History::new(Revision::ZERO, trees.clone(), Dispatch::new(spec.dispatch), budget);
         Self {
-            live: RwLock::new(Live { trees, revision: Revision::ZERO }),
+            live: RwLock::new(Live { trees, revision: Revision::ZERO, unreadable: Unreadable::new() }),
             history: Mutex::new(history),
             labels: LabelInterner::default(),
             spec,
@@ -128,6 +143,19 @@ impl Collection {
     /// The newest state of one object.
     pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
         self.live.read().trees.entries.get(key).cloned()
+    }
+
+    /// Why an object is not shown although the store has a value under its key. What can't be read is not absent: whoever
+    /// acts on absence must ask.
+    pub fn unreadable(&self, key: &str) -> Option<DecodeError> {
+        self.live.read().unreadable.get(key).cloned()
+    }
+
+    /// How many keys that begin like this hold values that can't be read.
+    pub fn count_unreadable(&self, prefix: &str) -> usize {
+        let live = self.live.read();
+        let from = live.unreadable.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        from.take_while(|(key, _)| key.starts_with(prefix)).count()
     }
 
     /// How many objects there are.
@@ -240,14 +268,14 @@ impl Collection {
     }
 
     /// Replaces everything by a state that was loaded at `revision`. Watches end with [`TooOld`].
-    pub(crate) fn restart(&self, revision: Revision, trees: Trees) {
+    pub(crate) fn restart(&self, revision: Revision, trees: Trees, unreadable: Unreadable) {
         let mut woken = Vec::new();
         let old = {
             let mut history = self.history.lock();
             let mut live = self.live.write();
             history.restart(revision, trees.clone());
             history.dispatch.wake_all(&mut woken);
-            std::mem::replace(&mut *live, Live { trees, revision })
+            std::mem::replace(&mut *live, Live { trees, revision, unreadable })
         };
         woken.drain(..).for_each(Waker::wake);
         drop(old);
@@ -262,14 +290,23 @@ impl Collection {
 impl Live {
     fn apply(&mut self, change: Change, history: &mut History, woken: &mut Vec<Waker>) {
         self.revision = change.revision;
-        let previous = match &change.entry {
+        self.unreadable.remove(&change.key);
+        let current = match change.content {
+            Content::Entry(entry) => Some(entry),
+            Content::Gone => None,
+            Content::Unreadable(error) => {
+                self.unreadable.insert(change.key.clone(), error);
+                None
+            }
+        };
+        let previous = match &current {
             Some(entry) => self.trees.put(entry),
             None => self.trees.remove(&change.key),
         };
-        if previous.is_none() && change.entry.is_none() {
+        if previous.is_none() && current.is_none() {
             return;
         }
-        let event = Arc::new(Event::new(change.revision, previous, change.entry));
+        let event = Arc::new(Event::new(change.revision, previous, current));
         let (position, first) = (history.end(), history.first());
         history.dispatch.post(&event, position, first, woken);
         history.push(event, &self.trees);
@@ -301,7 +338,7 @@ mod tests {
         let value = Bytes::from(format!(r#"{{"kind":"K","apiVersion":"v1","metadata":{{"name":"n{number}"}}}}"#));
         let revision = Revision::new(revision);
         let entry = Entry::decode(format!("n{number}").into(), value, revision, &[], &collection.labels).unwrap();
-        Change { key: entry.key.clone(), revision, entry: Some(Arc::new(entry)) }
+        Change { key: entry.key.clone(), revision, content: Content::Entry(Arc::new(entry)) }
     }
 
     fn empty() -> Arc<Collection> {

@@ -10,6 +10,7 @@ use keelson_meta::Revision;
 use keelson_storage::{KeyValue, RangeRequest, Store, StoreError, StoreKey};
 
 use crate::cache::Shared;
+use crate::collection::Unreadable;
 use crate::entry::Entry;
 
 /// How many keys one read asks for.
@@ -39,20 +40,49 @@ pub(crate) fn pages(
     })
 }
 
-/// The entries of the collection at `place`, at a revision, in key order. Values that are not objects are left out.
+/// What was read of a collection.
+#[derive(Default)]
+pub(crate) struct Loaded {
+    /// In key order.
+    pub(crate) entries: Vec<Arc<Entry>>,
+    pub(crate) unreadable: Unreadable,
+}
+
+/// What the collection at `place` holds at a revision.
 pub(crate) async fn entries(
     store: &Arc<dyn Store>,
     shared: &Arc<Shared>,
     place: usize,
     revision: Revision,
-) -> Result<Vec<Arc<Entry>>, StoreError> {
+) -> Result<Loaded, StoreError> {
     let decoded = pages(store.clone(), shared.collections[place].prefix(), revision)
         .map_ok(|page| {
             let shared = shared.clone();
-            on_a_core(move || page.iter().filter_map(|stored| shared.decode(place, stored)).collect::<Vec<_>>())
+            on_a_core(move || decode(&shared, place, &page))
         })
         .try_buffered(decoders());
-    decoded.try_concat().await
+    decoded
+        .try_fold(Loaded::default(), async |mut so_far, page| {
+            so_far.entries.extend(page.entries);
+            so_far.unreadable.extend(page.unreadable);
+            Ok(so_far)
+        })
+        .await
+}
+
+fn decode(shared: &Shared, place: usize, page: &[KeyValue]) -> Loaded {
+    let mut loaded = Loaded::default();
+    for stored in page {
+        match shared.decode(place, stored) {
+            Ok(entry) => loaded.entries.push(entry),
+            Err(error) => {
+                let prefix = shared.collections[place].prefix();
+                let key = stored.key.as_str();
+                loaded.unreadable.insert(key.strip_prefix(prefix).unwrap_or(key).into(), error);
+            }
+        }
+    }
+    loaded
 }
 
 /// Has work done beside the runtime's own threads. It begins at once, whether or not the future is polled.

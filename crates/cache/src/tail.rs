@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::cache::{CacheConfig, Shared};
 use crate::check::Repair;
-use crate::collection::Change;
+use crate::collection::{Change, Content};
 use crate::load;
 use crate::trees::Trees;
 
@@ -191,8 +191,9 @@ impl Follower {
         for place in 0..self.shared.collections.len() {
             loaded.push(load::entries(&self.store, &self.shared, place, revision).await?);
         }
-        for (collection, entries) in self.shared.collections.iter().zip(loaded) {
-            collection.restart(revision, Trees::from_sorted(entries, collection.spec().dispatch));
+        for (collection, loaded) in self.shared.collections.iter().zip(loaded) {
+            let trees = Trees::from_sorted(loaded.entries, collection.spec().dispatch);
+            collection.restart(revision, trees, loaded.unreadable);
         }
         self.shared.watermark.advance(revision);
         Ok(())
@@ -202,9 +203,10 @@ impl Follower {
     /// known. No batch is half applied when this is called, so the watermark is where all collections stand.
     async fn repair(&self, place: usize) -> Result<(), StoreError> {
         let reached = self.shared.watermark.get();
-        let entries = load::entries(&self.store, &self.shared, place, reached).await?;
+        let loaded = load::entries(&self.store, &self.shared, place, reached).await?;
         let collection = &self.shared.collections[place];
-        collection.restart(reached, Trees::from_sorted(entries, collection.spec().dispatch));
+        let trees = Trees::from_sorted(loaded.entries, collection.spec().dispatch);
+        collection.restart(reached, trees, loaded.unreadable);
         self.shared.counters.repairs.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(collection = collection.prefix(), revision = %reached, "the cache was repaired");
         Ok(())
@@ -257,16 +259,15 @@ impl Shared {
     fn change(&self, event: StoreEvent) -> Option<(usize, Change)> {
         let (place, key) = self.route(event.key.as_str())?;
         let revision = event.revision;
-        let gone = |key: &str| Change { key: key.into(), revision, entry: None };
-        let Some(value) = event.value else {
-            return Some((place, gone(key)));
+        let key = Arc::from(key);
+        let content = match event.value {
+            None => Content::Gone,
+            Some(value) => {
+                let stored = KeyValue { key: event.key, value, revision };
+                self.decode(place, &stored).map_or_else(Content::Unreadable, Content::Entry)
+            }
         };
-        let stored = KeyValue { key: event.key.clone(), value, revision };
-        // The old content of what can't be read would be wrong, so it is shown as deleted.
-        let change = self
-            .decode(place, &stored)
-            .map_or_else(|| gone(key), |entry| Change { key: entry.key.clone(), revision, entry: Some(entry) });
-        Some((place, change))
+        Some((place, Change { key, revision, content }))
     }
 }
 

@@ -22,8 +22,9 @@ use keelson_storage::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, StoreKey, Tail,
     TailBatch, Transaction, Write,
 };
+use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
-use keelson_teststores::PostgresServer;
+use keelson_teststores::{EtcdServer, PostgresServer};
 use serde_json::{Value, json};
 
 /// One collection holds every key.
@@ -264,6 +265,30 @@ mod over_postgres {
     keelson_storage::conformance_tests!(super::Cached(match super::OnPostgres::new() {
         Some(engine) => engine,
         // There is no PostgreSQL here, and the test kit has said so.
+        None => return,
+    }));
+}
+
+/// An etcd of its own, with room for the suite's largest value as an object.
+struct OnEtcd(EtcdServer);
+
+impl OnEtcd {
+    /// None where there is no etcd.
+    fn new() -> Option<Self> {
+        EtcdServer::builder().arg("--max-request-bytes=10485760").start().map(Self)
+    }
+}
+
+impl Factory for OnEtcd {
+    async fn open(&mut self) -> Arc<dyn Store> {
+        Arc::new(EtcdStore::open(EtcdConfig::new([self.0.endpoint()])).await.unwrap())
+    }
+}
+
+mod over_etcd {
+    keelson_storage::conformance_tests!(super::Cached(match super::OnEtcd::new() {
+        Some(engine) => engine,
+        // There is no etcd here, and the test kit has said so.
         None => return,
     }));
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use common::*;
 use keelson_cache::{Cache, CacheConfig, Scope};
+use keelson_codec::DecodeError;
 use keelson_meta::Revision;
 use keelson_meta::clock::ManualClock;
 use keelson_storage::faulty::{Fault, FaultyStore};
@@ -119,6 +120,32 @@ async fn a_value_that_is_no_object_is_counted_and_hides_its_key() {
     catch_up(&store, &cache).await;
     assert!(pods(&cache).is_empty());
     assert_eq!(cache.stats().undecodable, 2);
+}
+
+/// What kube-apiserver wrote in protobuf or encrypted is not shown, and not taken for absent either.
+#[tokio::test]
+async fn a_value_that_can_not_be_read_is_known_until_it_goes_or_can_be_read() {
+    let store = MemoryStore::new();
+    let values = [("a/protobuf", &b"k8s\0\x0a\x02v1"[..]), ("b/encrypted", b"k8s:enc:aescbc:v1:key1:\x07")];
+    for (key, value) in values {
+        let key = StoreKey::new(format!("/registry/pods/{key}"));
+        store.commit(Transaction::default().put(key, value)).await.unwrap();
+    }
+    let cache = start(&store).await;
+    assert!(pods(&cache).is_empty());
+    assert_eq!(pods(&cache).unreadable("a/protobuf"), Some(DecodeError::Protobuf));
+    assert_eq!(pods(&cache).unreadable("b/encrypted"), Some(DecodeError::Encrypted));
+    assert_eq!(pods(&cache).unreadable("a/nothing"), None);
+    assert_eq!(["a/", "b/", "c/", ""].map(|prefix| pods(&cache).count_unreadable(prefix)), [1, 1, 0, 2]);
+
+    commit(&store, "a/protobuf", Some(&body(1))).await;
+    commit(&store, "b/encrypted", None).await;
+    let late = Transaction::default().put(StoreKey::new("/registry/pods/c/late"), "k8s\0");
+    store.commit(late).await.unwrap();
+    catch_up(&store, &cache).await;
+    assert_eq!(pods(&cache).len(), 1);
+    assert_eq!(pods(&cache).count_unreadable(""), 1);
+    assert_eq!(pods(&cache).unreadable("c/late"), Some(DecodeError::Protobuf));
 }
 
 #[tokio::test]

@@ -47,9 +47,22 @@ const API_VERSION_START: &[u8] = b",\"apiVersion\":\"";
 const METADATA_START: &[u8] = b"\"metadata\":";
 const REVISION_START: &[u8] = b"\"resourceVersion\":\"";
 
+/// What kube-apiserver writes before an object in protobuf, and before one that it has encrypted.
+const PROTOBUF_START: &[u8] = b"k8s\0";
+const ENCRYPTED_START: &[u8] = b"k8s:enc:";
+
 /// Bytes that do not hold an object.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
+    /// kube-apiserver wrote the object in protobuf.
+    #[error(
+        "kube-apiserver wrote it in protobuf, which is not yet read: store it again with \
+         --storage-media-type=application/json there"
+    )]
+    Protobuf,
+    /// kube-apiserver wrote the object encrypted.
+    #[error("kube-apiserver wrote it encrypted, which is not yet read: store it again without encryption there")]
+    Encrypted,
     /// The bytes are not JSON.
     #[error(transparent)]
     Syntax(#[from] JsonError),
@@ -101,6 +114,12 @@ impl StoredObject {
     /// # Errors
     /// When the bytes are not a JSON object.
     pub fn parse(bytes: Bytes) -> Result<Self, DecodeError> {
+        if bytes.starts_with(PROTOBUF_START) {
+            return Err(DecodeError::Protobuf);
+        }
+        if bytes.starts_with(ENCRYPTED_START) {
+            return Err(DecodeError::Encrypted);
+        }
         let layout = syntax::check(&bytes)?;
         if layout.compact
             && let Some((body, splice)) = find_marks(&bytes)

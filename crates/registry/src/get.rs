@@ -25,6 +25,13 @@ impl Registry {
         if target.is_empty_by_nature() {
             return Err(not_found());
         }
-        self.collection(target)?.get(&target.relative_key(name)).ok_or_else(not_found)
+        let key = target.relative_key(name);
+        match self.collection(target)?.get(&key) {
+            Some(entry) => Ok(entry),
+            None => {
+                self.refuse_unreadable(target, &key)?;
+                Err(not_found())
+            }
+        }
     }
 }

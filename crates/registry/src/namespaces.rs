@@ -143,7 +143,8 @@ impl Registry {
         .map(|_| ())
     }
 
-    /// How many objects there are below the target's URL, as of a moment after this call began.
+    /// How many objects there are below the target's URL, as of a moment after this call began. Those that can't be read
+    /// are among them: a namespace is not empty while they are there.
     ///
     /// Cost: O(log n).
     ///
@@ -152,6 +153,8 @@ impl Registry {
     pub async fn count(&self, target: &Target) -> Result<usize, ApiError> {
         self.catch_up().await?;
         let range = KeyRange::below(&target.key_prefix(), "");
-        Ok(self.collection(target)?.snapshot().count(&range.from, range.to.as_deref()))
+        let collection = self.collection(target)?;
+        let shown = collection.snapshot().count(&range.from, range.to.as_deref());
+        Ok(shown + collection.count_unreadable(&target.key_prefix()))
     }
 }

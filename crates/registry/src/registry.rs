@@ -139,7 +139,26 @@ impl Registry {
     /// The newest state of one object, as of a moment after this call began.
     pub(crate) async fn newest(&self, target: &Target, key: &str) -> Result<Option<Arc<Entry>>, ApiError> {
         self.catch_up().await?;
-        Ok(self.collection(target)?.get(key))
+        let entry = self.collection(target)?.get(key);
+        if entry.is_none() {
+            self.refuse_unreadable(target, key)?;
+        }
+        Ok(entry)
+    }
+
+    /// An object whose stored value can't be read is not shown, and yet not absent: who deletes or makes something
+    /// because of its absence must not take the one for the other.
+    ///
+    /// # Errors
+    /// 500 when the key holds such a value.
+    pub(crate) fn refuse_unreadable(&self, target: &Target, key: &str) -> Result<(), ApiError> {
+        match self.collection(target)?.unreadable(key) {
+            None => Ok(()),
+            Some(error) => Err(ApiError::Internal(format!(
+                "the stored value of {} {key:?} can't be read: {error}",
+                target.group_resource()
+            ))),
+        }
     }
 
     /// The error for stored bytes that are not an object. The operator reads which key; the client does not.

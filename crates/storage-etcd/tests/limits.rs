@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use common::{commit, everything, follow, key, open, put, read};
 use keelson_storage::{CommitError, RangeRequest, Store, StoreError, StoreKey, Transaction, Write};
+use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_teststores::EtcdServer;
 
 /// Some bytes that are different for every number.
@@ -107,4 +108,23 @@ async fn keys_that_end_share_a_lease_and_go_in_one_revision() {
     let write = Write::Put { key: key("events/late"), value: "x".into(), expires: Some(end) };
     commit(&stores[1], Transaction { compares: Vec::new(), writes: vec![write] }).await;
     assert_eq!(stores[0].expire(end).await.unwrap(), 1);
+}
+
+/// Builds of etcd differ in whether they take gzip; one that does not says so when the store is opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn compression_works_or_is_refused_when_the_store_is_opened() {
+    let Some(server) = EtcdServer::start() else { return };
+    let url = format!("etcd://{}?compression=gzip", server.endpoint());
+    match EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await {
+        Ok(store) => {
+            let start = store.current_revision().await.unwrap();
+            let end = commit(&store, put("a", bytes(1, 100_000))).await;
+            assert_eq!(store.get(&key("a")).await.unwrap().unwrap().value, bytes(1, 100_000));
+            assert_eq!(follow(&store, start, end).await.len(), 1);
+        }
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.contains("refuses us: ") && text.contains("grpc-encoding \"gzip\""), "{text}");
+        }
+    }
 }

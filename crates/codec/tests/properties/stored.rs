@@ -124,6 +124,25 @@ proptest! {
     }
 }
 
+/// As kube-apiserver stores JSON: its own order of fields, and a line's end.
+#[test]
+fn json_that_another_server_stored_is_an_object() {
+    let stored = br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"b","uid":"u","resourceVersion":"","selfLink":"/x","creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[]},"data":{"k":"v"}}"#;
+    let object = StoredObject::parse(Bytes::from([&stored[..], b"\n"].concat())).unwrap();
+    let expected = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"b","uid":"u","resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[]},"data":{"k":"v"}}"#;
+    let mut text = Vec::new();
+    object.write_object(Revision::new(7), &mut text);
+    assert_eq!(String::from_utf8(text).unwrap(), expected);
+}
+
+#[test]
+fn protobuf_and_encrypted_values_are_known_by_their_beginning() {
+    let parse = |bytes: &'static [u8]| StoredObject::parse(Bytes::from_static(bytes)).unwrap_err();
+    assert_eq!(parse(b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap"), DecodeError::Protobuf);
+    assert_eq!(parse(b"k8s:enc:secretbox:v1:key1:\x01\x02"), DecodeError::Encrypted);
+    assert!(matches!(parse(b"k8s"), DecodeError::Syntax(_)));
+}
+
 fn encoded(value: Value) -> StoredObject {
     StoredObject::encode(&Object::from_value(value).unwrap())
 }
