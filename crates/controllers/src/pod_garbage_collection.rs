@@ -29,6 +29,9 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// What is said of a pod whose node is gone.
 const NODE_GONE: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
 
+/// A pod that is to be ended, and whether that is because its node is gone.
+type Lost = (Arc<Entry>, bool);
+
 /// The controller.
 pub struct PodGarbageCollection {
     registry: Arc<Registry>,
@@ -86,14 +89,15 @@ impl PodGarbageCollection {
         let lost = pods.iter().filter_map(|pod| {
             let node = pod.field(self.fields.0);
             if gone.contains(node) {
-                return Some((pod, Some(NODE_GONE)));
+                return Some((pod.clone(), true));
             }
             let stuck = nodes.get(node) == Some(&true) && self.registry.is_terminating(pod);
-            stuck.then_some((pod, None))
+            stuck.then(|| (pod.clone(), false))
         });
-        let ends = lost.chain(self.superfluous(&pods).into_iter().map(|pod| (pod, None)));
+        let superfluous = self.superfluous(&pods).into_iter().map(|pod| (pod.clone(), false));
+        let ends: Vec<_> = lost.chain(superfluous).collect();
         stream::iter(ends)
-            .map(|(pod, condition)| self.end(pod, condition))
+            .map(|(pod, node_is_gone)| self.end(pod, node_is_gone))
             .buffer_unordered(AT_ONCE)
             .try_collect()
             .await
@@ -140,8 +144,9 @@ impl PodGarbageCollection {
         ended
     }
 
-    async fn end(&self, entry: &Entry, condition: Option<(&str, &str)>) -> Result<(), ApiError> {
-        let pod = read(entry);
+    async fn end(&self, entry: Arc<Entry>, node_is_gone: bool) -> Result<(), ApiError> {
+        let condition = node_is_gone.then_some(NODE_GONE);
+        let pod = read(&entry);
         let (namespace, name) = (pod.namespace(), pod.name());
         let mut target = self.pods.clone();
         target.namespace = Some(namespace.to_owned());

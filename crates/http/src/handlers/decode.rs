@@ -43,11 +43,11 @@ pub(super) async fn below(
 ) -> Result<Accepted, ApiError> {
     let encoding = Encoding::of(headers)?;
     let bytes = body.read(MAX_REQUEST_BYTES).await?;
-    let kind = target.subresource.map_or_else(|| target.kind(), |below| below.gvk(target.resource, target.version.name));
+    let kind =
+        target.subresource.map_or_else(|| target.kind(), |below| below.gvk(target.resource, target.version.name));
     let default = (kind.group_version().to_string(), kind.kind);
-    let parsed = encoding
-        .parse(&bytes, (&default.0, &default.1))
-        .map_err(|error| unrecognized(&default.1, &error, &bytes))?;
+    let parsed =
+        encoding.parse(&bytes, (&default.0, &default.1)).map_err(|error| unrecognized(&default.1, &error, &bytes))?;
     accept_below(target, parsed.value, &parsed.duplicates, validation)
 }
 

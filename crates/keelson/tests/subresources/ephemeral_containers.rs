@@ -1,4 +1,4 @@
-//! `pods/ephemeralcontainers`.
+//! `pods/ephemeralcontainers`: what `kubectl debug` writes.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `pods/resize`.
+//! `pods/resize`: more or less CPU and memory for a pod that runs.
 
 use keelson_testkit::Answer;
 use serde_json::{Value, json};
