@@ -99,7 +99,67 @@ async fn read(raw: &Raw, api_version: &str, path: &str, name: &str) -> Value {
     assert_eq!(*item, bare, "a list of {path} shows what a get shows");
     let watched = raw.get(format!("{selected}&watch=1&resourceVersion=0")).stream().await.next_json().await.unwrap();
     assert_eq!(watched, json!({"type": "ADDED", "object": got}), "a watch of {path} shows what a get shows");
+    read_protobuf(raw, path, name, &got).await;
+    read_outlines(raw, path, name, &got).await;
     got
+}
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The object as protobuf can tell it: objects inside of it have no kind.
+fn in_protobuf(mut object: Value) -> Value {
+    let claims = object.pointer_mut("/spec/volumeClaimTemplates").and_then(Value::as_array_mut);
+    for claim in claims.into_iter().flatten().filter_map(Value::as_object_mut) {
+        claim.retain(|field, _| field != "kind" && field != "apiVersion");
+    }
+    object
+}
+
+/// Reads an object in protobuf in each way there is; it is what a get in JSON shows.
+async fn read_protobuf(raw: &Raw, path: &str, name: &str, shown: &Value) {
+    let shown = in_protobuf(shown.clone());
+    let decoded = |body: &[u8]| keelson_protobuf::decode(body).unwrap().object.into_value();
+    let got = raw.get(format!("{path}/{name}")).header("accept", PROTOBUF).await.expect(200);
+    assert_eq!(got.header("content-type"), PROTOBUF);
+    assert_eq!(decoded(&got.body), shown, "{path} in protobuf");
+    let selected = format!("{path}?fieldSelector=metadata.name%3D{name}");
+    let listed = raw.get(selected.as_str()).await.expect(200).json();
+    let list_body = raw.get(selected.as_str()).header("accept", PROTOBUF).await.expect(200).body;
+    let listed_so = decoded(&list_body);
+    let item = in_protobuf(listed["items"][0].clone());
+    assert_eq!((&listed_so["kind"], &listed_so["items"]), (&listed["kind"], &json!([item])), "{path} in protobuf");
+    let mut watch = raw.get(format!("{selected}&watch=1&resourceVersion=0")).header("accept", PROTOBUF).stream().await;
+    let mut frame = Vec::new();
+    while frame.len() < 4 || frame.len() - 4 < u32::from_be_bytes(frame[..4].try_into().unwrap()) as usize {
+        frame.extend_from_slice(&watch.next_chunk().await.unwrap().expect("an event comes"));
+    }
+    let object = frame.windows(4).position(|window| window == keelson_protobuf::PREFIX).unwrap();
+    assert_eq!(decoded(&frame[object..]), shown, "a watch of {path} in protobuf");
+}
+
+/// Reads the row of an object and its bare metadata, alone and in lists.
+async fn read_outlines(raw: &Raw, path: &str, name: &str, shown: &Value) {
+    let form = |kind: &str| format!("application/json;as={kind};v=v1;g=meta.k8s.io");
+    let selected = format!("{path}?fieldSelector=metadata.name%3D{name}");
+    let (one, many) = (format!("{path}/{name}"), selected.as_str());
+    let bare = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": shown["metadata"]});
+    let got = raw.get(one.as_str()).header("accept", form("PartialObjectMetadata")).await.expect(200).json();
+    assert_eq!(got, bare, "the metadata of {path}");
+    let listed = raw.get(many).header("accept", form("PartialObjectMetadataList")).await.expect(200).json();
+    assert_eq!(listed["items"], json!([bare]), "the metadata of {path}");
+    let got = raw.get(one).header("accept", form("Table")).await.expect(200).json();
+    let listed = raw.get(many).header("accept", form("Table")).await.expect(200).json();
+    for table in [&got, &listed] {
+        let [row] = list(&table["rows"]) else { panic!("{path}: {table}") };
+        assert_eq!(row["object"], bare, "{path}");
+        let cells = list(&row["cells"]).len();
+        // The age that an IP address shows has no column.
+        let extra = usize::from(path.ends_with("/ipaddresses"));
+        assert_eq!(cells, list(&table["columnDefinitions"]).len() + extra, "{path}");
+    }
+    let mut watch = raw.get(format!("{many}&watch=1&resourceVersion=0")).header("accept", form("Table")).stream().await;
+    let event = watch.next_json().await.unwrap();
+    assert_eq!(event["object"]["rows"][0]["object"], bare, "a watch of {path} as a table");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,10 +195,23 @@ async fn writing_back_what_was_read_changes_nothing_in_any_version() {
             let path = format!("{path}/{name}");
             let before = raw.get(path.as_str()).await.expect(200).json();
             assert_eq!(raw.put(path.as_str(), &before).await.expect(200).json(), before, "a PUT of {path}");
+            for form in ["application/yaml", PROTOBUF] {
+                let read = raw.get(path.as_str()).header("accept", form).await.expect(200).body;
+                let put = raw.put(path.as_str(), &Value::Null).header("content-type", form).body(read).await;
+                assert_eq!(put.expect(200).json(), before, "a PUT of {path} in {form}");
+            }
             let patched = raw.patch(path.as_str(), "application/merge-patch+json", &json!({})).await;
             assert_eq!(patched.expect(200).json(), before, "a patch of {path}");
         }
     }
+}
+
+/// By what clients notice that autoscalers are stored in another version.
+async fn storage_version_hash(raw: &Raw) -> Value {
+    let found = raw.get("/apis/autoscaling/v2").await.expect(200).json();
+    list(&found["resources"]).iter().find(|resource| resource["name"] == "horizontalpodautoscalers").unwrap()
+        ["storageVersionHash"]
+        .clone()
 }
 
 #[tokio::test]
@@ -154,6 +227,8 @@ async fn a_resource_can_be_stored_in_another_version() {
     });
     let created = server.raw().post(v2.as_str(), &body).await.expect(201).json();
     assert_eq!(created["spec"]["metrics"], metrics);
+    let usual = TestServer::start().await;
+    assert_ne!(storage_version_hash(&server.raw()).await, storage_version_hash(&usual.raw()).await);
     let annotations = |object: &Value| object["metadata"]["annotations"].as_object().map_or(0, serde_json::Map::len);
     assert_eq!(annotations(&created), 0, "what v1 carries in annotations is not shown in v2");
     let shown = server.raw().get(format!("{v1}/a")).await.expect(200).json();

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use keelson_meta::clock::ManualClock;
 use keelson_testkit::{TestServer, check_record, differences_shown};
 
 /// How long a read waits for a revision from the future before it is refused: nothing makes it come in these records.
@@ -42,6 +44,14 @@ async fn watches() {
 #[tokio::test]
 async fn refusals() {
     check("errors.wire").await;
+}
+
+#[tokio::test]
+async fn tables_of_every_kind() {
+    // Ages stand in the cells, so time stands still.
+    let clock = Arc::new(ManualClock::new(SystemTime::now()));
+    let server = TestServer::builder().configure(|config| config.clock = clock).start().await;
+    check_record(records().join("tables.wire"), &server).await;
 }
 
 #[tokio::test]
