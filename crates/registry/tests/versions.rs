@@ -10,7 +10,7 @@ use keelson_meta::Object;
 use keelson_meta::clock::ManualClock;
 use keelson_meta::options::{CreateOptions, PatchOptions};
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Target, Written, fit};
+use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Target, Writer, Written, fit};
 use keelson_resources::Catalogue;
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
@@ -45,7 +45,10 @@ fn autoscalers(version: &str, name: Option<&str>) -> Target {
 
 async fn patch(server: &Registry, version: &str, document: Value) -> Written {
     let patch = Patch { kind: PatchKind::Merge, document, duplicates: Vec::new() };
-    server.patch(&autoscalers(version, Some("a")), "a", &patch, &PatchOptions::default()).await.unwrap()
+    server
+        .patch(&autoscalers(version, Some("a")), "a", &patch, &Writer::server(), &PatchOptions::default())
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -58,7 +61,7 @@ async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only
     let target = autoscalers("v2", None);
     let mut object = Object::from_value(body).unwrap();
     fit(&target, &mut object).unwrap();
-    let created = old.create(&target, object, &CreateOptions::default()).await.unwrap();
+    let created = old.create(&target, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
     assert_eq!(created.object.api_version(), "autoscaling/v1");
 
     // A write that changes nothing is a way to bring an object up to date.

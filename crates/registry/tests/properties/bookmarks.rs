@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keelson_meta::Object;
 use keelson_meta::options::CreateOptions;
-use keelson_registry::WatchOutput;
+use keelson_registry::{WatchOutput, Writer};
 use proptest::prelude::*;
 use serde_json::json;
 use tokio::time::Instant;
@@ -122,7 +122,7 @@ async fn create_configmap(cluster: &Cluster, number: usize) {
         "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": format!("c{number}"), "namespace": "q"},
     });
     let (object, target) = (Object::from_value(object).unwrap(), target("configmaps", Some("q")));
-    cluster.server(0).create(&target, object, &CreateOptions::default()).await.unwrap();
+    cluster.server(0).create(&target, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
 }
 
 fn step() -> impl Strategy<Value = Step> {

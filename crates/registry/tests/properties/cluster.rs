@@ -9,7 +9,7 @@ use keelson_meta::clock::ManualClock;
 use keelson_meta::options::{CreateOptions, DeleteOptions, ListOptions, PatchOptions, Query, UpdateOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Random, Revision};
-use keelson_registry::{ListItems, Patch, PatchKind, Registry, RegistryConfig, Target, namespaces_target};
+use keelson_registry::{ListItems, Patch, PatchKind, Registry, RegistryConfig, Target, Writer, namespaces_target};
 use keelson_resources::Catalogue;
 use keelson_storage::Store;
 use keelson_storage::faulty::{Fault, FaultyStore};
@@ -94,7 +94,10 @@ impl Cluster {
     async fn create_namespace(&self, name: &str) {
         let object = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}});
         let object = Object::from_value(object).unwrap();
-        self.server(0).create(&namespaces_target().unwrap(), object, &CreateOptions::default()).await.unwrap();
+        self.server(0)
+            .create(&namespaces_target().unwrap(), object, &Writer::server(), &CreateOptions::default())
+            .await
+            .unwrap();
     }
 
     async fn start_servers(&mut self) {
@@ -255,16 +258,16 @@ impl Write {
         let written = match &self.action {
             Action::Create(pod) => {
                 let options = CreateOptions { dry_run, ..CreateOptions::default() };
-                server.create(&target, fitted(&target, pod.object(&self.key)), &options).await
+                server.create(&target, fitted(&target, pod.object(&self.key)), &Writer::server(), &options).await
             }
             Action::Update(pod) => {
                 let options = UpdateOptions { dry_run, ..UpdateOptions::default() };
-                server.update(&named, name, &fitted(&named, pod.object(&self.key)), &options).await
+                server.update(&named, name, &fitted(&named, pod.object(&self.key)), &Writer::server(), &options).await
             }
             Action::Merge(pod) => {
                 let patch = Patch { kind: PatchKind::Merge, document: pod.merge_patch(), duplicates: Vec::new() };
                 let options = PatchOptions { dry_run, ..PatchOptions::default() };
-                server.patch(&named, name, &patch, &options).await
+                server.patch(&named, name, &patch, &Writer::server(), &options).await
             }
             Action::Delete => {
                 let options = DeleteOptions { dry_run, ..DeleteOptions::default() };

@@ -35,7 +35,10 @@ async fn generate(cluster: &Cluster, server: usize, number: usize) -> Result<Str
         "data": {"number": number.to_string()},
     });
     let (object, target) = (Object::from_value(object).unwrap(), target("configmaps", Some("q")));
-    let created = cluster.server(server).create(&target, object, &CreateOptions::default()).await?;
+    let created = cluster
+        .server(server)
+        .create(&target, object, &keelson_registry::Writer::server(), &CreateOptions::default())
+        .await?;
     Ok(created.object.decode(created.revision.unwrap()).name().to_owned())
 }
 

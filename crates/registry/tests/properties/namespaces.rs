@@ -2,7 +2,7 @@
 
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PropagationPolicy};
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{Registry, Target, namespaces_target};
+use keelson_registry::{Registry, Target, Writer, namespaces_target};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Engine, Settings, run, target};
@@ -20,7 +20,7 @@ async fn create(server: &Registry, target: &Target, name: &str, spec: Option<Val
     if let Some(namespace) = &target.namespace {
         object.set_meta("namespace", namespace.as_str());
     }
-    server.create(target, object, &CreateOptions::default()).await.map(|_| ())
+    server.create(target, object, &Writer::server(), &CreateOptions::default()).await.map(|_| ())
 }
 
 async fn uid(server: &Registry, name: &str) -> String {

@@ -56,7 +56,11 @@ async fn cluster() -> (Cluster, Model) {
             let configmaps = target("configmaps", Some(namespace));
             let mut fitted = object;
             keelson_registry::fit(&configmaps, &mut fitted).unwrap();
-            cluster.server(0).create(&configmaps, fitted, &CreateOptions::default()).await.unwrap();
+            cluster
+                .server(0)
+                .create(&configmaps, fitted, &keelson_registry::Writer::server(), &CreateOptions::default())
+                .await
+                .unwrap();
         }
     }
     (cluster, model)

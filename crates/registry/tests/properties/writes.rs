@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PatchOptions, UpdateOptions};
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{Deleted, Patch, PatchKind, Registry, Target, Written, namespaces_target};
+use keelson_registry::{Deleted, Patch, PatchKind, Registry, Target, Writer, Written, namespaces_target};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn named(name: &str) -> Target {
 }
 
 async fn create(server: &Registry, object: Object) -> Result<Written, ApiError> {
-    server.create(&target("configmaps", Some("q")), object, &CreateOptions::default()).await
+    server.create(&target("configmaps", Some("q")), object, &Writer::server(), &CreateOptions::default()).await
 }
 
 async fn read(server: &Registry, name: &str) -> Result<Object, ApiError> {
@@ -60,7 +60,7 @@ async fn update_from_one_revision(engine: Engine) {
         let outcomes = all_at_once(&cluster, |number, server| {
             let mut next = current.clone();
             next.0.insert("data".to_owned(), json!({"round": round.to_string(), "by": number.to_string()}));
-            async move { server.update(&named("one"), "one", &next, &UpdateOptions::default()).await }
+            async move { server.update(&named("one"), "one", &next, &Writer::server(), &UpdateOptions::default()).await }
         })
         .await;
         let won: Vec<usize> = (0..WRITERS).filter(|number| outcomes[*number].is_ok()).collect();
@@ -122,7 +122,7 @@ async fn patch_one_object(engine: Engine) {
                     duplicates: Vec::new(),
                 }
             };
-            server.patch(&named("one"), "one", &patch, &PatchOptions::default()).await?;
+            server.patch(&named("one"), "one", &patch, &Writer::server(), &PatchOptions::default()).await?;
         }
         Ok::<(), ApiError>(())
     })
@@ -211,7 +211,11 @@ fn finalizers_hold_an_object_until_the_last_is_taken() {
                 document: json!({"metadata": {"finalizers": left}}),
                 duplicates: Vec::new(),
             };
-            cluster.server(server).patch(&named("held"), "held", &patch, &PatchOptions::default()).await.unwrap();
+            cluster
+                .server(server)
+                .patch(&named("held"), "held", &patch, &Writer::server(), &PatchOptions::default())
+                .await
+                .unwrap();
         }
         assert_eq!(read(cluster.server(0), "held").await.unwrap_err().code(), 404);
     });
