@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use keelson_meta::names::label_value_faults;
 use keelson_meta::{ApiError, Random};
 use keelson_registry::Registry;
 use keelson_storage::{Fence, Identity, StoreKey};
@@ -175,13 +176,17 @@ impl IdentityLease {
     /// The lease of a registration that begins now.
     fn lease(&self, now: SystemTime) -> Value {
         let IdentityConfig { server_id, host, address, duration, .. } = &self.config;
+        let mut labels = json!({IDENTITY_LABEL: IDENTITY_VALUE});
+        if label_value_faults(host).is_empty() {
+            labels[HOST_LABEL] = json!(host);
+        }
         json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {
                 "name": server_id,
                 "namespace": leases::NAMESPACE,
-                "labels": {IDENTITY_LABEL: IDENTITY_VALUE, HOST_LABEL: host},
+                "labels": labels,
                 "annotations": {ADDRESS_ANNOTATION: address},
             },
             "spec": {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use keelson_server::StoreConfig;
+use keelson_server::{AddressRange, PortRange};
 
 /// A Kubernetes API server for very large collections.
 #[derive(Parser)]
@@ -19,7 +21,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Start the server.
     Serve(Box<Serve>),
-    /// Tools for the embedded store.
+    /// Tools for stores.
     #[command(subcommand)]
     Storage(Storage),
 }
@@ -33,9 +35,10 @@ pub(crate) struct Serve {
     /// The directory for the store, certificates, keys and the kubeconfig.
     #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
     pub(crate) data_dir: PathBuf,
-    /// Keep objects in memory only. Certificates and the kubeconfig still live in the data directory.
-    #[arg(long, env = "KEELSON_IN_MEMORY")]
-    pub(crate) in_memory: bool,
+    /// Where to keep objects: sqlite:DIRECTORY (the data directory unless given), memory:, postgres://USER:PASSWORD@HOST/DATABASE
+    /// or etcd://HOST:2379. Certificates and the kubeconfig live in the data directory in any case.
+    #[arg(long, env = "KEELSON_STORE", value_parser = store, hide_env_values = true)]
+    pub(crate) store: Option<StoreConfig>,
     /// How long the past can be read: continued lists and resumed watches (such as 5m, 90s, 1h30m).
     #[arg(long, env = "KEELSON_HISTORY", default_value = "5m", value_parser = duration)]
     pub(crate) history: Duration,
@@ -71,6 +74,21 @@ pub(crate) struct Serve {
     /// run that do not know the usual one. May be repeated.
     #[arg(long, env = "KEELSON_STORAGE_VERSION", value_delimiter = ',')]
     pub(crate) storage_version: Vec<String>,
+    /// The address at which others reach the server; the one that it listens on, or the host's own, unless given.
+    #[arg(long, env = "KEELSON_ADVERTISE_ADDRESS")]
+    pub(crate) advertise_address: Option<IpAddr>,
+    /// The range of the addresses of services, or one of each IP family, the preferred one first.
+    #[arg(long, env = "KEELSON_SERVICE_CLUSTER_IP_RANGE", value_delimiter = ',', default_value = "10.96.0.0/12")]
+    pub(crate) service_cluster_ip_range: Vec<AddressRange>,
+    /// The ports of all nodes that services may take.
+    #[arg(long, env = "KEELSON_SERVICE_NODE_PORT_RANGE", default_value = "30000-32767")]
+    pub(crate) service_node_port_range: PortRange,
+    /// Who the tokens of service accounts say signed them: a URL, which is also the audience of this server.
+    #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_ISSUER", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) service_account_issuer: Option<String>,
+    /// Which controllers run in the server: * for all, a name for one, -name for all but one.
+    #[arg(long, env = "KEELSON_CONTROLLERS", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
+    pub(crate) controllers: Vec<String>,
     /// The form of the log.
     #[arg(long, env = "KEELSON_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
@@ -92,7 +110,7 @@ pub(crate) enum FeatureGate {
 
 #[derive(Subcommand)]
 pub(crate) enum Storage {
-    /// Write a consistent copy of the store to a file. Works while a server is running on it.
+    /// Write a consistent copy of the embedded store to a file. Works while a server is running on it.
     Backup {
         /// The file to write; it must not exist.
         file: PathBuf,
@@ -100,7 +118,7 @@ pub(crate) enum Storage {
         #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
         data_dir: PathBuf,
     },
-    /// Make a new store out of a backup.
+    /// Make a new embedded store out of a backup.
     Restore {
         /// The backup to read.
         file: PathBuf,
@@ -112,6 +130,20 @@ pub(crate) enum Storage {
         #[arg(long, default_value_t = 1_000_000_000)]
         bump_revision: u64,
     },
+    /// Copy all objects from one store to another, empty one: stores are written as for serve --store. Stop the servers of the source
+    /// first. An interrupted copy goes on when the command is given again.
+    Copy {
+        /// The store to read.
+        #[arg(value_parser = store)]
+        from: StoreConfig,
+        /// The store to write.
+        #[arg(value_parser = store)]
+        to: StoreConfig,
+    },
+}
+
+fn store(url: &str) -> Result<StoreConfig, String> {
+    StoreConfig::parse(url).map_err(|error| format!("{error:#}"))
 }
 
 /// Reads `5m`, `90s`, `1h30m`, `250ms`.

@@ -1,7 +1,7 @@
 //! `keelson serve`: from flags to a running server, until a signal stops it.
 
 use anyhow::Context as _;
-use keelson_server::{Config, RegistryConfig, Server, StoreConfig};
+use keelson_server::{Config, RegistryConfig, Server, ServiceRanges, StoreConfig, Switches};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -32,6 +32,9 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     for setting in &args.storage_version {
         registry.store_as(setting).map_err(anyhow::Error::msg).context("reading --storage-version")?;
     }
+    registry.service_ranges = ServiceRanges::new(args.service_cluster_ip_range, args.service_node_port_range)
+        .map_err(anyhow::Error::msg)
+        .context("reading --service-cluster-ip-range")?;
     for (gate, on) in args.feature_gates {
         match gate {
             FeatureGate::ApiListChunking => registry.chunking = on,
@@ -39,7 +42,7 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     }
     let mut config = Config {
         bind: args.bind,
-        store: if args.in_memory { StoreConfig::Memory } else { StoreConfig::Sqlite(data_dir.to_owned()) },
+        store: args.store.unwrap_or_else(|| StoreConfig::Sqlite(data_dir.to_owned())),
         data_dir: Some(data_dir.to_owned()),
         history: args.history,
         cache_check_interval: args.cache_check_interval.0,
@@ -49,6 +52,13 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     for name in &args.no_chunking {
         config.never_chunk(name).context("--no-chunking")?;
     }
+    config.advertise_address = args.advertise_address;
+    if let Some(issuer) = args.service_account_issuer {
+        config.service_account_issuer = issuer;
+    }
+    config.controllers = Switches::parse(args.controllers.iter().map(String::as_str))
+        .map_err(anyhow::Error::msg)
+        .context("reading --controllers")?;
     config.server_id = args.server_id.unwrap_or_else(|| Config::derived_server_id(data_dir));
     config.pki.extra_names = args.tls_san;
     config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);

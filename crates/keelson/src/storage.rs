@@ -1,8 +1,14 @@
-//! `keelson storage`: backup and restore of the embedded store.
+//! `keelson storage`: backup and restore of the embedded store, and moving from one store to another.
+
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use keelson_server::CopyProgress;
 
 use crate::args::Storage;
+
+/// How often a copy tells how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs one of the storage commands.
 #[expect(clippy::print_stdout, reason = "this is what the user who gave the command reads")]
@@ -16,6 +22,37 @@ pub(crate) fn run(command: Storage) -> anyhow::Result<()> {
             let revision = keelson_server::restore(&file, &data_dir, bump_revision).context("nothing was restored")?;
             println!("restored {} into {}; revisions go on at {revision}", file.display(), data_dir.display());
         }
+        Storage::Copy { from, to } => {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
+            let copied = runtime.block_on(keelson_server::copy_store(&from, &to, Progress::default().reporter()));
+            let copied = copied.context("the copy is not finished; give the command again to go on with it")?;
+            println!("copied {} objects from {from} to {to}, and found them equal", copied.compared);
+        }
     }
     Ok(())
+}
+
+/// Tells how far a copy is, now and then.
+struct Progress {
+    told: Instant,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { told: Instant::now() }
+    }
+}
+
+impl Progress {
+    #[expect(clippy::print_stderr, reason = "this is what the user who gave the command reads")]
+    fn reporter(mut self) -> impl FnMut(CopyProgress) {
+        move |progress| {
+            if self.told.elapsed() >= PROGRESS_INTERVAL {
+                self.told = Instant::now();
+                let CopyProgress { pass, compared, total, written, .. } = progress;
+                eprintln!("pass {pass}: {compared} of {total} objects compared, {written} written");
+            }
+        }
+    }
 }

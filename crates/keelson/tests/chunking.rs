@@ -211,7 +211,7 @@ async fn resource_version(raw: &Raw) -> String {
 }
 
 async fn with_flag(flag: &str) -> ProcessServer {
-    ProcessServer::builder(env!("CARGO_BIN_EXE_keelson")).arg("--in-memory").arg(flag).start().await
+    ProcessServer::builder(env!("CARGO_BIN_EXE_keelson")).arg("--store").arg("memory:").arg(flag).start().await
 }
 
 #[tokio::test]

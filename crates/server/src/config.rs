@@ -1,19 +1,27 @@
 //! What can be set about a server.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::BASE32_NOPAD;
 use keelson_access::pki::PkiOptions;
-use keelson_cache::DEFAULT_CHECK_INTERVAL;
 use keelson_access::token::DEFAULT_ISSUER;
+use keelson_cache::DEFAULT_CHECK_INTERVAL;
+use keelson_controllers::{IdentityConfig, QUARANTINE};
+use keelson_controllers::Switches;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
 use keelson_registry::RegistryConfig;
 use keelson_resources::{Catalogue, UnknownResource};
-use keelson_storage::Store;
+use sha2::{Digest as _, Sha256};
+
+use crate::store::StoreConfig;
+
+/// How many bytes of a hash tell servers apart in their derived names.
+const SERVER_ID_BYTES: usize = 16;
 
 /// Settings of a server. `Config::default()` is a server on a free port of the loopback address that keeps nothing.
 #[derive(Clone)]
@@ -30,31 +38,30 @@ pub struct Config {
     pub history_bytes: u64,
     /// How often the cache is compared with the store, and repaired where they differ; `None` is never.
     pub cache_check_interval: Option<Duration>,
-    /// The name of this server among others, in its log and in the metric `keelson_server_info`.
+    /// The name of this server among others, in its log, its lease and the metric `keelson_server_info`: a DNS subdomain.
     pub server_id: String,
+    /// How long the lease of this server stands without a renewal. Whole seconds count.
+    pub identity_duration: Duration,
+    /// How often the lease is renewed.
+    pub identity_interval: Duration,
     /// Certificates: extra names for the serving certificate, or files of one's own.
     pub pki: PkiOptions,
+    /// How long a node may be missing before its pods are ended.
+    pub node_quarantine: Duration,
+    /// Who the tokens of service accounts say signed them: a URL, which is also their audience.
+    pub service_account_issuer: String,
     /// Settings of the verbs.
     pub registry: RegistryConfig,
+    /// The address at which others reach the server, where it is not the one that it listens on.
+    pub advertise_address: Option<IpAddr>,
+    /// Which controllers run.
+    pub controllers: Switches,
     /// How long requests in flight may take to end when the server stops.
     pub shutdown_grace: Duration,
     /// Wall-clock time.
     pub clock: Arc<dyn Clock>,
     /// Randomness for uids, names and keys.
     pub random: Arc<dyn Random>,
-}
-
-/// Where objects are kept.
-#[derive(Clone)]
-    /// Who the tokens of service accounts say signed them: a URL, which is also their audience.
-    pub service_account_issuer: String,
-pub enum StoreConfig {
-    /// In memory only: everything is gone when the server stops.
-    Memory,
-    /// In SQLite, in this directory.
-    Sqlite(PathBuf),
-    /// In a store that was opened elsewhere and that other servers in this process may use too.
-    Shared(Arc<dyn Store>),
 }
 
 impl Default for Config {
@@ -67,26 +74,41 @@ impl Default for Config {
             history_bytes: 256 * 1024 * 1024,
             cache_check_interval: Some(DEFAULT_CHECK_INTERVAL),
             server_id: "keelson".to_owned(),
+            identity_duration: IdentityConfig::DURATION,
+            identity_interval: IdentityConfig::INTERVAL,
             pki: PkiOptions::default(),
+            node_quarantine: QUARANTINE,
+            service_account_issuer: DEFAULT_ISSUER.to_owned(),
             registry: RegistryConfig::default(),
+            advertise_address: None,
+            controllers: Switches::default(),
             shutdown_grace: Duration::from_secs(30),
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         }
     }
 }
-            service_account_issuer: DEFAULT_ISSUER.to_owned(),
 
 impl Config {
     /// A name for a server that was given none: the same at each start, and different for servers on one host with
-    /// different data directories.
+    /// different data directories. It has the form of the names that the reference server derives.
     pub fn derived_server_id(data_dir: &Path) -> String {
+        let mut hash = Sha256::new();
+        for part in [Self::host_name().as_bytes(), b"keelson", data_dir.as_os_str().as_bytes()] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let digest = hash.finalize();
+        format!("apiserver-{}", BASE32_NOPAD.encode(&digest[..SERVER_ID_BYTES]).to_ascii_lowercase())
+    }
+
+    /// The name of this host, as the system has it.
+    pub fn host_name() -> String {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let host = match host.trim() {
-            "" => "localhost",
-            name => name,
-        };
-        format!("{host}-{:08x}", fnv1a(data_dir.as_os_str().as_bytes()))
+        match host.trim() {
+            "" => "localhost".to_owned(),
+            name => name.to_owned(),
+        }
     }
 
     /// Has lists of a resource (`secrets`, `roles.rbac.authorization.k8s.io`) never chunked. Resources that show the same
@@ -105,24 +127,18 @@ impl Config {
     }
 }
 
-/// The hash FNV-1a of 32 bits, which is the same in every release: a server's name must not change with an update.
-fn fnv1a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
-
 #[cfg(test)]
 mod tests {
+    use keelson_meta::names::dns_subdomain_faults;
+
     use super::*;
 
-    /// The values are from the authors' test vectors (draft-eastlake-fnv, appendix C).
     #[test]
-    fn derived_names_stay_the_same() {
-        for (text, hash) in [("", 0x811c_9dc5), ("a", 0xe40c_292c), ("foobar", 0xbf9c_f968)] {
-            assert_eq!(fnv1a(text.as_bytes()), hash, "{text}");
-        }
+    fn derived_names_stay_the_same_and_can_name_a_lease() {
         let name = Config::derived_server_id(Path::new("/foobar"));
         assert_eq!(name, Config::derived_server_id(Path::new("/foobar")));
         assert_ne!(name, Config::derived_server_id(Path::new("/foobaz")));
+        assert!(dns_subdomain_faults(&name).is_empty() && name.len() == "apiserver-".len() + 26, "{name}");
     }
 
     fn check(name: &str, expect: &[&str]) {

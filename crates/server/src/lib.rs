@@ -3,14 +3,20 @@
 
 mod backup;
 mod config;
+mod controllers;
+mod copy;
 mod history;
 mod metrics;
 mod probe;
 mod server;
-
-pub use backup::{backup, restore};
 mod store;
 mod tokens;
-pub use config::{Config, StoreConfig};
-pub use keelson_registry::RegistryConfig;
+
+pub use backup::{backup, restore};
+pub use config::Config;
+pub use copy::copy_store;
+pub use keelson_controllers::Switches;
+pub use keelson_registry::{AddressRange, PortRange, RegistryConfig, ServiceRanges};
+pub use keelson_storage::copy::CopyProgress;
 pub use server::{RunningServer, Server};
+pub use store::StoreConfig;

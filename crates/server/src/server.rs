@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use keelson_access::pki::{self, Pki};
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_codec::FieldPath;
-use keelson_controllers::{GarbageCollection, NamespaceDeletion};
+use keelson_controllers::{IdentityConfig, IdentityLease, Progress, identity_key_prefix};
 use keelson_discovery::Documents;
 use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::{Health, HealthChecks};
@@ -19,20 +19,19 @@ use keelson_http::router::Router;
 use keelson_http::{Pipeline, listener};
 use keelson_registry::{Registry, ServiceAccountTokens};
 use keelson_resources::{Catalogue, Resource};
-use keelson_storage::Store;
-use keelson_storage::memory::MemoryStore;
-use keelson_storage_sql::{SqliteConfig, SqliteStore};
+use keelson_storage::{Fence, FencedStore, Store};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, StoreConfig};
+use crate::config::Config;
+use crate::controllers;
 use crate::history::Compactor;
 use crate::metrics::{registry_samples, server_info};
+use crate::probe::StoreProbe;
 use crate::store::StoreConfig;
 use crate::tokens::{issuer_documents, service_account_tokens};
-use crate::probe::StoreProbe;
 
 /// The name of the kubeconfig in the data directory.
 const KUBECONFIG: &str = "kubeconfig";
@@ -52,12 +51,20 @@ pub struct RunningServer {
     pki: Pki,
     kubeconfig: Option<PathBuf>,
     registry: Arc<Registry>,
+    bootstrap: Arc<Progress>,
     store: Arc<dyn Store>,
     /// Whether others use the store too, so that it is not this server's to close.
     shared: bool,
     stopping: CancellationToken,
     background: TaskTracker,
     listener: Option<JoinHandle<()>>,
+    identity: Option<IdentityTask>,
+}
+
+/// Keeps this server's identity: longer than it serves, since writes in flight need it.
+struct IdentityTask {
+    leaving: CancellationToken,
+    keeper: JoinHandle<IdentityLease>,
 }
 
 impl Server {
@@ -75,29 +82,36 @@ impl Server {
             format!("listening on {}; choose another address with --bind if it is taken", config.bind)
         })?;
         let addr = port.local_addr().context("asking for the address")?;
-        let store = open_store(&config.store).await?;
+        let store = config.store.open().await?;
         let cache = Cache::start(store.clone(), collections(), cache_config(&config))
             .await
             .context("loading the store into the cache")?;
+        let fence = Arc::new(Fence::new(identity_key_prefix()?, config.clock.clone()));
+        let fenced = fenced(&config.store, &store, &fence);
         let registry = Arc::new(Registry::new(
-            store.clone(),
+            fenced.clone(),
             cache.clone(),
             config.clock.clone(),
             config.random.clone(),
             config.registry.clone(),
         ));
-        let (namespaces, pki) = tokio::join!(registry.ensure_system_namespaces(), pki);
-        namespaces.context("making the system namespaces")?;
+        let registered = async {
+            registry.ensure_system_namespaces().await.context("making the system namespaces")?;
+            let identity = identity_config(&config, addr);
+            let lease = IdentityLease::register(registry.clone(), fence, config.random.clone(), identity);
+            lease.await.context("registering this server's identity")
+        };
+        let (identity, pki) = tokio::join!(registered, pki);
+        let identity = IdentityTask::start(identity?);
         let pki = pki.context("preparing certificates")?.context("preparing certificates")?;
 
         let stopping = CancellationToken::new();
         let background = TaskTracker::new();
-        let (probe, probing) = StoreProbe::start(store.clone(), stopping.clone());
+        let (probe, probing) = StoreProbe::start(fenced, stopping.clone());
         background.spawn(probing);
         let compactor = Compactor::new(store.clone(), cache.clone(), config.clock.clone(), config.history);
         background.spawn(compactor.run(stopping.clone()));
-        background.spawn(NamespaceDeletion::new(registry.clone())?.run(stopping.clone()));
-        background.spawn(GarbageCollection::new(registry.clone()).run(stopping.clone()));
+        let bootstrap = controllers::spawn(&config, &registry, &pki, addr, &background, &stopping)?;
         background.close();
 
         let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
@@ -107,10 +121,24 @@ impl Server {
         let pipeline = Arc::new(pipeline(&config, parts, addr, probe, bootstrap.clone(), stopping.clone()));
         let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
         let shared = matches!(config.store, StoreConfig::Shared(_));
+        let identity = Some(identity);
         let server_id = config.server_id;
         tracing::info!(server_id, %addr, "the server is ready");
         let listener = Some(listener);
-        Ok(RunningServer { addr, server_id, pki, kubeconfig, registry, store, shared, stopping, background, listener })
+        Ok(RunningServer {
+            addr,
+            server_id,
+            pki,
+            kubeconfig,
+            registry,
+            bootstrap,
+            store,
+            shared,
+            stopping,
+            background,
+            listener,
+            identity,
+        })
     }
 }
 
@@ -140,6 +168,11 @@ impl RunningServer {
         &self.registry
     }
 
+    /// Waits until what every cluster has is there: the server answers before. Says so in `/readyz` too.
+    pub async fn bootstrapped(&self) {
+        self.bootstrap.finished().await;
+    }
+
     /// Stops: no new requests, lists in flight end, watches are closed cleanly.
     pub async fn shutdown(mut self) {
         tracing::info!(server_id = self.server_id, "stopping: requests in flight end, watches are closed");
@@ -150,6 +183,9 @@ impl RunningServer {
             tracing::error!(%error, "the listener ended badly");
         }
         self.background.wait().await;
+        if let Some(identity) = self.identity.take() {
+            identity.end().await;
+        }
         let own = (!self.shared).then(|| self.store.clone());
         drop(self);
         if let Some(store) = own {
@@ -176,6 +212,40 @@ impl Drop for RunningServer {
         if let Some(listener) = &self.listener {
             listener.abort();
         }
+        if let Some(identity) = &self.identity {
+            identity.keeper.abort();
+        }
+    }
+}
+
+impl IdentityTask {
+    fn start(lease: IdentityLease) -> Self {
+        let leaving = CancellationToken::new();
+        let keeper = tokio::spawn(lease.run(leaving.clone()));
+        Self { leaving, keeper }
+    }
+
+    async fn end(self) {
+        self.leaving.cancel();
+        match self.keeper.await {
+            Ok(lease) => lease.release().await,
+            Err(error) => tracing::error!(%error, "keeping the identity ended badly"),
+        }
+    }
+}
+
+/// What writes go through: where others write too, only as long as this server's identity stands.
+fn fenced(config: &StoreConfig, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dyn Store> {
+    if config.is_shared() { Arc::new(FencedStore::new(store.clone(), fence.clone())) } else { store.clone() }
+}
+
+fn identity_config(config: &Config, addr: SocketAddr) -> IdentityConfig {
+    IdentityConfig {
+        server_id: config.server_id.clone(),
+        host: Config::host_name(),
+        address: addr.to_string(),
+        duration: config.identity_duration,
+        interval: config.identity_interval,
     }
 }
 
@@ -206,18 +276,6 @@ fn url(addr: SocketAddr) -> String {
     }
 }
 
-async fn open_store(config: &StoreConfig) -> anyhow::Result<Arc<dyn Store>> {
-    match config {
-        StoreConfig::Memory => Ok(Arc::new(MemoryStore::new())),
-        StoreConfig::Sqlite(directory) => {
-            let settings = SqliteConfig::directory(directory);
-            let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
-            Ok(Arc::new(opened.context("opening the store")?))
-        }
-        StoreConfig::Shared(store) => Ok(store.clone()),
-    }
-}
-
 fn cache_config(config: &Config) -> CacheConfig {
     CacheConfig {
         history: config.history,
@@ -245,6 +303,7 @@ fn pipeline(
     (registry, tokens): (Arc<Registry>, Arc<ServiceAccountTokens>),
     addr: SocketAddr,
     probe: StoreProbe,
+    bootstrap: Arc<Progress>,
     stopping: CancellationToken,
 ) -> Pipeline {
     let metrics = Arc::new(Metrics::new());
@@ -256,11 +315,16 @@ fn pipeline(
     let live = HealthChecks::new();
     let ready = HealthChecks::new()
         .add("store", move || probe.check())
-        .add("cache", move || cache.healthy().map_err(|fault| fault.to_string()))
-        .add("shutdown", {
-            let stopping = stopping.clone();
-            move || if stopping.is_cancelled() { Err("the server is stopping".to_owned()) } else { Ok(()) }
-        });
+        .add("cache", move || cache.healthy().map_err(|fault| fault.to_string()));
+    let ready = Progress::steps().fold(ready, |ready, step| {
+        let bootstrap = bootstrap.clone();
+        let done = move || if bootstrap.is_done(step) { Ok(()) } else { Err("not finished".to_owned()) };
+        ready.add(step, done)
+    });
+    let ready = ready.add("shutdown", {
+        let stopping = stopping.clone();
+        move || if stopping.is_cancelled() { Err("the server is stopping".to_owned()) } else { Ok(()) }
+    });
     let stored_as = |resource: &Resource| config.registry.storage_version(resource);
     let documents = Arc::new(Documents::build_storing(Catalogue::builtin(), stored_as));
     let pages = Pages::new(Catalogue::builtin(), Health { live, ready }, metrics.clone(), documents, addr.to_string());

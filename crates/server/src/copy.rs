@@ -1,0 +1,34 @@
+//! Moving all objects from one store to another, for the command line.
+
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use keelson_resources::Catalogue;
+use keelson_storage::StoreKey;
+use keelson_storage::copy::{self, CopyProgress};
+
+use crate::store::StoreConfig;
+
+/// Copies all objects from one store to another, and tells how far it is.
+///
+/// # Errors
+/// When a store can't be opened or fails, the target holds something else, or the source is still being written. What was
+/// copied stays, and the same call goes on from it.
+pub async fn copy_store(
+    from: &StoreConfig,
+    to: &StoreConfig,
+    report: impl FnMut(CopyProgress),
+) -> anyhow::Result<CopyProgress> {
+    let source = from.open_any().await.context("opening the source")?;
+    let target = to.open_any().await.context("opening the target")?;
+    let now = SystemTime::now();
+    Ok(copy::copy(&*source, &*target, |key| expiry(key, now), report).await?)
+}
+
+/// When an object ends by itself that is written now, if ever.
+fn expiry(key: &StoreKey, now: SystemTime) -> Option<SystemTime> {
+    let mut collections = Catalogue::builtin().collections().iter();
+    let collection = collections.find(|collection| key.as_str().starts_with(&collection.key_prefix()))?;
+    let lifetime = collection.resources.iter().find_map(|resource| resource.lifetime)?;
+    Some(now + lifetime)
+}

@@ -1,0 +1,121 @@
+//! Where objects are kept: read from a URL, and opened.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use keelson_storage::memory::MemoryStore;
+use keelson_storage::{Store, copy};
+use keelson_storage_etcd::{EtcdConfig, EtcdStore};
+use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
+
+/// Where objects are kept.
+#[derive(Clone)]
+pub enum StoreConfig {
+    /// In memory only: everything is gone when the server stops.
+    Memory,
+    /// In SQLite, in this directory.
+    Sqlite(PathBuf),
+    /// In PostgreSQL, which many servers can share.
+    Postgres(Box<PostgresConfig>),
+    /// In etcd, which many servers can share.
+    Etcd(Box<EtcdConfig>),
+    /// In a store that was opened elsewhere and that other servers in this process may use too.
+    Shared(Arc<dyn Store>),
+}
+
+impl StoreConfig {
+    /// Reads `memory:`, `sqlite:DIRECTORY`, `postgres://...` or `etcd://...`.
+    ///
+    /// # Errors
+    /// Says what is wrong, without passwords.
+    pub fn parse(url: &str) -> anyhow::Result<Self> {
+        match url.split_once(':') {
+            Some(("memory", "")) => Ok(Self::Memory),
+            Some(("sqlite", "")) => bail!("sqlite: needs a directory: write sqlite:DIRECTORY"),
+            Some(("sqlite", directory)) => Ok(Self::Sqlite(directory.into())),
+            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(Box::new(PostgresConfig::from_url(url)?))),
+            Some(("etcd", _)) => Ok(Self::Etcd(Box::new(EtcdConfig::from_url(url)?))),
+            _ => bail!(
+                "there is no such kind of store; there are memory:, sqlite:DIRECTORY, postgres://... and etcd://..."
+            ),
+        }
+    }
+
+    /// Whether other servers may use the same store at the same time.
+    pub fn is_shared(&self) -> bool {
+        match self {
+            Self::Memory | Self::Sqlite(_) => false,
+            Self::Postgres(_) | Self::Etcd(_) | Self::Shared(_) => true,
+        }
+    }
+
+    /// Opens the store for a server.
+    ///
+    /// # Errors
+    /// When it can't be opened, or a copy into it is not finished.
+    pub(crate) async fn open(&self) -> anyhow::Result<Arc<dyn Store>> {
+        let store = self.open_any().await?;
+        let unfinished = copy::is_unfinished(&*store).await.context("looking into the store")?;
+        ensure!(!unfinished, "a copy into this store did not finish: give `keelson storage copy` again");
+        Ok(store)
+    }
+
+    /// Opens the store, be it whole or an unfinished copy.
+    ///
+    /// # Errors
+    /// When it can't be opened.
+    pub(crate) async fn open_any(&self) -> anyhow::Result<Arc<dyn Store>> {
+        Ok(match self {
+            Self::Memory => Arc::new(MemoryStore::new()),
+            Self::Sqlite(directory) => {
+                let settings = SqliteConfig::directory(directory);
+                let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
+                Arc::new(opened.context("opening the store")?)
+            }
+            Self::Postgres(config) => {
+                Arc::new(PostgresStore::open((**config).clone()).await.context("opening the store in PostgreSQL")?)
+            }
+            Self::Etcd(config) => {
+                Arc::new(EtcdStore::open((**config).clone()).await.context("opening the store in etcd")?)
+            }
+            Self::Shared(store) => store.clone(),
+        })
+    }
+}
+
+/// Names the kind of store and where it is; never a password.
+impl fmt::Display for StoreConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Sqlite(directory) => write!(f, "SQLite in {}", directory.display()),
+            Self::Postgres(_) => f.write_str("PostgreSQL"),
+            Self::Etcd(config) => write!(f, "etcd at {}{}", config.endpoints.join(","), config.prefix),
+            Self::Shared(_) => f.write_str("a store of this process"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_named_by_a_url() {
+        let shared = |url: &str| StoreConfig::parse(url).unwrap().is_shared();
+        assert!(!shared("memory:") && !shared("sqlite:/var/lib/keelson"));
+        assert!(shared("postgres://keelson@localhost/keelson") && shared("etcd://localhost:2379"));
+    }
+
+    #[test]
+    fn what_names_no_store_is_refused_without_repeating_a_password() {
+        for bad in
+            ["", "memory", "memory:x", "sqlite:", "mysql://a:secret@b", "etcd://a:secret@", "postgres://a:secret@[b"]
+        {
+            let refused = StoreConfig::parse(bad).err().map(|error| format!("{error:#}"));
+            assert!(refused.is_some_and(|text| !text.contains("secret")), "{bad}");
+        }
+    }
+}
