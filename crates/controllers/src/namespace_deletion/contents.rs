@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use keelson_cache::Entry;
-use keelson_meta::options::{DeleteOptions, ListOptions, Query};
+use keelson_meta::options::{DeleteOptions, ListOptions, PropagationPolicy, Query};
 use keelson_meta::{ApiError, GroupResource};
 use keelson_registry::{Registry, Target};
 use keelson_resources::{Catalogue, Verb};
@@ -86,7 +86,10 @@ impl Collection {
     }
 
     async fn delete(&self, target: &Target, entry: Arc<Entry>) -> Result<(), ApiError> {
-        match self.registry.delete(target, entry.name(), &DeleteOptions::default()).await {
+        // Everything goes, so nothing is left for dependents to be kept for.
+        let propagation_policy = Some(PropagationPolicy::Background);
+        let options = DeleteOptions { propagation_policy, ..DeleteOptions::default() };
+        match self.registry.delete(target, entry.name(), &options).await {
             Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }

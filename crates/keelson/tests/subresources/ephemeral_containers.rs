@@ -50,5 +50,6 @@ async fn those_that_are_there_stay_as_they_are() {
         )
     };
     check(&set(json!([])).await, 422, "Invalid", &fault("removed"));
-    check(&set(json!([debugger("debug", "other")])).await, 422, "Invalid", &fault("changed"));
+    let changed = fault("changed") + "- image: \"tool\"\n+ image: \"other\"\n";
+    check(&set(json!([debugger("debug", "other")])).await, 422, "Invalid", &changed);
 }
