@@ -101,6 +101,10 @@ impl Guarded {
         assert!(sent.is_ok_and(|status| status.success()), "cannot send {signal}");
     }
 
+    pub(crate) const fn runs(&self) -> bool {
+        self.server.is_some()
+    }
+
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }

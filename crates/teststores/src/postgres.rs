@@ -240,6 +240,18 @@ impl PostgresServer {
     }
 }
 
+impl Drop for PostgresServer {
+    /// A killed server that was not started again has left a scrap of shared memory, which its file names.
+    fn drop(&mut self) {
+        let file = fs::read_to_string(self.data_directory().join("postmaster.pid")).unwrap_or_default();
+        let memory = file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
+        if let (false, Some(memory)) = (self.guarded.runs(), memory) {
+            // Where there is no such program, the scrap stays until the next start of the machine.
+            let _ = Command::new("ipcrm").args(["-m", memory]).output();
+        }
+    }
+}
+
 /// An empty cluster, made once in a process. It goes with the process.
 fn template(programs: &Path) -> &'static Path {
     static TEMPLATE: OnceLock<(Guarded, PathBuf)> = OnceLock::new();
