@@ -5,9 +5,11 @@
 //! about to write meanwhile is refused. The lease of a server that stops is deleted at once; those of servers that died
 //! are collected by whoever leads, when their time is over.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures::future::BoxFuture;
 use keelson_meta::names::label_value_faults;
 use keelson_meta::{ApiError, Random};
 use keelson_registry::Registry;
@@ -16,6 +18,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Stored};
+use crate::kubernetes_service::LiveServers;
 use crate::leases;
 
 /// The label by which the leases of servers are found.
@@ -30,6 +33,8 @@ const ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
 const MANAGER: &str = "kube-apiserver";
 /// How long after a failure a registration or renewal is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How many renewals a server may miss before it is taken to be gone, as far as clients are sent to it.
+const MISSED_RENEWALS: u32 = 3;
 /// How often the leases of dead servers are looked for.
 const COLLECTION_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -206,6 +211,47 @@ impl IdentityLease {
     }
 }
 
+/// The servers that have renewed their identity lately, by the addresses that they state there.
+pub struct RegisteredServers {
+    client: Client,
+    /// This server's own address, which is known to live.
+    own: Option<IpAddr>,
+    /// How long after its last renewal a server is taken to live.
+    patience: Duration,
+}
+
+impl RegisteredServers {
+    /// The servers that renew their leases every `interval`, and this one.
+    pub fn new(registry: Arc<Registry>, own: Option<IpAddr>, interval: Duration) -> Self {
+        Self { client: Client::new(registry, MANAGER), own, patience: interval * MISSED_RENEWALS }
+    }
+
+    async fn live(&self) -> Result<Vec<IpAddr>, ApiError> {
+        let now = self.client.now();
+        let found = identities(&self.client).await?;
+        let live = found
+            .iter()
+            .filter(|lease| leases::renewed(&lease.object).is_some_and(|renewed| now < renewed + self.patience));
+        let stated = live.filter_map(|lease| {
+            let mut annotations = lease.object.annotations();
+            let (_, address) = annotations.find(|(name, _)| *name == ADDRESS_ANNOTATION)?;
+            address.parse::<SocketAddr>().ok().map(|address| address.ip())
+        });
+        // Nobody but the server itself gets anywhere by a loopback address.
+        Ok(stated.filter(|address| !address.is_loopback()).chain(self.own).collect())
+    }
+}
+
+impl LiveServers for RegisteredServers {
+    fn addresses(&self) -> BoxFuture<'_, Result<Vec<IpAddr>, ApiError>> {
+        Box::pin(self.live())
+    }
+}
+
+async fn identities(client: &Client) -> Result<Vec<Stored>, ApiError> {
+    client.list(&leases::collection()?, &format!("{IDENTITY_LABEL}={IDENTITY_VALUE}")).await
+}
+
 /// Deletes the identity leases of servers that died without a word.
 pub struct IdentityCollection {
     client: Client,
@@ -235,7 +281,7 @@ impl IdentityCollection {
     async fn collect(&self) -> Result<(), ApiError> {
         let leases = leases::collection()?;
         let now = self.client.now();
-        for lease in self.client.list(&leases, &format!("{IDENTITY_LABEL}={IDENTITY_VALUE}")).await? {
+        for lease in identities(&self.client).await? {
             if leases::end(&lease.object).is_some_and(|end| now < end) {
                 continue;
             }

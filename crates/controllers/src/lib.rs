@@ -19,7 +19,9 @@ mod switches;
 pub use bootstrap::{Bootstrap, Progress};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use garbage_collection::GarbageCollection;
-pub use identity::{IDENTITY_LABEL, IDENTITY_VALUE, IdentityCollection, IdentityConfig, IdentityLease};
+pub use identity::{
+    IDENTITY_LABEL, IDENTITY_VALUE, IdentityCollection, IdentityConfig, IdentityLease, RegisteredServers,
+};
 pub use kubernetes_service::{KubernetesService, LiveServers};
 pub use leadership::Leadership;
 pub use leases::key_prefix as identity_key_prefix;

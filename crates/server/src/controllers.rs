@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use keelson_access::Pki;
 use keelson_controllers::{
-    Bootstrap, ClusterRoleAggregation, Controller, GarbageCollection, KubernetesService, NamespaceDeletion,
-    NamespaceObjects, PodGarbageCollection, Progress,
+    Bootstrap, ClusterRoleAggregation, Controller, GarbageCollection, IdentityCollection, KubernetesService,
+    Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress, RegisteredServers,
 };
+use keelson_meta::ApiError;
 use keelson_registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,11 +27,11 @@ pub(crate) fn spawn(
     background: &TaskTracker,
     stopping: &CancellationToken,
 ) -> anyhow::Result<Arc<Progress>> {
-    let own = config.advertise_address.or_else(|| reachable(addr.ip()));
+    let own = advertised(config, addr);
     let ranges = config.registry.service_ranges.clone();
-    let service = Arc::new(KubernetesService::new(registry.clone(), ranges, Arc::new(own), own, addr.port()));
-    let on = |controller| config.controllers.is_on(controller);
-    let aggregation = match on(Controller::ClusterRoleAggregation) {
+    let servers = Arc::new(RegisteredServers::new(registry.clone(), own, config.identity_interval));
+    let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers, own, addr.port()));
+    let aggregation = match config.controllers.is_on(Controller::ClusterRoleAggregation) {
         true => Some(Arc::new(ClusterRoleAggregation::new(registry.clone())?)),
         false => None,
     };
@@ -49,24 +50,65 @@ pub(crate) fn spawn(
         }
     });
     background.spawn(bootstrap.run(stopping.clone()));
-    if on(Controller::Namespace) {
-        background.spawn(NamespaceDeletion::new(registry.clone())?.run(stopping.clone()));
-    }
-    if on(Controller::GarbageCollector) {
-        background.spawn(GarbageCollection::new(registry.clone()).run(stopping.clone()));
-    }
-    if on(Controller::PodGarbageCollector) {
-        let collector = PodGarbageCollection::new(registry.clone(), config.node_quarantine)?;
-        background.spawn(collector.run(stopping.clone()));
-    }
-    if on(Controller::ServiceAccount) {
-        background.spawn(NamespaceObjects::service_accounts(registry.clone()).run(stopping.clone()));
-    }
-    if on(Controller::RootCaCertificates) {
-        let publisher = NamespaceObjects::root_certificates(registry.clone(), &pki.server_ca_pem);
-        background.spawn(publisher.run(stopping.clone()));
+    let controllers =
+        Controllers { config: config.clone(), registry: registry.clone(), root: pki.server_ca_pem.clone() };
+    if config.store.is_shared() {
+        let leadership = Leadership::new(registry.clone(), &config.server_id);
+        let stopping = stopping.clone();
+        background.spawn(async move { leadership.run(stopping, |leading| controllers.run(leading)).await });
+    } else {
+        let stopping = stopping.clone();
+        background.spawn(async move { controllers.run(stopping).await });
     }
     Ok(progress)
+}
+
+/// The controllers of which one server runs all.
+struct Controllers {
+    config: Config,
+    registry: Arc<Registry>,
+    /// The certificates by which clients know the servers, in PEM.
+    root: String,
+}
+
+impl Controllers {
+    /// Runs those that are switched on, until told to stop.
+    async fn run(&self, stopping: CancellationToken) {
+        let running = TaskTracker::new();
+        if let Err(error) = self.spawn(&running, &stopping) {
+            tracing::error!(%error, "not all controllers could be started");
+        }
+        running.close();
+        running.wait().await;
+    }
+
+    fn spawn(&self, running: &TaskTracker, stopping: &CancellationToken) -> Result<(), ApiError> {
+        let registry = || self.registry.clone();
+        let on = |controller| self.config.controllers.is_on(controller);
+        running.spawn(IdentityCollection::new(registry()).run(stopping.clone()));
+        if on(Controller::ServiceAccount) {
+            running.spawn(NamespaceObjects::service_accounts(registry()).run(stopping.clone()));
+        }
+        if on(Controller::RootCaCertificates) {
+            running.spawn(NamespaceObjects::root_certificates(registry(), &self.root).run(stopping.clone()));
+        }
+        if on(Controller::GarbageCollector) {
+            running.spawn(GarbageCollection::new(registry()).run(stopping.clone()));
+        }
+        if on(Controller::Namespace) {
+            running.spawn(NamespaceDeletion::new(registry())?.run(stopping.clone()));
+        }
+        if on(Controller::PodGarbageCollector) {
+            let collector = PodGarbageCollection::new(registry(), self.config.node_quarantine)?;
+            running.spawn(collector.run(stopping.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// The address at which this server says that others reach it; `None` for one that nobody can reach.
+pub(crate) fn advertised(config: &Config, addr: SocketAddr) -> Option<IpAddr> {
+    config.advertise_address.or_else(|| reachable(addr.ip()))
 }
 
 /// The address at which others reach a server that listens on `bound`: that one, or the host's own where it listens on all

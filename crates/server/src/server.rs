@@ -243,7 +243,7 @@ fn identity_config(config: &Config, addr: SocketAddr) -> IdentityConfig {
     IdentityConfig {
         server_id: config.server_id.clone(),
         host: Config::host_name(),
-        address: addr.to_string(),
+        address: SocketAddr::new(controllers::advertised(config, addr).unwrap_or(addr.ip()), addr.port()).to_string(),
         duration: config.identity_duration,
         interval: config.identity_interval,
     }
