@@ -11,10 +11,11 @@ use crate::error::OpenError;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How often a ping is sent, also when nothing else is. etcd refuses pings that come more often than every 5 seconds.
+/// How often a ping is sent while a question or a watch is open. etcd ends connections that ping more often than every 5
+/// seconds, or at all when nothing is open.
 const PING: Duration = Duration::from_secs(10);
 /// How long the answer to a ping may take before the connection is given up.
-const PONG: Duration = Duration::from_secs(10);
+const PONG: Duration = Duration::from_secs(5);
 /// How many bytes of one answer may be on their way, and of all answers of a connection.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
@@ -41,7 +42,7 @@ fn member(endpoint: &str, tls: Option<ClientTlsConfig>) -> Result<Member, OpenEr
         .tcp_nodelay(true)
         .http2_keep_alive_interval(PING)
         .keep_alive_timeout(PONG)
-        .keep_alive_while_idle(true)
+        .keep_alive_while_idle(false)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
     if let Some(tls) = tls {

@@ -21,7 +21,7 @@ use crate::proto::{RangeRequest, RangeResponse, Request, RequestOp, Response, Re
 
 /// How many revisions of housekeeping in a row are looked through. Beyond, the revision found so far is taken, which is a
 /// sound answer too: tails reach it by being asked for.
-const MOST_STEPS: usize = 64;
+const MOST_STEPS: usize = 1000;
 /// How often a search is begun again because etcd was compacted meanwhile.
 const SEARCHES: usize = 5;
 /// An etcd that was never written to is at this revision.
