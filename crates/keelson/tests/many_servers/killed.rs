@@ -1,0 +1,94 @@
+//! Servers that are processes of their own, and are killed one after another: kill -9, and started again at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use keelson_storage::Store;
+use keelson_testkit::{ProcessServer, Raw};
+use tempfile::TempDir;
+
+use crate::cluster::{SERVERS, fill, stored_at};
+use crate::engines::{Engine, on_engine};
+use crate::walks::{OBJECTS, Walk, keys};
+use crate::watches::{Watcher, history};
+use crate::{CONFIG_MAPS, Progress, config_map, revision, write};
+
+const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
+/// How many kills there are at the least.
+const KILLS: usize = 4;
+
+on_engine!(postgres, postgres: inv05_walks_and_watches_go_on_while_servers_are_killed);
+on_engine!(etcd, etcd: inv05_walks_and_watches_go_on_while_servers_are_killed);
+
+/// Kills one server after the other, each when the one before is back, until told to stop.
+async fn kill(mut servers: Vec<ProcessServer>, kills: Arc<AtomicUsize>, enough: Arc<AtomicBool>) -> Vec<ProcessServer> {
+    while !enough.load(Ordering::SeqCst) {
+        let server = &mut servers[kills.load(Ordering::SeqCst) % SERVERS];
+        server.kill().await;
+        server.restart().await;
+        kills.fetch_add(1, Ordering::SeqCst);
+    }
+    servers
+}
+
+/// Walks over the list, each chunk on another server, and on the next one when that is gone.
+async fn walk(clients: &[Raw], store: &dyn Store) {
+    let (mut walk, mut tries) = (Walk::default(), 0);
+    loop {
+        tries += 1;
+        assert!(tries < 10_000, "a walk ends");
+        match walk.try_chunk(&clients[tries % clients.len()]).await {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+        }
+    }
+    let at = walk.revision.unwrap();
+    assert_eq!(keys(&walk.found), stored_at(store, at).await, "the walk is what the store holds at {at}");
+}
+
+async fn inv05_walks_and_watches_go_on_while_servers_are_killed(engine: Engine) {
+    let store = engine.open().await;
+    fill(&*store, OBJECTS).await;
+    let certificates = TempDir::new().unwrap();
+    let mut servers = Vec::new();
+    for number in 0..SERVERS {
+        let server = ProcessServer::builder(KEELSON).data_dir(certificates.path());
+        let server = server.arg("--store").arg(engine.url()).arg("--server-id").arg(format!("server-{number}"));
+        servers.push(server.start().await);
+    }
+    let clients: Vec<Raw> = servers.iter().map(|server| server.raw()).collect();
+    let mut watchers = Vec::new();
+    for number in 0..3 {
+        let watcher = Watcher::begin(&clients, number).await;
+        watchers.push(tokio::spawn(watcher.follow(clients.clone(), usize::MAX, "zz-last")));
+    }
+    let progress = Arc::new(Progress::default());
+    let writers: Vec<_> = (0..3)
+        .map(|writer| {
+            let (clients, progress) = (clients.clone(), progress.clone());
+            tokio::spawn(async move { write(&clients, &progress, writer).await })
+        })
+        .collect();
+    let (kills, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let killer = tokio::spawn(kill(servers, kills.clone(), enough.clone()));
+    while kills.load(Ordering::SeqCst) < KILLS {
+        walk(&clients, &*store).await;
+    }
+    enough.store(true, Ordering::SeqCst);
+    let _servers = killer.await.unwrap();
+    progress.done.store(true, Ordering::SeqCst);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    walk(&clients, &*store).await;
+    let last = clients[0].post(CONFIG_MAPS, &config_map("zz-last", 0)).await.expect(201).json();
+    for watcher in watchers {
+        let watcher = watcher.await.unwrap();
+        let mut expected = history(&*store, watcher.begun).await;
+        expected.retain(|(at, ..)| *at <= revision(&last));
+        assert!(watcher.told == expected, "nothing is lost or told twice, and nobody is told 410");
+        assert_eq!(watcher.copy.into_iter().collect::<Vec<_>>(), stored_at(&*store, revision(&last)).await);
+    }
+    assert!(progress.acknowledged.load(Ordering::SeqCst) > 20, "there were writers");
+}
