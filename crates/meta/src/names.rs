@@ -113,9 +113,9 @@ pub fn path_segment_faults(text: &str, prefix: bool) -> Vec<String> {
 pub fn label_key_faults(key: &str) -> Vec<String> {
     let examples = ["MyName", "my.name", "123-abc"];
     let mut faults = Vec::new();
-    let name = match key.split('/').collect::<Vec<_>>().as_slice() {
-        [name] => *name,
-        [prefix, name] => {
+    let name = match key.split_once('/') {
+        None => key,
+        Some((prefix, name)) if !name.contains('/') => {
             if prefix.is_empty() {
                 faults.push("prefix part must be non-empty".to_owned());
             } else {

@@ -36,9 +36,9 @@ impl Quantity {
     pub fn parse(text: &str) -> Option<Self> {
         let parts = split(text).ok().filter(|_| !text.is_empty())?;
         let form = form(parts.suffix)?;
-        let digits = format!("{}{}", parts.whole, parts.fraction);
         let places = i32::try_from(parts.fraction.len()).ok()?;
-        let value: i128 = digits.parse().unwrap_or(i128::MAX);
+        let digits = parts.whole.bytes().chain(parts.fraction.bytes());
+        let value = digits.fold(0i128, |value, digit| value.saturating_mul(10).saturating_add((digit - b'0').into()));
         let amount = match form {
             Form::Exponent(power) | Form::Decimal(power) => shift(value, power.saturating_sub(places)),
             Form::Binary(power) => shift(value.saturating_mul(1 << power), -places),

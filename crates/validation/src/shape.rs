@@ -95,12 +95,11 @@ impl Shape {
 
     /// Checks the object at a place.
     pub(crate) fn check<'v>(&self, at: &At<'v, '_>, run: &mut Run<'v>) {
-        for (name, rule) in self.rules {
-            if name.is_empty() {
-                rule.check(at, run);
-            } else {
-                rule.check(&at.field(name), run);
-            }
+        // Rules about one field mostly follow each other, so that it has to be found once.
+        for about in self.rules.chunk_by(|(one, _), (other, _)| one == other) {
+            let (name, _) = about[0];
+            let field = if name.is_empty() { *at } else { at.field(name) };
+            about.iter().for_each(|(_, rule)| rule.check(&field, run));
         }
     }
 }

@@ -116,13 +116,13 @@ pub(super) fn agree(pod: &At<'_, '_>, run: &mut Run<'_>) {
     let annotation = |name: &str| annotations.value.get(name).and_then(Value::as_str);
     let spec = pod.field("spec");
     let context = spec.field("securityContext");
-    agrees(&context.field("seccompProfile"), annotation(SECCOMP_POD), &SECCOMP, run);
+    agrees(&context.field("seccompProfile"), || annotation(SECCOMP_POD), &SECCOMP, run);
     for (list, index, container) in all_containers(spec.value) {
         let name = container["name"].as_str().unwrap_or_default();
         let list = spec.field(list);
         let item = list.index(index);
         let context = item.field("securityContext");
-        agrees(&context.field("seccompProfile"), annotation(&format!("{SECCOMP_CONTAINER}{name}")), &SECCOMP, run);
+        agrees(&context.field("seccompProfile"), || annotation(&format!("{SECCOMP_CONTAINER}{name}")), &SECCOMP, run);
     }
     if spec.field("os").field("name").text() == "windows" {
         return;
@@ -134,7 +134,7 @@ pub(super) fn agree(pod: &At<'_, '_>, run: &mut Run<'_>) {
         let own = item.field("securityContext");
         let own = own.field("appArmorProfile");
         let profile = if own.is_set() { own } else { own.holding(context.field("appArmorProfile").value) };
-        agrees(&profile, annotation(&format!("{APPARMOR}{name}")), &APPARMOR_WORDS, run);
+        agrees(&profile, || annotation(&format!("{APPARMOR}{name}")), &APPARMOR_WORDS, run);
     }
 }
 
@@ -147,8 +147,11 @@ struct Words {
 const SECCOMP: Words = Words { default: &["runtime/default", "docker/default"], word: "seccomp" };
 const APPARMOR_WORDS: Words = Words { default: &["runtime/default"], word: "apparmor" };
 
-fn agrees(profile: &At<'_, '_>, annotation: Option<&str>, words: &Words, run: &mut Run<'_>) {
-    let Some(annotation) = annotation.filter(|_| profile.is_set()) else { return };
+fn agrees<'a>(profile: &At<'_, '_>, annotation: impl Fn() -> Option<&'a str>, words: &Words, run: &mut Run<'_>) {
+    if !profile.is_set() {
+        return;
+    }
+    let Some(annotation) = annotation() else { return };
     let local = profile.field("localhostProfile");
     let same_type = match profile.field("type").text() {
         "Unconfined" => annotation == "unconfined",

@@ -1,0 +1,180 @@
+//! Objects that break the rules of their kinds, over the wire: the status, and every cause with its field, reason and text.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+use keelson_testkit::{Raw, TestServer};
+use serde_json::{Value, json};
+
+const MERGE: &str = "application/merge-patch+json";
+
+/// A cause of a refusal: field, reason (without `FieldValue`) and text.
+type Cause<'a> = (&'a str, &'a str, &'a str);
+
+fn check_causes(answer: &Value, kind: &str, expected: &[Cause<'_>]) {
+    let causes: Vec<Value> = expected
+        .iter()
+        .map(|(field, reason, message)| json!({"reason": format!("FieldValue{reason}"), "message": message, "field": field}))
+        .collect();
+    assert_eq!((&answer["reason"], &answer["details"]["kind"]), (&json!("Invalid"), &json!(kind)), "{answer}");
+    assert_eq!(answer["details"]["causes"], json!(causes), "{answer:#}");
+    let texts: Vec<String> = expected.iter().map(|(field, _, message)| format!("{field}: {message}")).collect();
+    let text = if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) };
+    assert!(answer["message"].as_str().unwrap().ends_with(&format!(" is invalid: {text}")), "{answer}");
+}
+
+/// Makes an object that has to be refused.
+async fn check_create(raw: &Raw, collection: &str, body: Value, expected: &[Cause<'_>]) {
+    let answer = raw.post(collection, &body).await.expect(422).json();
+    check_causes(&answer, body["kind"].as_str().unwrap(), expected);
+}
+
+/// Makes an object, and a change to it that has to be refused.
+async fn check_change(raw: &Raw, collection: &str, body: Value, patch: Value, expected: &[Cause<'_>]) {
+    let made = raw.post(collection, &body).await.expect(201).json();
+    let path = format!("{collection}/{}", made["metadata"]["name"].as_str().unwrap());
+    let answer = raw.patch(path.as_str(), MERGE, &patch).await.expect(422).json();
+    check_causes(&answer, body["kind"].as_str().unwrap(), expected);
+    let kept = raw.get(path.as_str()).await.expect(200).json();
+    assert_eq!(
+        kept["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"],
+        "what is refused changes nothing"
+    );
+}
+
+fn pod(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}})
+}
+
+fn template() -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}})
+}
+
+fn deployment(name: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template()}})
+}
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
+
+#[tokio::test]
+async fn new_objects_are_refused_with_all_that_is_wrong() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let mut bad = pod("Bad");
+    bad["spec"] = json!({"restartPolicy": "Maybe", "containers": [{"name": "c", "ports": [{"containerPort": 99999}]}]});
+    let subdomain = "Invalid value: \"Bad\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+                     characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', \
+                     regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    let policies = "Unsupported value: \"Maybe\": supported values: \"Always\", \"OnFailure\", \"Never\"";
+    check_create(
+        &raw,
+        PODS,
+        bad,
+        &[
+            ("metadata.name", "Invalid", subdomain),
+            ("spec.containers[0].image", "Required", "Required value"),
+            (
+                "spec.containers[0].ports[0].containerPort",
+                "Invalid",
+                "Invalid value: 99999: must be between 1 and 65535, inclusive",
+            ),
+            ("spec.restartPolicy", "NotSupported", policies),
+        ],
+    )
+    .await;
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": []}});
+    check_create(&raw, SERVICES, service, &[("spec.ports", "Required", "Required value")]).await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": "kubernetes.io/tls"});
+    let missing = ("data[tls.crt]", "Required", "Required value");
+    check_create(&raw, SECRETS, secret, &[missing, ("data[tls.key]", "Required", "Required value")]).await;
+    let job =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template()}});
+    let restart = "Required value: valid values: \"OnFailure\", \"Never\"";
+    check_create(&raw, JOBS, job, &[("spec.template.spec.restartPolicy", "Required", restart)]).await;
+    let mut spec = template();
+    spec["spec"]["restartPolicy"] = json!("Never");
+    let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
+        "spec": {"schedule": "61 * * * *", "jobTemplate": {"spec": {"template": spec}}}});
+    let minutes = "Invalid value: \"61 * * * *\": end of range (61) above maximum (59): 61";
+    check_create(&raw, CRON_JOBS, cron, &[("spec.schedule", "Invalid", minutes)]).await;
+}
+
+#[tokio::test]
+async fn changes_are_refused_where_a_field_is_there_for_good() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let other = "Invalid value: \"other\": field is immutable";
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+    check_change(&raw, SECRETS, secret, json!({"type": "other"}), &[("type", "Invalid", other)]).await;
+    check_change(
+        &raw,
+        DEPLOYMENTS,
+        deployment("d"),
+        json!({"spec": {"selector": {"matchLabels": {"app": "c"}}}}),
+        &[
+            (
+                "spec.template.metadata.labels",
+                "Invalid",
+                "Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`",
+            ),
+            ("spec.selector", "Invalid", "Invalid value: {\"matchLabels\":{\"app\":\"c\"}}: field is immutable"),
+        ],
+    )
+    .await;
+    let mut job =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template()}});
+    job["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+    let completions = ("spec.completions", "Invalid", "Invalid value: 2: field is immutable");
+    check_change(&raw, JOBS, job, json!({"spec": {"completions": 2}}), &[completions]).await;
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let kept = "Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for \
+                bound claims\n- resources.requests.storage: \"1Gi\"\n+ resources.requests.storage: \"2Gi\"\n";
+    let more = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+    check_change(&raw, CLAIMS, claim, more, &[("spec", "Forbidden", kept)]).await;
+}
+
+#[tokio::test]
+async fn a_pod_may_change_its_image_and_nothing_around_it() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    raw.post(PODS, &pod("p")).await.expect(201);
+    let image = json!({"spec": {"containers": [{"name": "c", "image": "nginx:2"}]}});
+    let strategic = "application/strategic-merge-patch+json";
+    raw.patch(format!("{PODS}/p"), strategic, &image).await.expect(200);
+    let answer =
+        raw.patch(format!("{PODS}/p"), MERGE, &json!({"spec": {"hostname": "other"}})).await.expect(422).json();
+    let causes = &answer["details"]["causes"];
+    assert_eq!((&causes[0]["field"], &causes[0]["reason"]), (&json!("spec"), &json!("FieldValueForbidden")));
+    let text = causes[0]["message"].as_str().unwrap();
+    assert!(text.starts_with("Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"));
+    assert!(text.ends_with("\n- hostname: null\n+ hostname: \"other\"\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_status_is_not_held_up_by_the_spec() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    raw.post(DEPLOYMENTS, &deployment("d")).await.expect(201);
+    let path = format!("{DEPLOYMENTS}/d/status");
+    raw.patch(path.as_str(), MERGE, &json!({"status": {"replicas": 1, "readyReplicas": 1}})).await.expect(200);
+    let answer = raw.patch(path.as_str(), MERGE, &json!({"status": {"readyReplicas": 2}})).await.expect(422).json();
+    let text = "Invalid value: 2: cannot be greater than status.replicas";
+    check_causes(&answer, "Deployment", &[("status.readyReplicas", "Invalid", text)]);
+}
+
+#[tokio::test]
+async fn a_scale_is_judged_as_a_change_of_the_whole() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    raw.post(DEPLOYMENTS, &deployment("d")).await.expect(201);
+    let path = format!("{DEPLOYMENTS}/d/scale");
+    raw.patch(path.as_str(), MERGE, &json!({"spec": {"replicas": 3}})).await.expect(200);
+    raw.patch(path.as_str(), MERGE, &json!({"spec": {"replicas": -1}})).await.expect(422);
+}
