@@ -373,3 +373,20 @@ async fn a_database_that_is_not_there_is_named() {
     let refused = PostgresStore::open(PostgresConfig::from_url(&server.url_of("nowhere")).unwrap()).await.map(|_| ());
     assert!(refused.unwrap_err().to_string().contains("\"nowhere\" does not exist"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ordinary_role_with_a_password_that_owns_the_database_is_enough() {
+    let hba = "host all keelson 127.0.0.1/32 trust\nhost all plain 127.0.0.1/32 scram-sha-256\n";
+    let Some(server) = PostgresServer::builder().file("pg_hba.conf", hba).start() else { return };
+    server.sql("postgres", "CREATE ROLE plain LOGIN PASSWORD 'a b+c'");
+    server.sql("postgres", "CREATE DATABASE plain OWNER plain");
+    let url = |password: &str| format!("postgres://plain:{password}@127.0.0.1:{}/plain", server.port());
+    let store = open(&url("a%20b%2Bc")).await;
+    let revision = commit(&store, put("a", "1")).await;
+    store.compact(revision).await.unwrap();
+    assert_eq!(store.expire(SystemTime::now()).await.unwrap(), 0);
+    drop(store);
+    assert_eq!(open(&url("a%20b%2Bc")).await.current_revision().await.unwrap(), revision);
+    let refused = PostgresStore::open(PostgresConfig::from_url(&url("wrong")).unwrap()).await.map(|_| ());
+    assert!(refused.unwrap_err().to_string().contains("password authentication failed"));
+}
