@@ -1,0 +1,93 @@
+//! Values that kube-apiserver has written into a store that both share: JSON is served; protobuf and encrypted values are
+//! not shown, not taken for absent, and never written over.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_storage::memory::MemoryStore;
+use keelson_storage::{Store, StoreKey, Transaction};
+use keelson_testkit::TestServer;
+use serde_json::{Value, json};
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn key(name: &str) -> StoreKey {
+    StoreKey::new(format!("/registry/configmaps/default/{name}"))
+}
+
+async fn store(value: impl Into<bytes::Bytes>, name: &str, into: &MemoryStore) {
+    into.commit(Transaction::default().put(key(name), value)).await.unwrap();
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}})
+}
+
+/// A config map as kube-apiserver stores it in JSON.
+fn stored_json(name: &str) -> String {
+    let metadata = json!({
+        "name": name, "namespace": "default", "uid": "5cf4b8a1-0c86-4d3a-9a4f-000000000001",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    });
+    format!("{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{metadata},\"data\":{{\"a\":\"b\"}}}}\n")
+}
+
+async fn server_with_foreign_values() -> (MemoryStore, TestServer) {
+    let shared = MemoryStore::new();
+    store(stored_json("json"), "json", &shared).await;
+    store("k8s\0\u{a}\u{2}v1", "protobuf", &shared).await;
+    store("k8s:enc:aescbc:v1:key1:\u{1}", "encrypted", &shared).await;
+    let server = TestServer::builder().shared_store(Arc::new(shared.clone())).start().await;
+    (shared, server)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn json_of_another_server_is_served_and_changed() {
+    let (_shared, server) = server_with_foreign_values().await;
+    let found = server.raw().get(&format!("{CONFIG_MAPS}/json")).await.expect(200).json();
+    assert_eq!((&found["data"]["a"], &found["metadata"]["name"]), (&json!("b"), &json!("json")));
+    let mut changed = found.clone();
+    changed["data"]["a"] = json!("c");
+    let changed = server.raw().put(&format!("{CONFIG_MAPS}/json"), &changed).await.expect(200).json();
+    assert_eq!(changed["data"]["a"], "c");
+    assert_ne!(changed["metadata"]["resourceVersion"], found["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_can_not_be_read_is_refused_in_words_and_never_written_over() {
+    let (shared, server) = server_with_foreign_values().await;
+    for (name, words) in [("protobuf", "in protobuf, which is not yet read"), ("encrypted", "encrypted, which is not")]
+    {
+        let before = shared.get(&key(name)).await.unwrap();
+        let url = format!("{CONFIG_MAPS}/{name}");
+        let read = server.raw().get(&url).await.expect(500).json();
+        assert!(read["message"].as_str().unwrap().contains(words), "{read}");
+        server.raw().post(CONFIG_MAPS, &config_map(name)).await.expect(409);
+        server.raw().put(&url, &config_map(name)).await.expect(500);
+        server.raw().delete(&url).await.expect(500);
+        assert_eq!(shared.get(&key(name)).await.unwrap(), before);
+    }
+    server.raw().get(&format!("{CONFIG_MAPS}/nothing")).await.expect(404);
+}
+
+/// What belongs to an owner that can't be read stays; what belongs to none at all goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_collected_because_its_owner_can_not_be_read() {
+    let (_shared, server) = server_with_foreign_values().await;
+    for (name, owner) in [("kept", "protobuf"), ("collected", "nothing")] {
+        let mut dependent = config_map(name);
+        let uid = "5cf4b8a1-0c86-4d3a-9a4f-000000000002";
+        dependent["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid}]);
+        server.raw().post(CONFIG_MAPS, &dependent).await.expect(201);
+    }
+    let collected = tokio::time::timeout(Duration::from_secs(60), async {
+        while server.raw().get(format!("{CONFIG_MAPS}/collected")).await.status != 404 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    collected.await.expect("what belongs to nothing is collected");
+    server.raw().get(format!("{CONFIG_MAPS}/kept")).await.expect(200);
+}
