@@ -118,7 +118,7 @@ impl Server {
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
         let tokens = service_account_tokens(&config, &pki, registry.clone())?;
         let parts = (registry.clone(), tokens);
-        let pipeline = Arc::new(pipeline(&config, parts, addr, probe, bootstrap.clone(), stopping.clone()));
+        let pipeline = Arc::new(pipeline(&config, parts, addr, probe, &bootstrap, stopping.clone()));
         let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
         let shared = matches!(config.store, StoreConfig::Shared(_));
         let identity = Some(identity);
@@ -303,7 +303,7 @@ fn pipeline(
     (registry, tokens): (Arc<Registry>, Arc<ServiceAccountTokens>),
     addr: SocketAddr,
     probe: StoreProbe,
-    bootstrap: Arc<Progress>,
+    bootstrap: &Arc<Progress>,
     stopping: CancellationToken,
 ) -> Pipeline {
     let metrics = Arc::new(Metrics::new());

@@ -27,9 +27,9 @@ pub(super) fn priority_levels() -> Vec<Value> {
         };
         let limited =
             json!({ "nominalConcurrencyShares": shares, "lendablePercent": lendable, "limitResponse": response });
-        object(name, json!({ "type": "Limited", "limited": limited }))
+        object(name, &json!({ "type": "Limited", "limited": limited }))
     });
-    std::iter::once(object("exempt", exempt)).chain(limited).collect()
+    std::iter::once(object("exempt", &exempt)).chain(limited).collect()
 }
 
 /// The flow schemas, as objects.
@@ -109,10 +109,10 @@ fn schema(name: &str, level: &str, precedence: u32, distinguisher: &str, rule: &
     if !distinguisher.is_empty() {
         spec["distinguisherMethod"] = json!({ "type": distinguisher });
     }
-    object(name, spec)
+    object(name, &spec)
 }
 
-fn object(name: &str, spec: Value) -> Value {
+fn object(name: &str, spec: &Value) -> Value {
     let annotations = json!({ "apf.kubernetes.io/autoupdate-spec": "true" });
     json!({ "metadata": { "name": name, "annotations": annotations }, "spec": spec })
 }

@@ -88,7 +88,7 @@ fn choose(registry: &Registry, target: &Target, family: Family) -> Result<IpAddr
     let chance = registry.random.u64();
     for range in ranges(registry)?.into_iter().filter(|range| range.family() == family) {
         for part in range.parts() {
-            let mut free = part.from_chance(chance).map(|number| range.address(number));
+            let mut free = part.all_from(chance).map(|number| range.address(number));
             if let Some(address) = free.find(|address| taken.get(&address.to_string()).is_none()) {
                 return Ok(address);
             }

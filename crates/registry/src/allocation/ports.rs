@@ -133,7 +133,7 @@ impl Taking<'_> {
         let chance = self.registry.random.u64();
         let parts = self.registry.config.service_ranges.node_ports.parts();
         let mut ports =
-            parts.into_iter().flat_map(|part| part.from_chance(chance)).filter_map(|port| u16::try_from(port).ok());
+            parts.into_iter().flat_map(|part| part.all_from(chance)).filter_map(|port| u16::try_from(port).ok());
         let free = |port: &u16| [&self.held, &self.taken, &self.new].iter().all(|taken| !taken.contains(port));
         let port = ports.find(free)?;
         self.new.insert(port);

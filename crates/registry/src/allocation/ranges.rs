@@ -148,7 +148,7 @@ impl Part {
     }
 
     /// All numbers of the part, once each, from one that `chance` chooses.
-    pub(crate) fn from_chance(self, chance: u64) -> impl Iterator<Item = u128> {
+    pub(crate) fn all_from(self, chance: u64) -> impl Iterator<Item = u128> {
         let len = self.len();
         let start = if len == 0 { 0 } else { u128::from(chance) % len };
         (start..len).chain(0..start).map(move |offset| self.first + offset)
@@ -304,7 +304,7 @@ mod tests {
     fn check_parts(parts: [Part; 2], first: (u128, u128), then: u128, expect: [u128; 2]) {
         assert_eq!(parts.map(Part::len), expect);
         assert_eq!((parts[0].first - then, parts[0].last - then), first);
-        let all: Vec<u128> = parts.iter().flat_map(|part| part.from_chance(5)).collect();
+        let all: Vec<u128> = parts.iter().flat_map(|part| part.all_from(5)).collect();
         let mut sorted = all.clone();
         sorted.sort_unstable();
         sorted.dedup();
