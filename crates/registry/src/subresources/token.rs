@@ -168,13 +168,13 @@ impl ServiceAccountTokens {
         let now = self.registry.now();
         let claims = self.issuer.verify(token, now).map_err(|error| match error {
             TokenError::Foreign => TokenFault::Refused(error.to_string()),
-            _ => refused(error.to_string()),
+            _ => refused(&error.to_string()),
         })?;
         let own = [self.issuer.name().to_owned()];
         let wanted = if audiences.is_empty() { &own } else { audiences };
         let meant: Vec<String> = wanted.iter().filter(|one| claims.audiences.contains(one)).cloned().collect();
         if meant.is_empty() {
-            return Err(refused(format!(
+            return Err(refused(&format!(
                 "token audiences {} is invalid for the target audiences {}",
                 listed(&claims.audiences),
                 listed(wanted)
@@ -188,12 +188,15 @@ impl ServiceAccountTokens {
     async fn check_objects(&self, claims: &Claims, now: SystemTime) -> Result<(), TokenFault> {
         let (namespace, account) = (claims.namespace.as_str(), &claims.account);
         let known = self.look_up("serviceaccounts", Some(namespace), &account.name).await?;
-        let known = known.ok_or_else(|| refused(format!("serviceaccounts \"{}\" not found", account.name)))?;
+        let known = known.ok_or_else(|| refused(&format!("serviceaccounts \"{}\" not found", account.name)))?;
         if known.ended_before(now) {
-            return Err(refused(format!("service account {namespace}/{} has been deleted", account.name)));
+            return Err(refused(&format!("service account {namespace}/{} has been deleted", account.name)));
         }
         if known.uid != account.uid {
-            return Err(refused(format!("service account UID ({}) does not match claim ({})", known.uid, account.uid)));
+            return Err(refused(&format!(
+                "service account UID ({}) does not match claim ({})",
+                known.uid, account.uid
+            )));
         }
         self.check_bound("secrets", "secret", Some(namespace), claims.secret.as_ref(), now).await?;
         self.check_bound("pods", "pod", Some(namespace), claims.pod.as_ref(), now).await?;
@@ -213,11 +216,11 @@ impl ServiceAccountTokens {
         let Some(object) = object else { return Ok(()) };
         let known = self.look_up(plural, namespace, &object.name).await?;
         let known = known.filter(|known| !known.ended_before(now));
-        let known = known.ok_or_else(|| refused("service account token has been invalidated".to_owned()))?;
+        let known = known.ok_or_else(|| refused("service account token has been invalidated"))?;
         if known.uid == object.uid {
             return Ok(());
         }
-        Err(refused(format!(
+        Err(refused(&format!(
             "{kind} UID ({}) does not match service account {kind} ref claim ({})",
             known.uid, object.uid
         )))
@@ -307,7 +310,7 @@ impl Known {
 }
 
 /// A fault in a token of this server: upstream names what every authenticator said.
-fn refused(why: String) -> TokenFault {
+fn refused(why: &str) -> TokenFault {
     TokenFault::Refused(format!("[{}, {why}]", TokenError::Foreign))
 }
 
