@@ -1,9 +1,11 @@
 //! Server-side apply: an object that says what its sender wants is laid over the one that is, or makes it.
 
+use std::borrow::Cow;
+
 use keelson_meta::error::ConflictKind;
 use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, Object};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::intake::{place, strict};
 use crate::kinds;
@@ -52,8 +54,8 @@ impl Registry {
         let application = Application { object: &object, manager: writer.manager(), force, now };
         for _ in 0..ATTEMPTS {
             let applied = self.change(target, name, options.dry_run, |current| {
-                let shown = self.shown(target, current)?;
-                let mut next = managed::apply(target, &shown, &application)?;
+                let mut shown = self.shown(target, current)?;
+                let mut next = managed::apply(target, &mut shown, &application)?;
                 strict()?;
                 place(target, &mut next)?;
                 check_preconditions(target, name, &shown, &next)?;
@@ -79,8 +81,8 @@ impl Registry {
 
     /// The object that an apply makes where there is none.
     fn first(&self, target: &Target, name: &str, application: &Application<'_>) -> Result<Object, ApiError> {
-        let nothing = managed::nothing(&target.kind());
-        let mut object = managed::apply(target, &nothing, application)?;
+        let mut nothing = managed::nothing(&target.kind());
+        let mut object = managed::apply(target, &mut nothing, application)?;
         if !object.uid().is_empty() {
             let message = format!(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",
@@ -95,16 +97,17 @@ impl Registry {
     }
 }
 
-/// The document as an object.
+/// The document, which has to be an object.
 ///
 /// # Errors
 /// 400 when it is none.
-pub(crate) fn document(patch: &Patch) -> Result<Object, ApiError> {
+pub(crate) fn document(patch: &Patch) -> Result<Cow<'_, Value>, ApiError> {
     match &patch.document {
         // Nothing applied is an object of no kind, which is refused as such.
-        Value::Null => Ok(Object::default()),
-        other => Object::from_value(other.clone()).ok_or_else(|| {
-            ApiError::BadRequest("error decoding YAML: error unmarshaling JSON: the document is no object".to_owned())
-        }),
+        Value::Null => Ok(Cow::Owned(json!({}))),
+        object @ Value::Object(_) => Ok(Cow::Borrowed(object)),
+        _ => Err(ApiError::BadRequest(
+            "error decoding YAML: error unmarshaling JSON: the document is no object".to_owned(),
+        )),
     }
 }

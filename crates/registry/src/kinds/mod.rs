@@ -81,6 +81,8 @@ pub(crate) fn admit(registry: &Registry, target: &Target, object: &mut Object) -
         ("", "pods") => {
             pod::tolerate_troubles(object);
             classes::pod_priority(registry, target, object)?;
+            pod::spec_in_order(object);
+            return Ok(());
         }
         ("", "persistentvolumeclaims") => classes::storage_class(registry, object)?,
         ("networking.k8s.io", "ingresses") => classes::ingress_class(registry, object)?,
@@ -107,12 +109,12 @@ pub(crate) fn admit_update(
                 pod::tolerate_troubles(next);
             }
             classes::keep_priority(current, next);
+            pod::spec_in_order(next);
+            Ok(())
         }
-        ("scheduling.k8s.io", "priorityclasses") => return classes::only_default(registry, target, next),
-        _ => return Ok(()),
+        ("scheduling.k8s.io", "priorityclasses") => classes::only_default(registry, target, next),
+        _ => Ok(()),
     }
-    in_order(target, next);
-    Ok(())
 }
 
 /// What an object says of who makes it.

@@ -1,6 +1,7 @@
 //! Pods: each may stay for a while on a node that is in trouble.
 
 use keelson_meta::Object;
+use keelson_schema::Schemas;
 use serde_json::{Value, json};
 
 /// How long a pod stays on a node that is not ready or can't be reached.
@@ -22,6 +23,18 @@ pub(super) fn tolerate_troubles(pod: &mut Object) {
             }));
         }
     }
+}
+
+/// Puts the members of a pod's `spec` where its schema has them, after some were added. What is in them is in order
+/// already, so this is much less work than a walk of the whole pod.
+pub(super) fn spec_in_order(pod: &mut Object) {
+    let schema = Schemas::builtin().kind("", "v1", "Pod").and_then(|pod| pod.field("spec"));
+    let (Some(schema), Some(Value::Object(spec))) = (schema, pod.0.get_mut("spec")) else { return };
+    let position = |name: &str| schema.fields().position(|field| field.field_name() == name);
+    let mut members: Vec<_> =
+        std::mem::take(spec).into_iter().map(|(name, value)| (position(&name), name, value)).collect();
+    members.sort_by_key(|(position, ..)| *position);
+    spec.extend(members.into_iter().map(|(_, name, value)| (name, value)));
 }
 
 fn tolerates(toleration: &Value, trouble: &str) -> bool {

@@ -13,7 +13,9 @@ use keelson_patch::fields::{
 use keelson_schema::SchemaRef;
 use serde_json::Value;
 
-use super::{KindVersions, MANAGED_FIELDS, is_untimed, last_applied, nothing, set_managed, take_managed};
+use super::{
+    KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, lend, nothing, set_managed, take_managed,
+};
 use crate::intake::shape;
 use crate::target::Target;
 
@@ -21,7 +23,7 @@ use crate::target::Target;
 #[derive(Clone, Debug)]
 pub(crate) struct Application<'a> {
     /// The object, as it was sent.
-    pub(crate) object: &'a Object,
+    pub(crate) object: &'a Value,
     /// Who applies it.
     pub(crate) manager: &'a str,
     /// Whether fields are taken from others who want them otherwise.
@@ -33,35 +35,37 @@ pub(crate) struct Application<'a> {
 /// Applies to a live object, which is in the version of the request, or to what a kind always has. The result is in the
 /// same version and names its owners.
 ///
+/// Stored objects had their schema's shape when they were taken in, so only what is applied is checked against it.
+///
 /// # Errors
 /// 400 for another kind or version, or for owners in what is applied; 409 for fields that others want otherwise; 500, as
 /// upstream has it, for what does not fit the schema.
-pub(crate) fn apply(target: &Target, live: &Object, application: &Application<'_>) -> Result<Object, ApiError> {
+pub(crate) fn apply(target: &Target, live: &mut Object, application: &Application<'_>) -> Result<Object, ApiError> {
     let kind = target.kind();
     let version = kind.group_version().to_string();
     let versions = KindVersions::of(target);
     let schema = versions.schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
-    let applied = check_applied(schema, &kind, application.object.clone())?;
-    let mut live = live.clone();
-    let managed = take_managed(&mut live);
+    check_applied(schema, &kind, application.object)?;
+    let managed = take_managed(live);
     let known = Owners::read(managed.as_ref().unwrap_or(&Value::Null))
         .map_err(|error| ApiError::Unclassified(format!("failed to decode managed fields: {error}")))?;
-    let live = live.into_value();
-    check(schema, &live, Duplicates::Allowed, "live", &kind)?;
 
     let subresource = target.subresource_name().unwrap_or_default();
     let now = (!is_untimed(subresource)).then(|| rfc3339(application.now));
     let write = Write { versions: &versions, version: &version, subresource, now: now.as_deref() };
-    let owners = if known.is_empty() { write.before_first_apply(&kind, &live) } else { known.clone() };
-    let done = write.apply(&owners, application, schema, &live, &applied).map_err(conflict)?;
+    let before = lend(live);
+    let first = known.is_empty().then(|| write.before_first_apply(&kind, &before));
+    let owners = first.as_ref().unwrap_or(&known);
+    let done = write.apply(owners, application, schema, &before).map_err(conflict)?;
 
-    let mut object = if done.changed { fit(&kind, done.object)? } else { object_of(live) };
+    let mut object = if done.changed { fit(&kind, done.object)? } else { object_of(before.clone()) };
     if application.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, application.object);
     }
     // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
-    let managed = if done.owners == known { managed } else { Some(done.owners.write()) };
-    set_managed(&mut object, managed);
+    set_managed(&mut object, if done.owners == known { managed.clone() } else { Some(done.owners.write()) });
+    give_back(live, before);
+    set_managed(live, managed);
     Ok(object)
 }
 
@@ -87,11 +91,10 @@ impl Write<'_, '_> {
         application: &Application<'_>,
         schema: SchemaRef<'static>,
         live: &Value,
-        applied: &Value,
     ) -> Result<fields::Applied, Conflicts> {
         let manager = Manager::applies(application.manager, self.subresource);
         let writer = fields::Writer { manager: &manager, version: self.version, now: self.now };
-        let apply = |force| fields::apply(self.versions, owners, writer, live, applied, force);
+        let apply = |force| fields::apply(self.versions, owners, writer, live, application.object, force);
         match apply(application.force) {
             Err(conflicts) if application.manager == last_applied::MANAGER => {
                 last_applied::resolve(conflicts, schema, self.version, live)?;
@@ -109,38 +112,26 @@ impl Write<'_, '_> {
 pub(crate) fn check_applied(
     schema: SchemaRef<'static>,
     kind: &GroupVersionKind,
-    applied: Object,
-) -> Result<Value, ApiError> {
-    check_kind(kind, &applied)?;
-    if applied.meta(MANAGED_FIELDS).is_some_and(|managed| !managed.is_null()) {
+    applied: &Value,
+) -> Result<(), ApiError> {
+    check_kind(kind, applied)?;
+    if !applied["metadata"][MANAGED_FIELDS].is_null() {
         return Err(ApiError::BadRequest("metadata.managedFields must be nil".to_owned()));
     }
-    let applied = applied.into_value();
-    check(schema, &applied, Duplicates::Refused, "patch", kind)?;
-    Ok(applied)
+    validate(schema, applied, Duplicates::Refused).map_err(|violations| {
+        let name = identity(applied, kind);
+        ApiError::Unclassified(format!("failed to create typed patch object ({name}): {violations}"))
+    })
 }
 
-fn check_kind(kind: &GroupVersionKind, applied: &Object) -> Result<(), ApiError> {
-    let stated = applied.api_version().unwrap_or_default();
-    let GroupVersion { group, version } = GroupVersion::parse(stated).unwrap_or_default();
-    let stated = GroupVersionKind { group, version, kind: applied.kind().unwrap_or_default().to_owned() };
+fn check_kind(kind: &GroupVersionKind, applied: &Value) -> Result<(), ApiError> {
+    let text = |name: &str| applied[name].as_str().unwrap_or_default();
+    let GroupVersion { group, version } = GroupVersion::parse(text("apiVersion")).unwrap_or_default();
+    let stated = GroupVersionKind { group, version, kind: text("kind").to_owned() };
     if stated == *kind {
         return Ok(());
     }
     Err(ApiError::BadRequest(format!("invalid object type: {}", in_go(&stated))))
-}
-
-fn check(
-    schema: SchemaRef<'static>,
-    object: &Value,
-    duplicates: Duplicates,
-    which: &str,
-    kind: &GroupVersionKind,
-) -> Result<(), ApiError> {
-    validate(schema, object, duplicates).map_err(|violations| {
-        let name = identity(object, kind);
-        ApiError::Unclassified(format!("failed to create typed {which} object ({name}): {violations}"))
-    })
 }
 
 /// The object with the shape of its kind: typed, defaults filled in, and without the nulls that removal left.

@@ -41,7 +41,7 @@ fn owned(schema: SchemaRef<'static>, version: &str, live: &Value) -> Option<Fiel
 }
 
 /// Brings the annotation of an object, if it has one, to what is applied now.
-pub(super) fn renew(object: &mut Object, applied: &Object) {
+pub(super) fn renew(object: &mut Object, applied: &Value) {
     let Some(Value::Object(annotations)) = object.metadata_mut().get_mut("annotations") else { return };
     if annotations.get(ANNOTATION).and_then(Value::as_str).is_none_or(str::is_empty) {
         return;
@@ -54,12 +54,12 @@ pub(super) fn renew(object: &mut Object, applied: &Object) {
 }
 
 /// An object as kubectl writes it into the annotation: without the annotation, keys sorted, with a line break.
-fn configuration(applied: &Object) -> String {
+fn configuration(applied: &Value) -> String {
     let mut applied = applied.clone();
-    if let Some(Value::Object(annotations)) = applied.metadata_mut().get_mut("annotations") {
+    if let Some(Value::Object(annotations)) = applied.pointer_mut("/metadata/annotations") {
         annotations.shift_remove(ANNOTATION);
     }
-    format!("{}\n", go_format::json(&sorted(applied.into_value())))
+    format!("{}\n", go_format::json(&sorted(applied)))
 }
 
 fn sorted(value: Value) -> Value {

@@ -64,7 +64,8 @@ impl Registry {
         writer: &Writer,
         options: &PatchOptions,
     ) -> Result<Applied, ApiError> {
-        let document = configuration(target, document(patch)?)?.into_value();
+        let scale = document(patch)?;
+        let document = configuration(target, &scale)?.into_value();
         let patch = Patch { kind: PatchKind::Apply, document, duplicates: patch.duplicates.clone() };
         self.apply(target, name, &patch, writer, options).await
     }
@@ -102,10 +103,10 @@ impl Registry {
 }
 
 /// What a scale that is applied wants of its workload.
-fn configuration(target: &Target, scale: Object) -> Result<Object, ApiError> {
+fn configuration(target: &Target, scale: &Value) -> Result<Object, ApiError> {
     let kind = GroupVersionKind { group: GROUP.to_owned(), version: "v1".to_owned(), kind: KIND.to_owned() };
     let schema = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind);
-    let scale = managed::check_applied(schema.ok_or(ApiError::UnsupportedPatchType)?, &kind, scale)?;
+    managed::check_applied(schema.ok_or(ApiError::UnsupportedPatchType)?, &kind, scale)?;
     let mut wanted = Object::default();
     wanted.set_type(&target.kind());
     for key in SHOWN {
