@@ -35,7 +35,7 @@ const MANAGER: &str = "kube-apiserver";
 const RETRY: Duration = Duration::from_secs(1);
 /// How many renewals a server may miss before it is taken to be gone, as far as clients are sent to it.
 const MISSED_RENEWALS: u32 = 3;
-/// How often the leases of dead servers are looked for.
+/// How often the leases of dead servers are looked for at the least.
 const COLLECTION_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What a server says of itself.
@@ -255,17 +255,18 @@ async fn identities(client: &Client) -> Result<Vec<Stored>, ApiError> {
 /// Deletes the identity leases of servers that died without a word.
 pub struct IdentityCollection {
     client: Client,
+    interval: Duration,
 }
 
 impl IdentityCollection {
-    /// A controller over a registry.
-    pub fn new(registry: Arc<Registry>) -> Self {
-        Self { client: Client::new(registry, MANAGER) }
+    /// A controller over a registry, for leases that stand for `duration`.
+    pub fn new(registry: Arc<Registry>, duration: Duration) -> Self {
+        Self { client: Client::new(registry, MANAGER), interval: duration.min(COLLECTION_INTERVAL) }
     }
 
     /// Runs until told to stop.
     pub async fn run(self, stopping: CancellationToken) {
-        let mut ticks = tokio::time::interval(COLLECTION_INTERVAL);
+        let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {

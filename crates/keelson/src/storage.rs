@@ -26,7 +26,7 @@ pub(crate) fn run(command: Storage) -> anyhow::Result<()> {
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
             let copied = runtime.block_on(keelson_server::copy_store(&from, &to, Progress::default().reporter()));
-            let copied = copied.context("the copy is not finished; give the command again to go on with it")?;
+            let copied = copied.context("the copy is not finished")?;
             println!("copied {} objects from {from} to {to}, and found them equal", copied.compared);
         }
     }

@@ -85,7 +85,7 @@ impl Controllers {
     fn spawn(&self, running: &TaskTracker, stopping: &CancellationToken) -> Result<(), ApiError> {
         let registry = || self.registry.clone();
         let on = |controller| self.config.controllers.is_on(controller);
-        running.spawn(IdentityCollection::new(registry()).run(stopping.clone()));
+        running.spawn(IdentityCollection::new(registry(), self.config.identity_duration).run(stopping.clone()));
         if on(Controller::ServiceAccount) {
             running.spawn(NamespaceObjects::service_accounts(registry()).run(stopping.clone()));
         }

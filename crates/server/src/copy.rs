@@ -3,13 +3,19 @@
 use std::time::SystemTime;
 
 use anyhow::Context as _;
+use keelson_meta::Revision;
 use keelson_resources::Catalogue;
 use keelson_storage::StoreKey;
 use keelson_storage::copy::{self, CopyProgress};
 
 use crate::store::StoreConfig;
 
+/// How far the revisions of a copy begin above those of its source: more than are written while it is made.
+const REVISION_MARGIN: u64 = 1_000_000;
+
 /// Copies all objects from one store to another, and tells how far it is.
+///
+/// The copy's revisions go on above those of its source, so that clients which knew that see none go back; only etcd can't.
 ///
 /// # Errors
 /// When a store can't be opened or fails, the target holds something else, or the source is still being written. What was
@@ -19,8 +25,10 @@ pub async fn copy_store(
     to: &StoreConfig,
     report: impl FnMut(CopyProgress),
 ) -> anyhow::Result<CopyProgress> {
-    let source = from.open_any().await.context("opening the source")?;
-    let target = to.open_any().await.context("opening the target")?;
+    let source = from.open_at_least(Revision::ZERO).await.context("opening the source")?;
+    let newest = source.current_revision().await.context("reading the source")?;
+    let least = Revision::new(newest.get().saturating_add(REVISION_MARGIN));
+    let target = to.open_at_least(least).await.context("opening the target")?;
     let now = SystemTime::now();
     Ok(copy::copy(&*source, &*target, |key| expiry(key, now), report).await?)
 }

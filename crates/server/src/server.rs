@@ -294,6 +294,7 @@ fn collections() -> Vec<CollectionSpec> {
             fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
             dispatch: collection.dispatch,
             namespaced: collection.namespaced,
+            complete: Some(keelson_registry::complete),
         })
         .collect()
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
+use keelson_meta::Revision;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, copy};
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
@@ -56,26 +57,28 @@ impl StoreConfig {
     /// # Errors
     /// When it can't be opened, or a copy into it is not finished.
     pub(crate) async fn open(&self) -> anyhow::Result<Arc<dyn Store>> {
-        let store = self.open_any().await?;
+        let store = self.open_at_least(Revision::ZERO).await?;
         let unfinished = copy::is_unfinished(&*store).await.context("looking into the store")?;
         ensure!(!unfinished, "a copy into this store did not finish: give `keelson storage copy` again");
         Ok(store)
     }
 
-    /// Opens the store, be it whole or an unfinished copy.
+    /// Opens the store, be it whole or an unfinished copy, and raises its newest revision to at least `least`, where its
+    /// engine can: etcd's revisions only count.
     ///
     /// # Errors
     /// When it can't be opened.
-    pub(crate) async fn open_any(&self) -> anyhow::Result<Arc<dyn Store>> {
+    pub(crate) async fn open_at_least(&self, least: Revision) -> anyhow::Result<Arc<dyn Store>> {
         Ok(match self {
-            Self::Memory => Arc::new(MemoryStore::new()),
+            Self::Memory => Arc::new(MemoryStore::starting_at(least.max(Revision::new(1)))),
             Self::Sqlite(directory) => {
-                let settings = SqliteConfig::directory(directory);
+                let settings = SqliteConfig { least_revision: least, ..SqliteConfig::directory(directory) };
                 let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
                 Arc::new(opened.context("opening the store")?)
             }
             Self::Postgres(config) => {
-                Arc::new(PostgresStore::open((**config).clone()).await.context("opening the store in PostgreSQL")?)
+                let config = PostgresConfig { least_revision: least, ..(**config).clone() };
+                Arc::new(PostgresStore::open(config).await.context("opening the store in PostgreSQL")?)
             }
             Self::Etcd(config) => {
                 Arc::new(EtcdStore::open((**config).clone()).await.context("opening the store in etcd")?)

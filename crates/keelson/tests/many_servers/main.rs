@@ -6,6 +6,7 @@
 mod cluster;
 mod engines;
 mod history;
+mod identity;
 mod killed;
 mod linear;
 mod outages;

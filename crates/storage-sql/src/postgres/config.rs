@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use keelson_meta::Revision;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
@@ -27,6 +28,8 @@ pub struct PostgresConfig {
     pub readers: usize,
     /// How many bytes of recent changes are kept in memory for tails; older ones are read from the table.
     pub recent_bytes: usize,
+    /// The newest revision is raised to this one where it is smaller: for a store that takes another's place.
+    pub least_revision: Revision,
 }
 
 impl PostgresConfig {
@@ -62,7 +65,7 @@ impl PostgresConfig {
         }
         let tls = files.read()?;
         set_defaults(&mut connection, &tls);
-        Ok(Self { connection, tls, readers: 3, recent_bytes: 8 * 1024 * 1024 })
+        Ok(Self { connection, tls, readers: 3, recent_bytes: 8 * 1024 * 1024, least_revision: Revision::ZERO })
     }
 }
 

@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::error::{PostgresError, text};
-use super::statements::revision;
+use super::statements::{number, revision};
 
 /// The steps from each form of the tables to the next. The newest form is their number.
 const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
@@ -25,8 +25,8 @@ pub(crate) struct Found {
     pub(crate) revision: Revision,
 }
 
-/// Makes the tables ready.
-pub(crate) async fn prepare(client: &Client) -> Result<Found, PostgresError> {
+/// Makes the tables ready, and raises their newest revision to at least `least`.
+pub(crate) async fn prepare(client: &Client, least: Revision) -> Result<Found, PostgresError> {
     check_server(client).await?;
     let cluster = cluster(client).await?;
     run(client, &format!("BEGIN; SELECT pg_advisory_xact_lock({SETUP_LOCK}, 0)")).await?;
@@ -42,6 +42,9 @@ pub(crate) async fn prepare(client: &Client) -> Result<Found, PostgresError> {
     }
     run(client, &format!("UPDATE keelson_state SET format = {known} WHERE format <> {known}")).await?;
     settle(client, &cluster).await?;
+    let least = number(least);
+    run(client, &format!("UPDATE keelson_state SET revision = {least}, oldest = {least} WHERE revision < {least}"))
+        .await?;
     let statement = "SELECT incarnation, revision FROM keelson_state";
     let row = client.query_one(statement, &[]).await.map_err(|error| failed(&error))?;
     let found = Found { incarnation: row.get(0), revision: revision(row.get(1)) };

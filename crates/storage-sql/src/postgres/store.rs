@@ -113,7 +113,7 @@ impl PostgresStore {
         let connector = Arc::new(Connector::new(&config));
         let (client, _) =
             connector.patiently(|| connector.connect()).await.map_err(|error| PostgresError::Connect(text(&error)))?;
-        let found = setup::prepare(&client).await?;
+        let found = setup::prepare(&client, config.least_revision).await?;
         let shared = Arc::new(Shared {
             incarnation: found.incarnation,
             front: Link::new(connector.clone(), SHORT),

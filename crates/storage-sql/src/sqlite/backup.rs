@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::sqlite::error::OpenError;
 use crate::sqlite::open::{DATABASE_FILE, check_format, open_other, sync_directory};
 use crate::sqlite::private::{self, beside};
-use crate::sqlite::schema::{self, Fact};
+use crate::sqlite::schema;
 
 /// What the name of a file ends in while the file is not whole.
 const PARTIAL: &str = ".partial";
@@ -98,11 +98,8 @@ fn copy_pages(source: &Connection, file: &Path) -> rusqlite::Result<()> {
 
 fn raise_revision(file: &Path, bump: u64) -> rusqlite::Result<Revision> {
     let mut connection = Connection::open(file)?;
-    let transaction = connection.transaction()?;
-    let revision = Revision::new(schema::newest_revision(&transaction)?.get().saturating_add(bump));
-    Fact::Floor.set(&transaction, revision)?;
-    Fact::Oldest.set(&transaction, revision)?;
-    transaction.commit()?;
+    let least = Revision::new(schema::newest_revision(&connection)?.get().saturating_add(bump));
+    let revision = schema::raise_revision(&mut connection, least)?;
     connection.close().map_err(|(_, error)| error)?;
     Ok(revision)
 }

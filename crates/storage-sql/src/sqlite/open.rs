@@ -4,6 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use keelson_meta::Revision;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::error::OpenError;
@@ -49,6 +50,8 @@ pub struct SqliteConfig {
     pub readers: usize,
     /// How many bytes of recent changes are kept in memory for tails; older ones are read from the table.
     pub recent_bytes: usize,
+    /// The newest revision is raised to this one where it is smaller: for a store that takes another's place.
+    pub least_revision: Revision,
     /// About how long the write-ahead log gets before it is moved into the database, in bytes. Longer costs disk and
     /// time to start after a crash; shorter costs more writing, for pages that change often are moved more often.
     pub log_bytes: usize,
@@ -58,7 +61,8 @@ impl SqliteConfig {
     /// The default settings for a store at `path`: 3 readers, 8 MiB of recent changes, a log of
     /// 32 MiB.
     pub const fn new(path: SqlitePath) -> Self {
-        Self { path, readers: 3, recent_bytes: 8 * 1024 * 1024, log_bytes: 32 * 1024 * 1024 }
+        let recent_bytes = 8 * 1024 * 1024;
+        Self { path, readers: 3, recent_bytes, least_revision: Revision::ZERO, log_bytes: 32 * 1024 * 1024 }
     }
 
     /// The default settings for a store in a data directory.

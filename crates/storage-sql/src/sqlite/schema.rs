@@ -91,6 +91,18 @@ pub(crate) fn newest_revision(connection: &Connection) -> rusqlite::Result<Revis
     Ok(row.max(Fact::Oldest.get(connection)?).max(Fact::Floor.get(connection)?))
 }
 
+/// Raises the newest revision to at least this one. What was written below can no longer be read as of then.
+pub(crate) fn raise_revision(connection: &mut Connection, least: Revision) -> rusqlite::Result<Revision> {
+    let transaction = connection.transaction()?;
+    let newest = newest_revision(&transaction)?;
+    if newest < least {
+        Fact::Floor.set(&transaction, least)?;
+        Fact::Oldest.set(&transaction, least)?;
+    }
+    transaction.commit()?;
+    Ok(newest.max(least))
+}
+
 /// A revision as SQLite holds it.
 ///
 /// Revisions past 2^63 can't be reached by counting writes; one from a forged token stands for "far in the future".

@@ -92,16 +92,21 @@ impl SqliteStore {
     /// # Errors
     /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
-        let SqliteConfig { path, readers, recent_bytes, log_bytes } = config;
+        let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes } = config;
         match path {
             SqlitePath::InMemory => {
-                let connection = Arc::new(Mutex::new(open_memory()?));
+                let mut connection = open_memory()?;
+                schema::raise_revision(&mut connection, least_revision)
+                    .map_err(OpenError::sqlite(Path::new(":memory:")))?;
+                let connection = Arc::new(Mutex::new(connection));
                 let readers = Readers::shared(connection.clone());
                 Self::start(Path::new(":memory:"), connection, readers, recent_bytes, (None, None))
             }
             SqlitePath::Directory(directory) => {
                 let lock = DirectoryLock::take(&directory)?;
-                let connection = Arc::new(Mutex::new(open_writer(&directory)?));
+                let mut connection = open_writer(&directory)?;
+                schema::raise_revision(&mut connection, least_revision).map_err(OpenError::sqlite(&directory))?;
+                let connection = Arc::new(Mutex::new(connection));
                 let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;
                 let checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes)
                     .map_err(OpenError::io(directory.as_path()))?;
