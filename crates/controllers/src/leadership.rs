@@ -99,7 +99,7 @@ impl Leadership {
                 Ok(Ok(Some(next))) => (lease, renewed) = (next, attempt),
                 Ok(Ok(None)) => break,
                 Ok(Err(error)) if renewed.elapsed() < RENEW_DEADLINE => {
-                    tracing::warn!(%error, "the lead was not renewed")
+                    tracing::warn!(%error, "the lead was not renewed");
                 }
                 Ok(Err(_)) | Err(_) => break,
             }

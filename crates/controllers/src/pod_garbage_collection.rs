@@ -29,9 +29,6 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// What is said of a pod whose node is gone.
 const NODE_GONE: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
 
-/// A pod that is to be ended, and whether that is because its node is gone.
-type Lost = (Arc<Entry>, bool);
-
 /// The controller.
 pub struct PodGarbageCollection {
     registry: Arc<Registry>,
