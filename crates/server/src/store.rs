@@ -77,7 +77,8 @@ impl StoreConfig {
                 Arc::new(opened.context("opening the store")?)
             }
             Self::Postgres(config) => {
-                let config = PostgresConfig { least_revision: least, ..(**config).clone() };
+                let mut config = (**config).clone();
+                config.least_revision = least;
                 Arc::new(PostgresStore::open(config).await.context("opening the store in PostgreSQL")?)
             }
             Self::Etcd(config) => {
