@@ -9,10 +9,10 @@ use crate::shape::{Run, Shape};
 
 use super::handlers::{self, LIVENESS, READINESS};
 use super::mounts;
+use super::references::{field_selector, resource_selector};
 use super::resources;
 use super::scheduling::name_without_prefix;
 use super::security::SECURITY_CONTEXT;
-use super::volumes::{field_selector, resource_selector};
 
 /// What all containers have in common.
 pub(crate) const CONTAINER: Shape = Shape::shared(

@@ -11,6 +11,7 @@ mod handlers;
 mod mounts;
 mod network;
 mod os;
+mod references;
 pub(crate) mod resources;
 pub(crate) mod scheduling;
 mod security;

@@ -5,12 +5,13 @@ use std::collections::HashSet;
 use keelson_meta::Quantity;
 
 use crate::at::At;
-use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
+use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};
 use crate::groups::claim;
 use crate::shape::Rule::{self, Check, Each, Format, In, OneOf, Range, Required, With, Within};
 use crate::shape::{Run, Shape};
 
 use super::container::PULL_POLICY;
+use super::references::{field_selector, resource_selector};
 
 /// The text for the mode of a file.
 const MODE_TEXT: &str = "must be a number between 0 and 0777 (octal), both inclusive";
@@ -455,100 +456,6 @@ fn downward_file<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
         (false, false) => at.required(run, "one of fieldRef and resourceFieldRef is required"),
     }
     MODE.check(&at.field("mode"), run);
-}
-
-/// The fields of a pod that `v1` lets anything refer to; what is allowed where is a part of them.
-const POD_FIELDS: [&str; 13] = [
-    "metadata.annotations",
-    "metadata.labels",
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.serviceAccountName",
-    "spec.schedulerName",
-    "status.phase",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-];
-
-/// A reference to a field of the pod.
-pub(super) fn field_selector(at: &At<'_, '_>, allowed: &[&str], run: &mut Run<'_>) {
-    let (version, path) = (at.field("apiVersion"), at.field("fieldPath"));
-    if version.is_empty() {
-        return version.required(run, "");
-    }
-    if path.is_empty() {
-        return path.required(run, "");
-    }
-    let text = path.text();
-    let subscript = text.strip_suffix("']").and_then(|text| text.split_once("['"));
-    if version.text() != "v1" {
-        let detail = format!("error converting fieldPath: unsupported pod version: {}", version.text());
-        return path.invalid(run, text, detail);
-    }
-    let base = subscript.map_or(text, |(base, _)| base);
-    let known = match subscript {
-        Some(_) => base == "metadata.annotations" || base == "metadata.labels",
-        None => POD_FIELDS.contains(&base) || base == "status.podIPs" || base == "spec.host",
-    };
-    if !known {
-        let detail = match subscript {
-            Some(_) => format!("error converting fieldPath: field label does not support subscript: {text}"),
-            None => format!("error converting fieldPath: field label not supported: {text}"),
-        };
-        return path.invalid(run, text, detail);
-    }
-    match subscript {
-        Some((base, key)) => {
-            let folded = if base == "metadata.annotations" { key.to_lowercase() } else { key.to_owned() };
-            for fault in QUALIFIED_NAME.faults(&folded) {
-                at.invalid(run, folded.as_str(), fault);
-            }
-        }
-        None if !allowed.contains(&text) => path.not_supported(run, text, allowed),
-        None => {}
-    }
-}
-
-const RESOURCE_FIELDS: [&str; 6] = [
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
-];
-
-/// A reference to a resource of a container.
-pub(super) fn resource_selector(at: &At<'_, '_>, in_volume: bool, run: &mut Run<'_>) {
-    let resource = at.field("resource");
-    let name = resource.text();
-    let huge = name.starts_with("limits.hugepages-") || name.starts_with("requests.hugepages-");
-    if in_volume && at.field("containerName").is_empty() {
-        at.field("containerName").required(run, "");
-    } else if name.is_empty() {
-        resource.required(run, "");
-    } else if !huge && !RESOURCE_FIELDS.contains(&name) {
-        resource.not_supported(run, name, &RESOURCE_FIELDS);
-    }
-    let divisor = at.field("divisor");
-    if Quantity::parse(divisor.text()).is_none_or(|divisor| divisor == Quantity::ZERO) {
-        return;
-    }
-    const SIZES: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
-    let (known, what) = match name.split_once('.').map_or("", |(_, name)| name) {
-        "cpu" => ("1m, 1", "1m and 1 are supported with the cpu".to_owned()),
-        "memory" => (SIZES, format!("{SIZES} are supported with the memory")),
-        "ephemeral-storage" => (SIZES, format!("{SIZES} are supported with the local ephemeral storage")),
-        _ if huge => (SIZES, format!("{SIZES} are supported with the hugepages")),
-        _ => return,
-    };
-    if !known.split(", ").any(|known| known == divisor.text()) {
-        divisor.invalid(run, name, format!("only divisor's values {what} resource"));
-    }
 }
 
 /// The sources of a projected volume: each one of several, no two at the same path.
