@@ -220,11 +220,6 @@ impl<'v> At<'v, '_> {
     }
 }
 
-/// A field of a value that may be no object.
-pub(crate) fn get<'v>(value: &'v Value, name: &str) -> &'v Value {
-    find(value, name).unwrap_or(&NOTHING)
-}
-
 /// Up to this many fields an object is searched in order, which takes less time than to hash a name.
 const SEARCHED_IN_ORDER: usize = 16;
 

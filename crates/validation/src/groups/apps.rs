@@ -282,7 +282,7 @@ fn daemon_strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
             }
             match (count(&unavailable) != 0, count(&surge) != 0) {
                 (true, true) => {
-                    surge.invalid(run, surge.value.clone(), "may not be set when maxUnavailable is non-zero")
+                    surge.invalid(run, surge.value.clone(), "may not be set when maxUnavailable is non-zero");
                 }
                 (false, false) => unavailable.required(run, "cannot be 0 when maxSurge is 0"),
                 _ => {}

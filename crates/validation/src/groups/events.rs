@@ -1,7 +1,5 @@
 //! Events of both groups. They are stored as core events; the newer group is stricter about what it takes.
 
-use serde_json::Value;
-
 use crate::at::At;
 use crate::formats::{DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::shape::Rule::{Always, Check, Immutable};
@@ -97,7 +95,7 @@ fn strict(at: &At<'_, '_>, run: &mut Run<'_>) {
         kind.invalid(run, "", format!("has invalid value: {}", kind.text()));
     }
     for field in ["firstTimestamp", "lastTimestamp", "count", "source"].map(|field| at.field(field)) {
-        let unset = field.is_empty() || *field.value == Value::from(0);
+        let unset = field.is_empty() || *field.value == 0;
         if !unset {
             field.invalid(run, "", "needs to be unset");
         }

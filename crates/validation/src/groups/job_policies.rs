@@ -81,7 +81,7 @@ fn exit_codes(at: &At<'_, '_>, containers: &HashSet<&str>, run: &mut Run<'_>) {
             code.duplicate(run, code.int());
         }
     }
-    if !values.list().is_sorted_by_key(|code| code.as_i64()) {
+    if !values.list().is_sorted_by_key(Value::as_i64) {
         values.invalid(run, values.value.clone(), "must be ordered");
     }
 }

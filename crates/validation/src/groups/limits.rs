@@ -221,13 +221,12 @@ fn scope_selector(spec: &At<'_, '_>, run: &mut Run<'_>) {
         for _ in 0..misfits(spec, scope.text()) {
             at.invalid(run, selector.value.clone(), "unsupported scope applied to resource");
         }
-        if OPPOSITES.concat().contains(&scope.text()) || scope.text() == "CrossNamespacePodAffinity" {
-            if operator.text() != "Exists" {
-                let detail = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
-                              ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, \
-                              ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
-                at.field("operator").invalid(run, operator.text(), detail);
-            }
+        let takes_no_values = OPPOSITES.concat().contains(&scope.text()) || scope.text() == "CrossNamespacePodAffinity";
+        if takes_no_values && operator.text() != "Exists" {
+            let detail = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
+                          ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, \
+                          ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+            at.field("operator").invalid(run, operator.text(), detail);
         }
         match operator.text() {
             "In" | "NotIn" if values.is_empty() => {

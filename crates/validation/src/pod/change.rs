@@ -157,7 +157,7 @@ fn gated(spec: &At<'_, '_>, same: &mut Value, run: &mut Run<'_>) {
     node_terms(&required.field("nodeSelectorTerms"), run);
     match same.get_mut("affinity") {
         Some(affinity) => {
-            restore(affinity, nodes.parent().map_or(&Value::Null, |affinity| affinity.old), "nodeAffinity")
+            restore(affinity, nodes.parent().map_or(&Value::Null, |affinity| affinity.old), "nodeAffinity");
         }
         None => restore(same, spec.old, "affinity"),
     }

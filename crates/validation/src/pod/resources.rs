@@ -134,10 +134,6 @@ pub(crate) fn amount(at: &At<'_, '_>) -> Option<Quantity> {
     Quantity::parse(at.value.as_str()?)
 }
 
-fn amount_of(list: &Value, resource: &str) -> Option<Quantity> {
-    Quantity::parse(list.get(resource)?.as_str()?)
-}
-
 /// What a container asks for and may use.
 pub(crate) fn requirements(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_empty() {

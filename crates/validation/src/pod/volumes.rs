@@ -149,7 +149,7 @@ pub(crate) const SCALE_IO: Shape =
 pub(crate) const ISCSI: Shape = Shape::of(&[
     ("targetPortal", Required("")),
     ("iqn", Required("")),
-    ("iqn", Check("iqn, eui or naa", |at, run| iscsi_name(at, run))),
+    ("iqn", Check("iqn, eui or naa", iscsi_name)),
     ("lun", Range(0, 255)),
     ("", Check("a secret where CHAP is used", chap_secret)),
     ("initiatorName", Check("iqn, eui or naa", |at, run| iscsi_name(&at.called("initiatorname"), run))),

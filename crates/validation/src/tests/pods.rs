@@ -296,8 +296,8 @@ fn ephemeral_containers_are_added_below_a_subresource_alone() {
     let mut container = pod()["spec"]["containers"][0].clone();
     container["name"] = json!("debug");
     let added = ("/spec/ephemeralContainers", json!([container.clone()]));
-    check_below(Some("ephemeralcontainers"), &pod(), &[added.clone()], &[]);
-    check_new(&pod(), &[added.clone()], &["spec.ephemeralContainers: Forbidden: cannot be set on create"]);
+    check_below(Some("ephemeralcontainers"), &pod(), std::slice::from_ref(&added), &[]);
+    check_new(&pod(), std::slice::from_ref(&added), &["spec.ephemeralContainers: Forbidden: cannot be set on create"]);
     let with_debugger = change(&pod(), &[added]);
     check_below(
         Some("ephemeralcontainers"),
