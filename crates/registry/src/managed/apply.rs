@@ -56,7 +56,7 @@ pub(crate) fn apply(target: &Target, live: &mut Object, application: &Applicatio
     let before = lend(live);
     let first = known.is_empty().then(|| write.before_first_apply(&kind, &before));
     let owners = first.as_ref().unwrap_or(&known);
-    let done = write.apply(owners, application, schema, &before).map_err(conflict)?;
+    let done = write.apply(owners, application, schema, &before).map_err(|conflicts| conflict(&conflicts))?;
 
     let mut object = if done.changed { fit(&kind, done.object)? } else { object_of(before.clone()) };
     if application.manager == last_applied::MANAGER {
@@ -144,7 +144,7 @@ fn fit(kind: &GroupVersionKind, object: Value) -> Result<Object, ApiError> {
     Ok(object)
 }
 
-fn conflict(conflicts: Conflicts) -> ApiError {
+fn conflict(conflicts: &Conflicts) -> ApiError {
     ApiError::ApplyConflict { message: conflicts.to_string(), causes: conflicts.causes() }
 }
 
