@@ -13,22 +13,15 @@ use keelson_registry::{ListItems, Patch, PatchKind, Registry, RegistryConfig, Ta
 use keelson_resources::Catalogue;
 use keelson_storage::Store;
 use keelson_storage::faulty::{Fault, FaultyStore};
-use keelson_storage::memory::MemoryStore;
-use keelson_storage_sql::{SqliteConfig, SqliteStore};
 use proptest::prelude::*;
 use serde_json::json;
-use tempfile::TempDir;
 
 use crate::model::{Model, NAMESPACES, Place, Pod, Stored, any_key, any_pod, read_entry};
+pub(crate) use crate::stores::Engine;
+use crate::stores::Home;
 
 /// Longest time that a cache may take to follow, and a store to be let go.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Engine {
-    Memory,
-    Sqlite,
-}
 
 /// How servers are set up.
 #[derive(Clone, Debug)]
@@ -59,8 +52,7 @@ pub(crate) fn any_settings() -> impl Strategy<Value = Settings> {
 
 pub(crate) struct Cluster {
     store: Option<Arc<dyn Store>>,
-    /// Where the store is, when it is on disk.
-    directory: Option<TempDir>,
+    home: Home,
     servers: Vec<Arc<Registry>>,
     /// The servers' ways to the store, which can be slow.
     ways: Vec<FaultyStore>,
@@ -75,15 +67,9 @@ impl Cluster {
 
     /// Servers over an empty store, with the namespaces of the tests.
     pub(crate) async fn start_with(engine: Engine, settings: Settings, random: Arc<dyn Random>) -> Self {
-        let (store, directory): (Arc<dyn Store>, _) = match engine {
-            Engine::Memory => (Arc::new(MemoryStore::new()), None),
-            Engine::Sqlite => {
-                let directory = TempDir::new().unwrap();
-                (Arc::new(SqliteStore::open(SqliteConfig::directory(directory.path())).unwrap()), Some(directory))
-            }
-        };
-        let mut cluster =
-            Self { store: Some(store), directory, servers: Vec::new(), ways: Vec::new(), settings, random };
+        let home = Home::new(engine);
+        let store = Some(home.open().await);
+        let mut cluster = Self { store, home, servers: Vec::new(), ways: Vec::new(), settings, random };
         cluster.start_servers().await;
         for namespace in NAMESPACES {
             cluster.create_namespace(namespace).await;
@@ -130,17 +116,15 @@ impl Cluster {
     pub(crate) async fn restart(&mut self) {
         self.servers.clear();
         self.ways.clear();
-        if let Some(directory) = &self.directory {
-            let old = self.store.take().unwrap();
-            let freed = async {
-                while Arc::strong_count(&old) > 1 {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            };
-            tokio::time::timeout(PATIENCE, freed).await.expect("stopped servers let the store go");
-            drop(old);
-            self.store = Some(Arc::new(SqliteStore::open(SqliteConfig::directory(directory.path())).unwrap()));
-        }
+        let old = self.store.take().unwrap();
+        let freed = async {
+            while Arc::strong_count(&old) > 1 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, freed).await.expect("stopped servers let the store go");
+        drop(old);
+        self.store = Some(self.home.open().await);
         self.start_servers().await;
     }
 
@@ -199,6 +183,7 @@ impl Cluster {
         let server = self.server(number);
         let before = self.revision().await;
         let known = model.newest().get(&write.key).cloned();
+        let write = &write.settled(model);
         let outcome = write.apply(server, false).await;
         let after = self.revision().await;
         match (&known, &write.action, outcome) {
@@ -250,6 +235,17 @@ pub(crate) enum Action {
 }
 
 impl Write {
+    /// The write as it may be: a pod stays on the node that it is on.
+    pub(crate) fn settled(&self, model: &Model) -> Self {
+        let mut settled = self.clone();
+        if let (Action::Update(pod) | Action::Merge(pod), Some(known)) =
+            (&mut settled.action, model.newest().get(&self.key))
+        {
+            pod.node = known.pod.node;
+        }
+        settled
+    }
+
     /// Does it. Returns the object's revision, which a deletion has none of, or the status code of the refusal.
     pub(crate) async fn apply(&self, server: &Registry, dry_run: bool) -> Result<Option<u64>, u16> {
         let (namespace, name) = self.key.split_once('/').unwrap();
@@ -270,7 +266,7 @@ impl Write {
                 server.patch(&named, name, &patch, &Writer::server(), &options).await
             }
             Action::Delete => {
-                let options = DeleteOptions { dry_run, ..DeleteOptions::default() };
+                let options = DeleteOptions { dry_run, ..at_once() };
                 let deleted = server.delete(&named, name, &options).await;
                 return deleted.map(|_| None).map_err(|error| error.code());
             }
@@ -288,6 +284,11 @@ pub(crate) fn fitted(target: &Target, mut object: Object) -> Object {
 /// How much later a server hears of writes: often not at all.
 pub(crate) fn any_delay() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(0), 1..20u64].prop_map(Duration::from_millis)
+}
+
+/// A deletion that gives a pod no time to end.
+pub(crate) fn at_once() -> DeleteOptions {
+    DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() }
 }
 
 /// A write that mostly succeeds on a store with many of the keys.

@@ -3,8 +3,8 @@
 //! The model is built afterwards from the store's own log, which the servers' caches do not make. Every list and every
 //! watch must fit into that one history.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use futures::StreamExt as _;
 use futures::future::join_all;
@@ -13,6 +13,7 @@ use keelson_meta::random::SeededRandom;
 use keelson_meta::{Random, Revision};
 use keelson_registry::{Registry, WatchOutput, WatchStream};
 use keelson_storage::Store;
+use keelson_teststores::EtcdServer;
 
 use crate::cluster::*;
 use crate::model::*;
@@ -32,9 +33,11 @@ struct Progress {
 
 fn random_write(random: &SeededRandom) -> Write {
     let draw = |below: u64| random.u64() % below;
-    let key = format!("{}/p{}", NAMESPACES[draw(3) as usize], draw(6));
+    let pod = draw(6);
+    let key = format!("{}/p{pod}", NAMESPACES[draw(3) as usize]);
     let some = |value: u64| (value > 0).then_some(value as u8);
-    let pod = Pod { app: some(draw(3)), node: some(draw(3)), number: draw(1000) as u32 };
+    // A pod stays on its node, whoever creates it again.
+    let pod = Pod { app: some(draw(3)), node: some(pod % 3), number: draw(1000) as u32 };
     let action = match draw(10) {
         0..4 => Action::Create(pod),
         4..6 => Action::Update(pod),
@@ -168,4 +171,11 @@ fn lists_and_watches_beside_writers_are_all_of_one_history() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     runtime.block_on(readers_beside_writers(Engine::Memory));
     runtime.block_on(readers_beside_writers(Engine::Sqlite));
+    if let Some(engine) = Engine::postgres() {
+        runtime.block_on(readers_beside_writers(engine));
+    }
+    static OWN: OnceLock<Option<EtcdServer>> = OnceLock::new();
+    if let Some(engine) = Engine::etcd(&OWN) {
+        runtime.block_on(readers_beside_writers(engine));
+    }
 }

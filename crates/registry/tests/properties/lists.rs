@@ -3,7 +3,7 @@
 //! Several walks go on at once, each with its own URL, selectors and chunk sizes, on any of the servers, while objects
 //! are written, history is compacted, and servers are restarted or hear of writes late.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
@@ -14,6 +14,7 @@ use keelson_registry::ListItems;
 use keelson_storage::continue_token::TokenRevision;
 use keelson_storage::faulty::Fault;
 use keelson_storage::{ContinueToken, StoreKey, Transaction};
+use keelson_teststores::EtcdServer;
 use proptest::prelude::*;
 
 use crate::cluster::*;
@@ -230,6 +231,33 @@ proptest! {
         steps in prop::collection::vec(step(), 20..80),
     ) {
         run(walk_through(Engine::Sqlite, settings, steps));
+    }
+}
+
+/// The same on stores of other makes, which servers reach over the network.
+async fn walk_through_on(engine: Option<Engine>, settings: Settings, steps: Vec<Step>) {
+    if let Some(engine) = engine {
+        walk_through(engine, settings, steps).await;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(6))]
+    #[test]
+    fn chunks_put_together_are_the_list_on_postgresql_too(
+        settings in any_settings(),
+        steps in prop::collection::vec(step(), 20..60),
+    ) {
+        run(walk_through_on(Engine::postgres(), settings, steps));
+    }
+
+    #[test]
+    fn chunks_put_together_are_the_list_on_etcd_too(
+        settings in any_settings(),
+        steps in prop::collection::vec(step(), 20..60),
+    ) {
+        static OWN: OnceLock<Option<EtcdServer>> = OnceLock::new();
+        run(walk_through_on(Engine::etcd(&OWN), settings, steps));
     }
 }
 

@@ -1,5 +1,5 @@
 //! What must hold of the verbs for every history: random writes, compactions, restarts, chunk sizes and selectors, over
-//! both engines and two servers on one store, checked against a plain model that remembers every revision.
+//! all engines and several servers on one store, checked against a plain model that remembers every revision.
 //!
 //! Tests name the invariants of ARCHITECTURE.md that they show.
 
@@ -14,6 +14,7 @@ mod lists;
 mod model;
 mod names;
 mod namespaces;
+mod stores;
 mod tokens;
 mod watches;
 mod writes;

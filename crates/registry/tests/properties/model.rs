@@ -115,7 +115,11 @@ impl Pod {
                 "name": name, "namespace": namespace,
                 "labels": {"all": "x"}, "annotations": {"number": self.number.to_string()},
             },
-            "spec": {"containers": [{"name": "main", "image": "main"}]},
+            // As a client that has read it sends it: what admission adds is there.
+            "spec": {"containers": [{"name": "main", "image": "main"}], "priority": 0, "preemptionPolicy": "PreemptLowerPriority", "tolerations": [
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+                {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+            ]},
         });
         if let Some(app) = self.app {
             object["metadata"]["labels"]["app"] = json!(format!("a{app}"));

@@ -268,16 +268,16 @@ fn what_leaves_a_selection_is_deleted_with_its_old_content() {
     run_paused(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let mut model = Model::default();
-        let on = |node, number| Pod { app: None, node: Some(node), number };
+        let of = |app, number| Pod { app: Some(app), node: Some(1), number };
         let write = |action| Write { key: "q/a".to_owned(), action };
-        cluster.write(&mut model, 0, &write(Action::Create(on(1, 7)))).await;
-        let options = watch_options("&fieldSelector=spec.nodeName=n1");
+        cluster.write(&mut model, 0, &write(Action::Create(of(1, 7)))).await;
+        let options = watch_options("&fieldSelector=spec.nodeName=n1&labelSelector=app=a1");
         let mut watch = cluster.server(0).watch(&pods(None), &options).await.unwrap();
         assert!(matches!(watch.next().await.unwrap()[..], [WatchOutput::Initial(_)]));
-        cluster.write(&mut model, 0, &write(Action::Merge(on(2, 8)))).await;
+        cluster.write(&mut model, 0, &write(Action::Merge(of(2, 8)))).await;
         let outputs = watch.next().await.unwrap();
         let [WatchOutput::Event(kind, event)] = &outputs[..] else { panic!("one event is expected") };
-        let stored = Stored { revision: cluster.revision().await, pod: on(1, 7) };
+        let stored = Stored { revision: cluster.revision().await, pod: of(1, 7) };
         let expected = Told { kind: "DELETED", key: "q/a".to_owned(), stored };
         assert_eq!(read_frame(*kind, &event.frame(*kind)), expected);
     });

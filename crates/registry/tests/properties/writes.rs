@@ -225,6 +225,7 @@ async fn dry_run(writes: Vec<(Write, bool)>) {
     let cluster = two_servers(Engine::Memory).await;
     let mut model = Model::default();
     for (write, rehearsed) in writes {
+        let write = write.settled(&model);
         if rehearsed {
             let before = cluster.revision().await;
             let rehearsal = write.apply(cluster.server(0), true).await;
@@ -252,7 +253,7 @@ async fn delete_selected(writes: Vec<Write>, place: Place, selector: Selector) {
     let selected = model.listed(u64::MAX, place, &selector);
     let (_, deleted) = cluster
         .server(0)
-        .delete_collection(&pods(place.namespace()), &options(&selector.query()), &DeleteOptions::default())
+        .delete_collection(&pods(place.namespace()), &options(&selector.query()), &at_once())
         .await
         .unwrap();
     assert_eq!(deleted.iter().map(|entry| read_entry(entry)).collect::<Vec<_>>(), selected);
