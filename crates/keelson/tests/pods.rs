@@ -265,3 +265,16 @@ async fn pods_of_nodes_that_are_gone_are_ended() {
         raw.get(format!("{PODS}/{name}")).await.expect(200);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_written_back_without_what_admission_adds_is_not_changed() {
+    let lab = Lab::start().await;
+    let made = lab.pod("same", json!({})).await;
+    let mut sent = made.clone();
+    for field in ["tolerations", "priority", "preemptionPolicy"] {
+        sent["spec"].as_object_mut().unwrap().shift_remove(field);
+    }
+    let written = lab.raw.put(format!("{PODS}/same"), &sent).await.expect(200).json();
+    assert_eq!(written["metadata"]["generation"], made["metadata"]["generation"]);
+    assert_eq!(written["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
+}

@@ -80,9 +80,10 @@ impl Registry {
         let stored = current;
         let mut next = managed::confine(target, &stored, self.to_storage(target, next)?);
         kinds::check_finalizers(target, &next)?;
+        // ORDER: what admission fills in is no change, so the generation is counted after it.
+        kinds::admit_update(self, target, &stored, &mut next)?;
         carry_over(target, &stored, &mut next);
         kinds::prepare_update(target, &stored, &mut next);
-        kinds::admit_update(self, target, &stored, &mut next)?;
         validate_update(target, &stored, &next)?;
         managed::keep_times(&stored, &mut next);
         if stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && kinds::may_go(target, &next) {
