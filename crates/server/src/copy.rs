@@ -25,10 +25,10 @@ pub async fn copy_store(
     to: &StoreConfig,
     report: impl FnMut(CopyProgress),
 ) -> anyhow::Result<CopyProgress> {
-    let source = from.open_at_least(Revision::ZERO).await.context("opening the source")?;
+    let source = from.open_at_least(Revision::ZERO).await.context("opening the source")?.store;
     let newest = source.current_revision().await.context("reading the source")?;
     let least = Revision::new(newest.get().saturating_add(REVISION_MARGIN));
-    let target = to.open_at_least(least).await.context("opening the target")?;
+    let target = to.open_at_least(least).await.context("opening the target")?.store;
     let now = SystemTime::now();
     Ok(copy::copy(&*source, &*target, |key| expiry(key, now), report).await?)
 }

@@ -1,8 +1,10 @@
-//! The numbers that the registry and the cache keep, as metrics.
+//! The numbers that the registry, the cache and the stores keep, as metrics.
 
 use keelson_http::metrics::{MetricKind, Sample};
 use keelson_registry::Registry;
 use keelson_resources::Catalogue;
+use keelson_storage_etcd::EtcdStats;
+use keelson_storage_sql::PostgresStats;
 
 /// All samples of one registry and its cache.
 pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
@@ -10,7 +12,6 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     let stats = registry.cache().stats();
     let counters = registry.counters();
     let questions = registry.questions();
-    let counter = |name, help, value: u64| sample(name, help, MetricKind::Counter, value);
     let gauge = |name, help, value: u64| sample(name, help, MetricKind::Gauge, value);
     let collections = registry.cache().collections();
     let sum = |number: fn(&keelson_cache::CollectionStats) -> usize| -> u64 {
@@ -74,6 +75,62 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     samples
 }
 
+/// What happened on the way to PostgreSQL.
+pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
+    vec![
+        counter(
+            "keelson_postgres_connections_total",
+            "Connections to PostgreSQL that were made, the first ones included",
+            stats.connections,
+        ),
+        counter(
+            "keelson_postgres_retries_total",
+            "Questions and commits that were sent to PostgreSQL again, since they had no effect",
+            stats.retries,
+        ),
+        counter("keelson_postgres_commits_total", "Groups of transactions that PostgreSQL committed", stats.groups),
+        counter(
+            "keelson_postgres_transactions_total",
+            "Transactions in the groups that PostgreSQL committed",
+            stats.transactions,
+        ),
+        counter(
+            "keelson_postgres_commits_unknown_total",
+            "Groups whose outcome is unknown, since the connection to PostgreSQL broke while they were committed",
+            stats.unknown,
+        ),
+    ]
+}
+
+/// What happened on the way to etcd.
+pub(crate) fn etcd_samples(stats: EtcdStats) -> Vec<Sample> {
+    vec![
+        counter("keelson_etcd_retries_total", "Calls to etcd that were tried again", stats.retries),
+        counter("keelson_etcd_failovers_total", "How often another member of etcd was turned to", stats.failovers),
+        counter(
+            "keelson_etcd_logins_total",
+            "How often a token was fetched for the user of etcd, the first time included",
+            stats.logins,
+        ),
+        counter(
+            "keelson_etcd_watches_opened_total",
+            "Watches of etcd that were opened, the first ones included",
+            stats.watches_opened,
+        ),
+        counter("keelson_etcd_watches_broken_total", "Watches of etcd that broke or fell silent", stats.watches_broken),
+        counter(
+            "keelson_etcd_progress_requests_total",
+            "How often etcd was asked how far a watch is",
+            stats.progress_requests,
+        ),
+        counter(
+            "keelson_etcd_ticks_total",
+            "Keys that were written only to make an event, for an etcd whose reports of progress can't be believed",
+            stats.ticks,
+        ),
+    ]
+}
+
 /// Which server the numbers are of, for dashboards that show several.
 pub(crate) fn server_info(server_id: &str) -> Sample {
     let labels = vec![("server_id", server_id.to_owned()), ("version", env!("CARGO_PKG_VERSION").to_owned())];
@@ -95,6 +152,10 @@ fn stored_objects(registry: &Registry) -> Vec<Sample> {
             })
         })
         .collect()
+}
+
+fn counter(name: &'static str, help: &'static str, value: u64) -> Sample {
+    sample(name, help, MetricKind::Counter, value)
 }
 
 fn sample(name: &'static str, help: &'static str, kind: MetricKind, value: u64) -> Sample {

@@ -30,7 +30,7 @@ use crate::controllers;
 use crate::history::Compactor;
 use crate::metrics::{registry_samples, server_info};
 use crate::probe::StoreProbe;
-use crate::store::StoreConfig;
+use crate::store::{Opened, StoreConfig, StoreMetrics};
 use crate::tokens::{issuer_documents, service_account_tokens};
 
 /// The name of the kubeconfig in the data directory.
@@ -82,7 +82,7 @@ impl Server {
             format!("listening on {}; choose another address with --bind if it is taken", config.bind)
         })?;
         let addr = port.local_addr().context("asking for the address")?;
-        let store = config.store.open().await?;
+        let Opened { store, metrics } = config.store.open().await?;
         let cache = Cache::start(store.clone(), collections(), cache_config(&config))
             .await
             .context("loading the store into the cache")?;
@@ -117,7 +117,7 @@ impl Server {
         let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
         let tokens = service_account_tokens(&config, &pki, registry.clone())?;
-        let parts = (registry.clone(), tokens);
+        let parts = (registry.clone(), tokens, metrics);
         let pipeline = Arc::new(pipeline(&config, parts, addr, probe, &bootstrap, stopping.clone()));
         let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
         let shared = matches!(config.store, StoreConfig::Shared(_));
@@ -301,7 +301,7 @@ fn collections() -> Vec<CollectionSpec> {
 
 fn pipeline(
     config: &Config,
-    (registry, tokens): (Arc<Registry>, Arc<ServiceAccountTokens>),
+    (registry, tokens, store_metrics): (Arc<Registry>, Arc<ServiceAccountTokens>, StoreMetrics),
     addr: SocketAddr,
     probe: StoreProbe,
     bootstrap: &Arc<Progress>,
@@ -310,6 +310,7 @@ fn pipeline(
     let metrics = Arc::new(Metrics::new());
     let measured = registry.clone();
     metrics.add_source(move || registry_samples(&measured));
+    metrics.add_source(store_metrics);
     let info = server_info(&config.server_id);
     metrics.add_source(move || vec![info.clone()]);
     let cache = registry.cache().clone();

@@ -1,15 +1,18 @@
-//! Where objects are kept: read from a URL, and opened.
+//! Where objects are kept: read from a URL, and opened; and what a store tells of itself, where it does.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
+use keelson_http::metrics::Sample;
 use keelson_meta::Revision;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, copy};
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
+
+use crate::metrics::{etcd_samples, postgres_samples};
 
 /// Where objects are kept.
 #[derive(Clone)]
@@ -24,6 +27,21 @@ pub enum StoreConfig {
     Etcd(Box<EtcdConfig>),
     /// In a store that was opened elsewhere and that other servers in this process may use too.
     Shared(Arc<dyn Store>),
+}
+
+/// Numbers that a store keeps about itself.
+pub(crate) type StoreMetrics = Box<dyn Fn() -> Vec<Sample> + Send + Sync>;
+
+/// A store that is open. Its metrics do not hold it.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) metrics: StoreMetrics,
+}
+
+impl Opened {
+    fn silent(store: Arc<dyn Store>) -> Self {
+        Self { store, metrics: Box::new(Vec::new) }
+    }
 }
 
 impl StoreConfig {
@@ -56,11 +74,11 @@ impl StoreConfig {
     ///
     /// # Errors
     /// When it can't be opened, or a copy into it is not finished.
-    pub(crate) async fn open(&self) -> anyhow::Result<Arc<dyn Store>> {
-        let store = self.open_at_least(Revision::ZERO).await?;
-        let unfinished = copy::is_unfinished(&*store).await.context("looking into the store")?;
+    pub(crate) async fn open(&self) -> anyhow::Result<Opened> {
+        let opened = self.open_at_least(Revision::ZERO).await?;
+        let unfinished = copy::is_unfinished(&*opened.store).await.context("looking into the store")?;
         ensure!(!unfinished, "a copy into this store did not finish: give `keelson storage copy` again");
-        Ok(store)
+        Ok(opened)
     }
 
     /// Opens the store, be it whole or an unfinished copy, and raises its newest revision to at least `least`, where its
@@ -68,23 +86,27 @@ impl StoreConfig {
     ///
     /// # Errors
     /// When it can't be opened.
-    pub(crate) async fn open_at_least(&self, least: Revision) -> anyhow::Result<Arc<dyn Store>> {
+    pub(crate) async fn open_at_least(&self, least: Revision) -> anyhow::Result<Opened> {
         Ok(match self {
-            Self::Memory => Arc::new(MemoryStore::starting_at(least.max(Revision::new(1)))),
+            Self::Memory => Opened::silent(Arc::new(MemoryStore::starting_at(least.max(Revision::new(1))))),
             Self::Sqlite(directory) => {
                 let settings = SqliteConfig { least_revision: least, ..SqliteConfig::directory(directory) };
                 let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
-                Arc::new(opened.context("opening the store")?)
+                Opened::silent(Arc::new(opened.context("opening the store")?))
             }
             Self::Postgres(config) => {
                 let mut config = (**config).clone();
                 config.least_revision = least;
-                Arc::new(PostgresStore::open(config).await.context("opening the store in PostgreSQL")?)
+                let store = PostgresStore::open(config).await.context("opening the store in PostgreSQL")?;
+                let counters = store.counters();
+                Opened { store: Arc::new(store), metrics: Box::new(move || postgres_samples(counters.read())) }
             }
             Self::Etcd(config) => {
-                Arc::new(EtcdStore::open((**config).clone()).await.context("opening the store in etcd")?)
+                let store = EtcdStore::open((**config).clone()).await.context("opening the store in etcd")?;
+                let counters = store.counters();
+                Opened { store: Arc::new(store), metrics: Box::new(move || etcd_samples(counters.read())) }
             }
-            Self::Shared(store) => store.clone(),
+            Self::Shared(store) => Opened::silent(store.clone()),
         })
     }
 }

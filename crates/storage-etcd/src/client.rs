@@ -83,8 +83,9 @@ pub struct EtcdStats {
     pub ticks: u64,
 }
 
+/// The counters themselves, which outlive the store for whoever reads them.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub struct EtcdCounters {
     pub(crate) retries: AtomicU64,
     pub(crate) failovers: AtomicU64,
     pub(crate) logins: AtomicU64,
@@ -94,8 +95,9 @@ pub(crate) struct Counters {
     pub(crate) ticks: AtomicU64,
 }
 
-impl Counters {
-    pub(crate) fn read(&self) -> EtcdStats {
+impl EtcdCounters {
+    /// What they say now.
+    pub fn read(&self) -> EtcdStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         EtcdStats {
             retries: of(&self.retries),
@@ -128,7 +130,7 @@ pub(crate) struct Client {
     token: RwLock<Option<MetadataValue<Ascii>>>,
     timeout: Duration,
     compression: bool,
-    counters: Arc<Counters>,
+    counters: Arc<EtcdCounters>,
 }
 
 /// An open stream of watches.
@@ -141,7 +143,7 @@ pub(crate) struct WatchStream {
 
 impl Client {
     /// Prepares connections; the first call makes them.
-    pub(crate) fn new(config: &EtcdConfig, counters: Arc<Counters>) -> Result<Self, OpenError> {
+    pub(crate) fn new(config: &EtcdConfig, counters: Arc<EtcdCounters>) -> Result<Self, OpenError> {
         Ok(Self {
             members: connect::members(config)?,
             current: AtomicUsize::new(0),
@@ -222,7 +224,7 @@ impl Client {
         names.join(", ")
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &Arc<EtcdCounters> {
         &self.counters
     }
 

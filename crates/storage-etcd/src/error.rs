@@ -149,11 +149,32 @@ pub enum OpenError {
         /// The oldest usable one.
         needed: String,
     },
+    /// The keys were written by a newer keelson, in a form that this one does not know.
+    #[error(
+        "what is below {prefix} in the etcd at {endpoints} has storage format {found}, and this keelson knows formats up \
+         to {known}: start the newer keelson that wrote it"
+    )]
+    NewerFormat {
+        /// All that are configured.
+        endpoints: String,
+        /// Where the store is in it.
+        prefix: String,
+        /// What the store says it is.
+        found: String,
+        /// The newest format that this code knows.
+        known: u32,
+    },
 }
 
 impl From<OpenError> for StoreError {
     fn from(error: OpenError) -> Self {
-        Self::Unavailable(error.to_string())
+        match error {
+            OpenError::NewerFormat { .. } => Self::Corrupt(error.to_string()),
+            OpenError::File { .. }
+            | OpenError::Unreachable { .. }
+            | OpenError::Refused { .. }
+            | OpenError::TooOld { .. } => Self::Unavailable(error.to_string()),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where keelson's keys lie in etcd, and the two keys beside them that hold no objects.
+//! Where keelson's keys lie in etcd, and the keys beside them that hold no objects.
 //!
 //! keelson names its keys `/registry/...`, as Kubernetes does; in etcd the first part is the configured prefix. Order is
 //! kept, since all keys have the same beginning.
@@ -16,6 +16,8 @@ pub(crate) const COMPACTION_KEY: &[u8] = b"compact_rev_key";
 const RESERVED: &str = "/.keelson/";
 /// Written to make an event, where etcd can't be asked how far a watch is. Below [`RESERVED`].
 const TICK: &str = "tick";
+/// Holds the number of the store's format, where it is not the first. Below [`RESERVED`].
+const FORMAT: &str = "format";
 
 /// Turns keys of the store into keys of etcd and back.
 #[derive(Clone, Debug)]
@@ -50,6 +52,11 @@ impl Keys {
     /// The key that is written to make an event.
     pub(crate) fn tick(&self) -> Vec<u8> {
         format!("{}{RESERVED}{TICK}", self.prefix).into_bytes()
+    }
+
+    /// The key that says which format the store has.
+    pub(crate) fn format(&self) -> Vec<u8> {
+        format!("{}{RESERVED}{FORMAT}", self.prefix).into_bytes()
     }
 
     /// Whether a key of etcd is keelson's own and holds no object.
@@ -103,7 +110,7 @@ mod tests {
         assert_eq!(segments("/registry/pods/", "/registry/pods0"), [pair("/p/pods/", "/p/pods0")]);
         assert_eq!(segments("/registry/", "/registry0"), [pair("/p/", "/p/.keelson/"), pair("/p/.keelson0", "/p0")]);
         assert_eq!(segments("/registry/z", "/registry/a"), []);
-        assert!(keys("/p").is_reserved(&keys("/p").tick()));
+        assert!(keys("/p").is_reserved(&keys("/p").tick()) && keys("/p").is_reserved(&keys("/p").format()));
         assert!(!keys("/p").is_reserved(b"/p/pods/x"));
     }
 }

@@ -11,6 +11,7 @@ mod compact;
 mod config;
 mod connect;
 mod error;
+mod format;
 mod keys;
 mod lease;
 mod proto;
@@ -21,7 +22,7 @@ mod transaction;
 mod version;
 mod watch;
 
-pub use client::EtcdStats;
+pub use client::{EtcdCounters, EtcdStats};
 pub use config::{ConfigError, EtcdConfig, Login, TlsFiles};
 pub use error::OpenError;
 pub use store::EtcdStore;

@@ -10,9 +10,10 @@ use keelson_storage::{
 };
 use tokio::sync::watch;
 
-use crate::client::{Client, Counters, EtcdStats, READ_TXN, TXN};
+use crate::client::{Client, EtcdCounters, EtcdStats, READ_TXN, TXN};
 use crate::config::EtcdConfig;
 use crate::error::{Failure, OpenError};
+use crate::format::{self, FORMAT};
 use crate::keys::Keys;
 use crate::lease::Leases;
 use crate::proto::TxnResponse;
@@ -45,7 +46,7 @@ impl EtcdStore {
     /// # Errors
     /// A sentence for the operator: no answer, no trust, a wrong password, too old.
     pub async fn open(config: EtcdConfig) -> Result<Self, OpenError> {
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(EtcdCounters::default());
         let client = Client::new(&config, counters)?;
         let user = config.login.as_ref().map_or_else(|| "us".to_owned(), |login| format!("user {:?}", login.user));
         let refused = |failure: Failure| open_error(&client, &user, failure);
@@ -58,6 +59,10 @@ impl EtcdStore {
         let keys = Keys::new(config.prefix.clone());
         // The first read tells whether the user may read at all.
         revision::read(&client, &keys, 0).await.map_err(refused)?;
+        if let Some(found) = format::newer(&client, &keys).await.map_err(refused)? {
+            let (endpoints, prefix) = (client.endpoints(), config.prefix);
+            return Err(OpenError::NewerFormat { endpoints, prefix, found, known: FORMAT });
+        }
         tracing::info!(endpoints = %client.endpoints(), version = %status.version, prefix = %config.prefix, "etcd is open");
         let shared = Shared {
             leases: Leases::new(&config.prefix),
@@ -74,6 +79,11 @@ impl EtcdStore {
     /// What happened on the way to etcd so far.
     pub fn stats(&self) -> EtcdStats {
         self.shared.client.counters().read()
+    }
+
+    /// The same for whoever reads it again and again without holding the store.
+    pub fn counters(&self) -> Arc<EtcdCounters> {
+        self.shared.client.counters().clone()
     }
 
     #[cfg(test)]

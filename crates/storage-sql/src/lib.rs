@@ -11,5 +11,5 @@ mod recent;
 mod sqlite;
 mod tail;
 
-pub use postgres::{PostgresConfig, PostgresError, PostgresStore};
+pub use postgres::{PostgresConfig, PostgresCounters, PostgresError, PostgresStats, PostgresStore};
 pub use sqlite::{OpenError, SqliteConfig, SqlitePath, SqliteStore, backup, restore};

@@ -16,6 +16,7 @@ mod read;
 mod session;
 mod setup;
 mod statements;
+mod stats;
 mod store;
 mod timeline;
 mod tls;
@@ -23,4 +24,5 @@ mod writer;
 
 pub use config::PostgresConfig;
 pub use error::PostgresError;
+pub use stats::{PostgresCounters, PostgresStats};
 pub use store::PostgresStore;

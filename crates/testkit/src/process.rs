@@ -120,6 +120,11 @@ impl ProcessServer {
             .expect("a child of ours can be waited for")
     }
 
+    /// What the next [`restart`](Self::restart) starts on the same data: another binary, other arguments.
+    pub fn change(&mut self, to: ProcessServerBuilder) {
+        (self.launch.binary, self.launch.args) = (to.binary, to.args);
+    }
+
     /// Starts it again on the same data and the same address, after a [`kill`](Self::kill) or
     /// [`terminate`](Self::terminate).
     ///

@@ -14,6 +14,8 @@ const VARIABLE: &str = "KEELSON_ETCD";
 const TRIES: usize = 5;
 /// Longest wait for an answer of a server that is starting.
 const ANSWER: Duration = Duration::from_secs(1);
+/// Longest wait for any other answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What to start.
 #[derive(Debug)]
@@ -88,6 +90,27 @@ impl EtcdServer {
     /// Its port for clients.
     pub const fn port(&self) -> u16 {
         self.ports[0]
+    }
+
+    /// Asks it in JSON, as its gateway for HTTP takes it: `/v3/kv/put` and the like, keys and values in base64. Only
+    /// without TLS.
+    ///
+    /// # Panics
+    /// When it does not answer, or refuses.
+    pub fn ask(&self, path: &str, body: &str) -> String {
+        let ask = || {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()))?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let length = body.len();
+            write!(stream, "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Length: {length}\r\n\r\n{body}")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            std::io::Result::Ok(answer)
+        };
+        let answer = ask().unwrap_or_else(|error| panic!("etcd does not answer {path}: {error}"));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        assert!(head.lines().next().is_some_and(|status| status.contains(" 200 ")), "{path}: {answer}");
+        body.to_owned()
     }
 
     /// What it has logged so far.

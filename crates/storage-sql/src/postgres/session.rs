@@ -16,6 +16,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Statement};
 use super::config::PostgresConfig;
 use super::error::{Meaning, meaning, store_error, text};
 use super::statements::Query;
+use super::stats::{PostgresCounters, count};
 use super::tls::Tls;
 
 /// How long a call waits for a connection to be made again before it fails.
@@ -74,11 +75,13 @@ pub(crate) struct Connector {
     tls: Tls,
     /// Told of every notification, by whichever session listens.
     pub(crate) hint: Arc<Notify>,
+    pub(crate) counters: Arc<PostgresCounters>,
 }
 
 impl Connector {
     pub(crate) fn new(config: &PostgresConfig) -> Self {
-        Self { config: config.connection.clone(), tls: config.tls.clone(), hint: Arc::new(Notify::new()) }
+        let (connection, tls) = (config.connection.clone(), config.tls.clone());
+        Self { config: connection, tls, hint: Arc::new(Notify::new()), counters: Arc::default() }
     }
 
     /// A connection that is set up, without our statements.
@@ -95,6 +98,7 @@ impl Connector {
             hint.notify_one();
         });
         client.batch_execute(SETUP).await?;
+        count(&self.counters.connections);
         Ok((client, driver.abort_handle()))
     }
 
@@ -201,6 +205,7 @@ impl Link {
                 Meaning::Again if Instant::now() < deadline => {}
                 _ => return Err(store_error(&error)),
             }
+            count(&self.connector.counters.retries);
         }
     }
 }

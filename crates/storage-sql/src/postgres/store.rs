@@ -21,6 +21,7 @@ use super::read::{self, State};
 use super::session::{Connector, LONG, Link, Pool, SHORT};
 use super::setup;
 use super::statements::is_storable;
+use super::stats::PostgresCounters;
 use super::timeline::Timeline;
 use super::writer::{Job, Writer};
 use crate::tail;
@@ -128,6 +129,11 @@ impl PostgresStore {
         tokio::spawn(Writer { shared: shared.clone(), jobs: waiting }.run());
         let following = tokio::spawn(feed::follow(shared.clone())).abort_handle();
         Ok(Self { shared, jobs, following })
+    }
+
+    /// What happened on the way to PostgreSQL; the counters go on as long as the store does.
+    pub fn counters(&self) -> Arc<PostgresCounters> {
+        self.shared.connector.counters.clone()
     }
 
     pub(super) async fn state(&self) -> Result<State, StoreError> {

@@ -19,6 +19,7 @@ use super::batch::{Arguments, Outcome, Waves, outcome};
 use super::error::{Meaning, meaning, store_error, text};
 use super::session::{Link, Session};
 use super::statements::Query;
+use super::stats::{PostgresCounters, add, count};
 use super::store::Shared;
 
 /// How many transactions share a commit at the most.
@@ -108,6 +109,7 @@ impl Writer {
                 Ok(Err(error)) => error,
                 Err(_) => {
                     session.abandon();
+                    count(&self.counters().unknown);
                     return Err(unknown(&format!("no answer within {ANSWER:?}")));
                 }
             };
@@ -116,6 +118,7 @@ impl Writer {
                 Meaning::Elsewhere if Instant::now() < deadline => session.abandon(),
                 Meaning::Lost => {
                     session.abandon();
+                    count(&self.counters().unknown);
                     return Err(unknown(&text(&error)));
                 }
                 Meaning::Unfit => return Err(Failure::Unfit(store_error(&error))),
@@ -123,6 +126,7 @@ impl Writer {
                     return Err(Failure::Group(store_error(&error)));
                 }
             }
+            count(&self.counters().retries);
         }
     }
 
@@ -138,8 +142,14 @@ impl Writer {
         rows.iter().zip(&waves).map(|(row, wave)| outcome(row, wave)).collect()
     }
 
+    fn counters(&self) -> &PostgresCounters {
+        &self.shared.connector.counters
+    }
+
     /// Tells the tails, then the callers.
     fn answer(&self, group: Group, outcomes: Vec<Outcome>) {
+        count(&self.counters().groups);
+        add(&self.counters().transactions, group.iter().map(Vec::len).sum());
         let base = outcomes.first().map(|first| first.base).unwrap_or_default();
         let mut answers = Vec::new();
         let mut events = Vec::new();

@@ -1,0 +1,112 @@
+//! A store outlives the keelson that wrote it: one of each format that there ever was is served as it was recorded when it was
+//! written, and written to; one of a format that is not known yet is left alone.
+//!
+//! The stores are in `fixtures/`, as ENGINE-FORMAT, each with its record. `KEELSON_FIXTURES=1 cargo xtask test -p keelson --test
+//! upgrades` makes those of today's format where there are none; whoever raises a format is told so by a test that
+//! fails.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+mod fixture;
+mod objects;
+mod place;
+
+use std::process::Output;
+use std::time::Duration;
+
+use keelson_testkit::ProcessServer;
+use tempfile::TempDir;
+
+use crate::fixture::Fixture;
+use crate::place::{Engine, Place};
+
+const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
+/// The longest a start that is to be refused may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Makes the tests of an engine. Where this machine can't have it, they end at once, and the test kit says so.
+macro_rules! on {
+    ($module:ident, $engine:expr) => {
+        mod $module {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn the_format_of_today_has_a_fixture() {
+                super::the_format_of_today_has_a_fixture($engine).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn stores_of_every_format_are_served_and_written() {
+                super::stores_of_every_format_are_served_and_written($engine).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_store_of_a_newer_format_is_refused_and_left_alone() {
+                super::a_store_of_a_newer_format_is_refused_and_left_alone($engine).await;
+            }
+        }
+    };
+}
+
+on!(sqlite, crate::place::Engine::Sqlite);
+on!(postgres, crate::place::Engine::Postgres);
+on!(etcd, crate::place::Engine::Etcd);
+
+async fn serve(place: &Place) -> ProcessServer {
+    ProcessServer::builder(KEELSON).arg("--store").arg(place.url()).start().await
+}
+
+async fn the_format_of_today_has_a_fixture(engine: Engine) {
+    let Some(place) = Place::empty(engine) else { return };
+    let mut server = serve(&place).await;
+    let raw = server.raw();
+    objects::make(&raw).await;
+    let record = objects::read(&raw).await;
+    assert!(server.terminate().await.success());
+    let fixture = Fixture::of(engine, place.format());
+    if std::env::var_os("KEELSON_FIXTURES").is_some() && !fixture.is_there() {
+        fixture.make(&place, &record);
+    }
+    assert!(fixture.is_there(), "{} is missing: make it with KEELSON_FIXTURES=1", fixture.name());
+}
+
+async fn stores_of_every_format_are_served_and_written(engine: Engine) {
+    for fixture in Fixture::all(engine) {
+        let Some(place) = Place::empty(engine) else { return };
+        place.load(&fixture);
+        let mut server = serve(&place).await;
+        let raw = server.raw();
+        let recorded = fixture.record(|| objects::read(&raw)).await;
+        // A restored dump goes on at revisions of its own, and a store in etcd gets them when it is loaded.
+        let found = objects::check(&raw, &recorded, engine != Engine::Etcd).await;
+        objects::check_writes(&raw, found).await;
+        let written = objects::read(&raw).await;
+        assert!(server.terminate().await.success());
+        server.restart().await;
+        assert_eq!(objects::read(&server.raw()).await, written, "{}", fixture.name());
+    }
+}
+
+async fn a_store_of_a_newer_format_is_refused_and_left_alone(engine: Engine) {
+    let fixtures = Fixture::all(engine);
+    let (fixture, Some(place)) = (fixtures.last().unwrap(), Place::empty(engine)) else { return };
+    place.load(fixture);
+    let known = place.format();
+    place.set_format(known + 1);
+    let before = place.contents();
+    let Output { status, stderr, .. } = refused(&place.url()).await;
+    let text = String::from_utf8_lossy(&stderr);
+    let words = format!("has storage format {}, and this keelson knows formats up to {known}", known + 1);
+    assert!(!status.success() && text.contains(&words), "{text}");
+    assert!(place.contents() == before, "nothing is changed in a store that is refused");
+    // With its number back it is what it was.
+    place.set_format(known);
+    serve(&place).await;
+}
+
+/// Starts a server that has to end by itself.
+async fn refused(store: &str) -> Output {
+    let data = TempDir::new().unwrap();
+    let mut command = tokio::process::Command::new(KEELSON);
+    command.args(["serve", "--bind", "127.0.0.1:0", "--store", store, "--data-dir"]).arg(data.path());
+    let output = command.kill_on_drop(true).output();
+    tokio::time::timeout(PATIENCE, output).await.expect("the server does not start").unwrap()
+}

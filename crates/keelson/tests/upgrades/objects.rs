@@ -1,0 +1,186 @@
+//! The objects that a fixture holds, one for each way in which something is stored: made over the wire, read back, written to.
+
+use keelson_testkit::Raw;
+use serde_json::{Value, json};
+
+use crate::fixture::Record;
+
+/// Where the objects of namespaces are.
+const LAB: &str = "namespaces/lab";
+
+/// A group's version, its resource, and a body. The name is always `kept`.
+fn bodies() -> Vec<(&'static str, &'static str, Value)> {
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
+        {"name": "web", "image": "nginx:1.29", "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1500m"}}}
+    ]}});
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "kept"});
+    vec![
+        ("api/v1", "nodes", json!({"status": {"capacity": {"cpu": "4"}}})),
+        (
+            "api/v1",
+            "persistentvolumes",
+            json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/data"}}}),
+        ),
+        (
+            "apis/rbac.authorization.k8s.io/v1",
+            "clusterroles",
+            json!({"rules": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]}),
+        ),
+        ("apis/storage.k8s.io/v1", "storageclasses", json!({"provisioner": "example.com/disks"})),
+        (
+            "api/v1",
+            "configmaps",
+            json!({"data": {"sky": "blue", "words": "grüße 日本語 \u{1f600}"},
+            "binaryData": {"bytes": "AAEC/w=="}}),
+        ),
+        ("api/v1", "secrets", json!({"type": "Opaque", "stringData": {"password": "swordfish"}})),
+        (
+            "api/v1",
+            "pods",
+            json!({"metadata": {"labels": {"app": "web"}}, "spec": {"nodeName": "kept",
+            "containers": [{"name": "web", "image": "nginx"}]}}),
+        ),
+        (
+            "api/v1",
+            "services",
+            json!({"spec": {"type": "NodePort", "selector": {"app": "web"},
+            "ports": [{"port": 80, "name": "http"}]}}),
+        ),
+        (
+            "api/v1",
+            "events",
+            json!({"involvedObject": {"kind": "Pod", "namespace": "lab", "name": "kept"},
+            "reason": "Started", "type": "Normal", "source": {"component": "kubelet"}}),
+        ),
+        (
+            "apis/apps/v1",
+            "deployments",
+            json!({"spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+            "template": template}}),
+        ),
+        (
+            "apis/autoscaling/v2",
+            "horizontalpodautoscalers",
+            json!({"spec": {"maxReplicas": 5, "scaleTargetRef": target,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu",
+                "target": {"type": "Utilization", "averageUtilization": 60}}}]}}),
+        ),
+        (
+            "apis/coordination.k8s.io/v1",
+            "leases",
+            json!({"spec": {"holderIdentity": "me",
+            "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.123456Z"}}),
+        ),
+        (
+            "apis/networking.k8s.io/v1",
+            "networkpolicies",
+            json!({"spec": {"podSelector": {"matchLabels": {"app": "web"}},
+            "policyTypes": ["Ingress"]}}),
+        ),
+    ]
+}
+
+fn collection(version: &str, resource: &str) -> String {
+    match resource {
+        "nodes" | "persistentvolumes" | "clusterroles" | "storageclasses" => format!("/{version}/{resource}"),
+        _ => format!("/{version}/{LAB}/{resource}"),
+    }
+}
+
+/// The paths of all objects that are recorded.
+fn paths() -> Vec<String> {
+    let made = bodies().into_iter().map(|(version, resource, _)| format!("{}/kept", collection(version, resource)));
+    let more = ["configmaps/applied", "configmaps/leaving"].map(|path| format!("/api/v1/{LAB}/{path}"));
+    std::iter::once(format!("/api/v1/{LAB}")).chain(made).chain(more).collect()
+}
+
+/// Makes them in an empty store.
+pub(crate) async fn make(raw: &Raw) {
+    raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.expect(201);
+    for (version, resource, mut body) in bodies() {
+        body["metadata"]["name"] = json!("kept");
+        raw.post(collection(version, resource), &body).await.expect(201);
+    }
+    let maps = format!("/api/v1/{LAB}/configmaps");
+    let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {"a": "b"}});
+    let path = format!("{maps}/applied?fieldManager=robot");
+    raw.patch(path, "application/apply-patch+yaml", &applied).await.expect(201);
+    let update = json!({"data": {"c": "d"}});
+    raw.patch(format!("{maps}/applied"), "application/merge-patch+json", &update).await.expect(200);
+    // Deleted, and held by a finalizer.
+    let leaving = json!({"metadata": {"name": "leaving", "finalizers": ["example.com/hold"]}});
+    raw.post(maps.as_str(), &leaving).await.expect(201);
+    raw.delete(format!("{maps}/leaving")).await.expect(200);
+    // Deleted objects stay away.
+    raw.post(maps.as_str(), &json!({"metadata": {"name": "gone"}})).await.expect(201);
+    raw.delete(format!("{maps}/gone")).await.expect(200);
+}
+
+/// How the paths answer.
+pub(crate) async fn read(raw: &Raw) -> Record {
+    let mut found = Record::new();
+    for path in paths() {
+        let answer = raw.get(path.as_str()).await;
+        if answer.status != 404 {
+            found.insert(path, answer.expect(200).json());
+        }
+    }
+    found
+}
+
+/// Checks that the objects are as they were recorded, and no others. `revisions` says whether that goes for their revisions too.
+pub(crate) async fn check(raw: &Raw, recorded: &Record, revisions: bool) -> Record {
+    let found = read(raw).await;
+    let compared = |record: &Record| -> Record {
+        let mut record = record.clone();
+        if !revisions {
+            record.values_mut().for_each(|object| object["metadata"]["resourceVersion"] = Value::Null);
+        }
+        record
+    };
+    assert_eq!(compared(&found), compared(recorded));
+    let listed = raw.get(format!("/api/v1/{LAB}/configmaps")).await.expect(200).json();
+    let names = listed["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["applied", "kept", "leaving"]);
+    found
+}
+
+/// Writes to each object at the revision at which it was read; and what is held elsewhere in the store still holds.
+pub(crate) async fn check_writes(raw: &Raw, found: Record) {
+    let before = revision(&raw.get(format!("/api/v1/{LAB}/configmaps")).await.expect(200).json());
+    for (path, mut object) in found {
+        if object["metadata"]["deletionTimestamp"].is_string() {
+            object["metadata"]["finalizers"] = json!([]);
+            raw.put(path.as_str(), &object).await.expect(200);
+            raw.get(path).await.expect(404);
+            continue;
+        }
+        if path.ends_with("/services/kept") {
+            check_taken(raw, &object).await;
+        }
+        object["metadata"]["labels"]["upgraded"] = json!("yes");
+        let written = raw.put(path.as_str(), &object).await.expect(200).json();
+        assert!(revision(&written) > before, "{path}: revisions go on where they were");
+        assert_eq!(written["metadata"]["labels"]["upgraded"], "yes");
+        raw.put(path, &object).await.expect(409);
+    }
+    // What is owned is still known: robot gives up its field.
+    let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}});
+    let path = format!("/api/v1/{LAB}/configmaps/applied?fieldManager=robot");
+    let applied = raw.patch(path, "application/apply-patch+yaml", &applied).await.expect(200).json();
+    assert_eq!(applied["data"], json!({"c": "d"}));
+}
+
+/// The address of a service is still its own.
+async fn check_taken(raw: &Raw, service: &Value) {
+    let address = &service["spec"]["clusterIP"];
+    let another = json!({"metadata": {"name": "another"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}});
+    let refused = raw.post(format!("/api/v1/{LAB}/services"), &another).await.expect(422);
+    assert!(refused.text().contains("already allocated"), "{}", refused.text());
+}
+
+fn revision(of: &Value) -> u64 {
+    of["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}

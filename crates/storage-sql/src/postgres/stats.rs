@@ -1,0 +1,50 @@
+//! What happened on the way to PostgreSQL, counted for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What happened on the way to PostgreSQL so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PostgresStats {
+    /// Connections that were made and set up, the first ones included.
+    pub connections: u64,
+    /// Questions and commits that were sent again, since they certainly had no effect.
+    pub retries: u64,
+    /// Groups that were committed.
+    pub groups: u64,
+    /// Transactions in those groups; together they shared so many fewer commits.
+    pub transactions: u64,
+    /// Groups whose connection broke while they were committed: their outcome is unknown.
+    pub unknown: u64,
+}
+
+/// The counters themselves, which outlive the store for whoever reads them.
+#[derive(Debug, Default)]
+pub struct PostgresCounters {
+    pub(crate) connections: AtomicU64,
+    pub(crate) retries: AtomicU64,
+    pub(crate) groups: AtomicU64,
+    pub(crate) transactions: AtomicU64,
+    pub(crate) unknown: AtomicU64,
+}
+
+impl PostgresCounters {
+    /// What they say now.
+    pub fn read(&self) -> PostgresStats {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PostgresStats {
+            connections: of(&self.connections),
+            retries: of(&self.retries),
+            groups: of(&self.groups),
+            transactions: of(&self.transactions),
+            unknown: of(&self.unknown),
+        }
+    }
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    add(counter, 1);
+}
+
+pub(crate) fn add(counter: &AtomicU64, more: usize) {
+    counter.fetch_add(more as u64, Ordering::Relaxed);
+}
