@@ -21,6 +21,8 @@ const CREATING: usize = 48;
 pub(crate) struct Bench {
     pub(crate) runs: usize,
     pub(crate) pods: Rc<Pods>,
+    /// The program that measures what one object costs.
+    pub(crate) costs: Option<PathBuf>,
     launch: Launch,
     directory: Directory,
     server: Option<Server>,
@@ -60,6 +62,7 @@ impl Bench {
         Ok(Self {
             runs: options.runs,
             pods: Rc::new(Pods::new(options.pods, vec![String::new()])),
+            costs: options.costs.clone(),
             launch: Launch { binary: options.server.clone(), args: options.server_args.clone() },
             directory,
             server: None,

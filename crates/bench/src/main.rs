@@ -32,6 +32,9 @@ struct Options {
     /// The server to start.
     #[arg(long, value_name = "FILE")]
     server: PathBuf,
+    /// The program that measures what one object costs, for the rows of that kind.
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
     /// An argument for the server's `serve`; may be repeated.
     #[arg(long = "server-arg", value_name = "ARG", allow_hyphen_values = true)]
     server_args: Vec<String>,

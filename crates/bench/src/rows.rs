@@ -3,6 +3,7 @@
 //! They are measured in the order of [`ALL`]: rows that begin with a fresh server first, then those that read the filled
 //! one, last those that add to it.
 
+mod costs;
 mod lists;
 mod memory;
 mod objects;
@@ -40,6 +41,7 @@ pub(crate) enum Work {
     Watch(usize),
     NodeWatchers,
     Restart,
+    Cost(&'static str),
 }
 
 /// A row of the table.
@@ -56,7 +58,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 24] = [
+pub(crate) const ALL: [Row; 26] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(5_000.0))),
@@ -86,6 +88,8 @@ pub(crate) const ALL: [Row; 24] = [
         Some(Quantity::micros(400)),
     ),
     row("restart", "start to ready with the pods", Work::Restart, None),
+    row("walker", "walk a pod of 4.9 KB along its schema", Work::Cost("walk"), Some(Quantity::micros(50))),
+    row("lacks", "look for missing defaults in a stored pod", Work::Cost("lacks"), Some(Quantity::micros(5))),
 ];
 
 /// The rows that were asked for.
@@ -142,6 +146,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::Selector => lists::selector(bench).await,
         Work::Watch(watchers) => watch::fan_out(bench, watchers).await,
         Work::NodeWatchers => watch::node_watchers(bench).await,
+        Work::Cost(step) => costs::of(bench, step).await,
     }
 }
 

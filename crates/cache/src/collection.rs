@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
-use keelson_codec::{DecodeError, FieldPath};
+use keelson_codec::{DecodeError, FieldPath, StoredObject};
 use keelson_meta::Revision;
 use keelson_storage::KeyValue;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -40,7 +40,13 @@ pub struct CollectionSpec {
     pub dispatch: Option<usize>,
     /// Whether its keys are `<namespace>/<name>`.
     pub namespaced: bool,
+    /// What an object is completed by when it is read.
+    pub complete: Option<Complete>,
 }
+
+/// What an object that was stored becomes where it lacks something that all objects have today; `None` where it lacks
+/// nothing. Runs for every object that is read, so the latter must be cheap.
+pub type Complete = fn(&StoredObject) -> Option<StoredObject>;
 
 /// One collection of the cache.
 pub struct Collection {
@@ -120,14 +126,14 @@ impl Collection {
         &self.spec.prefix
     }
 
-    /// Reads what the store holds under one of the collection's keys.
+    /// Reads what the store holds under one of the collection's keys, and completes it.
     ///
     /// # Errors
     /// When the value is not an object.
     pub fn decode(&self, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
         let key = stored.key.as_str();
         let key = key.strip_prefix(&self.spec.prefix).unwrap_or(key).into();
-        Entry::decode(key, stored.value.clone(), stored.revision, &self.spec.fields, &self.labels).map(Arc::new)
+        Entry::decode(key, stored.value.clone(), stored.revision, &self.spec, &self.labels).map(Arc::new)
     }
 
     /// The newest state. Its revision is the watermark of the whole server, so a collection at rest is as fresh as a
@@ -337,13 +343,19 @@ mod tests {
     fn put(collection: &Collection, number: usize, revision: u64) -> Change {
         let value = Bytes::from(format!(r#"{{"kind":"K","apiVersion":"v1","metadata":{{"name":"n{number}"}}}}"#));
         let revision = Revision::new(revision);
-        let entry = Entry::decode(format!("n{number}").into(), value, revision, &[], &collection.labels).unwrap();
+        let key = format!("n{number}").into();
+        let entry = Entry::decode(key, value, revision, &collection.spec, &collection.labels).unwrap();
         Change { key: entry.key.clone(), revision, content: Content::Entry(Arc::new(entry)) }
     }
 
     fn empty() -> Arc<Collection> {
-        let spec =
-            CollectionSpec { prefix: "/registry/k/".to_owned(), fields: Vec::new(), dispatch: None, namespaced: false };
+        let spec = CollectionSpec {
+            prefix: "/registry/k/".to_owned(),
+            fields: Vec::new(),
+            dispatch: None,
+            namespaced: false,
+            complete: None,
+        };
         let watermark = Arc::new(Watermark::new(Revision::ZERO));
         Arc::new(Collection::new(spec, watermark, Arc::new(Budget::new(u64::MAX))))
     }

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use keelson_codec::stored::{DecodeError, FieldPath, StoredObject};
+use keelson_codec::stored::{DecodeError, StoredObject};
 use keelson_meta::Revision;
 
+use crate::collection::CollectionSpec;
 use crate::labels::{LabelInterner, Labels};
 
 /// An object as it is at one revision.
@@ -22,6 +23,8 @@ pub struct Entry {
     pub labels: Labels,
     /// The object.
     pub object: StoredObject,
+    /// Whether the store has it without something that was added to it here, see [`CollectionSpec::complete`].
+    pub completed: bool,
     fields: Fields,
 }
 
@@ -39,13 +42,16 @@ impl Entry {
         key: Arc<str>,
         value: Bytes,
         revision: Revision,
-        paths: &[FieldPath],
+        spec: &CollectionSpec,
         interner: &LabelInterner,
     ) -> Result<Self, DecodeError> {
-        let object = StoredObject::parse(value)?;
-        let summary = object.summary(paths)?;
+        let stored = StoredObject::parse(value)?;
+        let complete = spec.complete.and_then(|complete| complete(&stored));
+        let completed = complete.is_some();
+        let object = complete.unwrap_or(stored);
+        let summary = object.summary(&spec.fields)?;
         let labels = interner.intern(summary.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        Ok(Self { key, revision, labels, object, fields: Fields::join(&summary.fields) })
+        Ok(Self { key, revision, labels, object, completed, fields: Fields::join(&summary.fields) })
     }
 
     /// The name of the object.
@@ -94,19 +100,21 @@ pub(crate) fn namespace_of(key: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use keelson_codec::FieldPath;
 
     #[test]
     fn an_entry_knows_what_selectors_ask_for() {
         let value = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"team-a","uid":"u","labels":{"app":"web"}},"spec":{"nodeName":"n1","hostNetwork":true}}"#;
         let paths = ["status.phase", "spec.nodeName", "spec.hostNetwork"].map(FieldPath::parse);
-        let entry = Entry::decode(
-            "team-a/web-0".into(),
-            Bytes::from_static(value),
-            Revision::new(7),
-            &paths,
-            &LabelInterner::default(),
-        )
-        .unwrap();
+        let spec = CollectionSpec {
+            prefix: "/registry/pods/".to_owned(),
+            fields: paths.to_vec(),
+            dispatch: None,
+            namespaced: true,
+            complete: None,
+        };
+        let (key, value, revision) = ("team-a/web-0".into(), Bytes::from_static(value), Revision::new(7));
+        let entry = Entry::decode(key, value, revision, &spec, &LabelInterner::default()).unwrap();
         assert_eq!((entry.namespace(), entry.name()), (Some("team-a"), "web-0"));
         assert_eq!([entry.field(0), entry.field(1), entry.field(2), entry.field(3)], ["", "n1", "true", ""]);
         assert_eq!(entry.labels.get("app"), Some("web"));

@@ -29,7 +29,7 @@ mod watermark;
 pub use cache::{
     Cache, CacheConfig, CacheStats, DEFAULT_CHECK_INTERVAL, DEFAULT_HISTORY, DEFAULT_HISTORY_BYTES, TailFault,
 };
-pub use collection::{Collection, CollectionSpec, CollectionStats};
+pub use collection::{Collection, CollectionSpec, CollectionStats, Complete};
 pub use entry::Entry;
 pub use event::{Event, FrameKind, ViewId};
 pub use labels::Labels;

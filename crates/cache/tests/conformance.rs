@@ -41,7 +41,13 @@ struct CachedStore {
 
 impl CachedStore {
     async fn over(engine: Arc<dyn Store>) -> Self {
-        let spec = CollectionSpec { prefix: PREFIX.to_owned(), fields: Vec::new(), dispatch: None, namespaced: true };
+        let spec = CollectionSpec {
+            prefix: PREFIX.to_owned(),
+            fields: Vec::new(),
+            dispatch: None,
+            namespaced: true,
+            complete: None,
+        };
         let config = CacheConfig::new(Arc::new(SystemClock));
         let cache = Cache::start(engine.clone(), vec![spec], config).await.unwrap();
         Self { engine, cache }

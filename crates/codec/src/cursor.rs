@@ -6,39 +6,39 @@
 use std::borrow::Cow;
 
 /// A position in compact, valid JSON.
-#[derive(Clone)]
-pub(crate) struct Cursor<'a> {
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 /// The inside of a JSON string, escapes and all.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RawText<'a>(&'a [u8]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawText<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
     /// Stands on the token at `at`.
-    pub(crate) fn new(bytes: &'a [u8], at: usize) -> Self {
+    pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
     }
 
     /// Where the cursor stands.
-    pub(crate) fn position(&self) -> usize {
+    pub fn position(&self) -> usize {
         self.at
     }
 
     /// The byte at the cursor; 0 at the end, which no token starts with.
-    pub(crate) fn peek(&self) -> u8 {
+    pub fn peek(&self) -> u8 {
         self.bytes.get(self.at).copied().unwrap_or(0)
     }
 
     /// Steps over one byte.
-    pub(crate) fn step(&mut self) {
+    pub fn step(&mut self) {
         self.at += 1;
     }
 
     /// Steps over `expected` and says whether it was there.
-    pub(crate) fn take(&mut self, expected: &[u8]) -> bool {
+    pub fn take(&mut self, expected: &[u8]) -> bool {
         let there = self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(expected));
         if there {
             self.at += expected.len();
@@ -48,7 +48,7 @@ impl<'a> Cursor<'a> {
 
     /// The next key of the object the cursor is in, leaving the cursor on its value, which the caller must step over.
     /// `None` once the object is closed.
-    pub(crate) fn key(&mut self) -> Option<RawText<'a>> {
+    pub fn key(&mut self) -> Option<RawText<'a>> {
         if self.peek() == b',' {
             self.at += 1;
         }
@@ -62,21 +62,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over the string at the cursor.
-    pub(crate) fn string(&mut self) -> RawText<'a> {
+    pub fn string(&mut self) -> RawText<'a> {
         let start = self.at + 1;
         self.skip_string();
         RawText(self.bytes.get(start..self.at.saturating_sub(1)).unwrap_or_default())
     }
 
     /// Steps over the value at the cursor and gives its bytes.
-    pub(crate) fn raw(&mut self) -> &'a [u8] {
+    pub fn raw(&mut self) -> &'a [u8] {
         let start = self.at;
         self.skip();
         self.bytes.get(start..self.at).unwrap_or_default()
     }
 
     /// Steps over the value at the cursor and gives the text of a scalar. `None` for null, arrays and objects.
-    pub(crate) fn scalar(&mut self) -> Option<Cow<'a, str>> {
+    pub fn scalar(&mut self) -> Option<Cow<'a, str>> {
         match self.peek() {
             b'"' => Some(self.string().decode()),
             b'n' | b'{' | b'[' => {
@@ -88,7 +88,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over the value at the cursor.
-    pub(crate) fn skip(&mut self) {
+    pub fn skip(&mut self) {
         match self.peek() {
             b'"' => self.skip_string(),
             b'{' | b'[' => self.skip_container(),
@@ -140,22 +140,22 @@ impl<'a> Cursor<'a> {
 
 impl<'a> RawText<'a> {
     /// Whether this is the key `name`, which must not need escapes.
-    pub(crate) fn is(self, name: &str) -> bool {
+    pub fn is(self, name: &str) -> bool {
         self.0 == name.as_bytes()
     }
 
     /// Whether this is one of the keys `names`, which must not need escapes.
-    pub(crate) fn is_any(self, names: &[&str]) -> bool {
+    pub fn is_any(self, names: &[&str]) -> bool {
         names.iter().any(|name| self.is(name))
     }
 
     /// The bytes between the quotes.
-    pub(crate) fn bytes(self) -> &'a [u8] {
+    pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 
     /// The text without its escapes.
-    pub(crate) fn decode(self) -> Cow<'a, str> {
+    pub fn decode(self) -> Cow<'a, str> {
         if self.0.contains(&b'\\') {
             let quoted = [b"\"", self.0, b"\""].concat();
             return Cow::Owned(serde_json::from_slice(&quoted).unwrap_or_default());

@@ -4,7 +4,7 @@
 //! bytes and values, and knows neither HTTP nor the store. Objects that are already stored are sent by copying their
 //! bytes around the `resourceVersion`; a value tree is only built for objects that change.
 
-mod cursor;
+pub mod cursor;
 pub mod gzip;
 pub mod json;
 pub mod list;

@@ -39,6 +39,7 @@ impl Server {
             fields: Vec::new(),
             dispatch: None,
             namespaced: collection.namespaced,
+            complete: None,
         });
         let cache = Cache::start(store.clone(), specs.collect(), CacheConfig::new(clock.clone())).await.unwrap();
         let random = Arc::new(SeededRandom::new(1));

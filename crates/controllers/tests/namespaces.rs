@@ -46,6 +46,7 @@ async fn registry() -> Arc<Registry> {
         fields: Vec::new(),
         dispatch: None,
         namespaced: collection.namespaced,
+        complete: None,
     });
     let cache = Cache::start(store.clone(), specs.collect(), CacheConfig::new(clock.clone())).await.unwrap();
     Arc::new(Registry::new(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default()))

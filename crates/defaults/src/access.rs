@@ -1,7 +1,7 @@
 //! Role bindings, and requests for tokens.
 
-use crate::shape::Rule::{Always, Each, Number, Text};
-use crate::shape::{Shape, Tree, text};
+use crate::shape::Rule::{Always, Each, In, Number, Text};
+use crate::shape::{Shape, Step, Tree, text};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -10,18 +10,26 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
     matches!(kind, "RoleBinding" | "ClusterRoleBinding").then_some(&BINDING)
 }
 
-/// The shape of a kind of `authentication.k8s.io`.
-pub(crate) fn token(kind: &str) -> Option<&'static Shape> {
-    (kind == "TokenRequest").then_some(&TOKEN_REQUEST)
+/// The shape of a kind of `authentication.k8s.io` and `certificates.k8s.io`.
+pub(crate) fn shape_of_proof(kind: &str) -> Option<&'static Shape> {
+    match kind {
+        "TokenRequest" => Some(&TOKEN_REQUEST),
+        "PodCertificateRequest" => Some(&CERTIFICATE_REQUEST),
+        _ => None,
+    }
 }
 
 /// A token holds for an hour.
 const TOKEN_REQUEST: Shape =
     Shape::of(&[("spec", Always(&const { Shape::of(&[("expirationSeconds", Number(3600))]) }))]);
 
+/// A certificate of a pod holds for a day.
+const CERTIFICATE_REQUEST: Shape =
+    Shape::of(&[("spec", In(&const { Shape::of(&[("maxExpirationSeconds", Number(86_400))]) }))]);
+
 const BINDING: Shape = Shape::of(&[
     ("roleRef", Always(&const { Shape::of(&[("apiGroup", Text(GROUP))]) })),
-    ("subjects", Each(&const { Shape { fields: &[], then: &[subject_group] } })),
+    ("subjects", Each(&const { Shape { fields: &[], then: &[Step::Run(&["kind", "apiGroup"], subject_group)] } })),
 ]);
 
 /// Users and groups belong to this group of kinds, service accounts to the core group.

@@ -1,7 +1,7 @@
 //! Webhooks and policies that look at requests.
 
 use crate::shape::Rule::{Each, Empty, In, Number, Text};
-use crate::shape::Shape;
+use crate::shape::{Shape, Step};
 
 /// The shape of a kind of `admissionregistration.k8s.io`.
 pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
@@ -33,9 +33,7 @@ const VALIDATING: Shape = Shape::of(&[("webhooks", Each(&WEBHOOK))]);
 
 const MUTATING: Shape = Shape::of(&[(
     "webhooks",
-    Each(
-        &const { Shape { fields: &[("reinvocationPolicy", Text("Never"))], then: &[|webhook| WEBHOOK.fill(webhook)] } },
-    ),
+    Each(&const { Shape { fields: &[("reinvocationPolicy", Text("Never"))], then: &[Step::Also(&WEBHOOK)] } }),
 )]);
 
 const MATCH: Shape = Shape::of(&[

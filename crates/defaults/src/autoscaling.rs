@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::shape::Rule::{Always, In, Number, Text};
-use crate::shape::{Shape, Tree, list, set};
+use crate::shape::{Shape, Step, Tree, list, set};
 
 /// The shape of a kind of `autoscaling` in a version.
 pub(crate) fn shape(version: &str, kind: &str) -> Option<&'static Shape> {
@@ -14,8 +14,10 @@ pub(crate) fn shape(version: &str, kind: &str) -> Option<&'static Shape> {
     }
 }
 
-const V1: Shape =
-    Shape { fields: &[("spec", Always(&const { Shape::of(&[("minReplicas", Number(1))]) }))], then: &[implied_target] };
+const V1: Shape = Shape {
+    fields: &[("spec", Always(&const { Shape::of(&[("minReplicas", Number(1))]) }))],
+    then: &[Step::Run(&["metadata.annotations", "spec.targetCPUUtilizationPercentage"], implied_target)],
+};
 
 /// The annotation in which `v1` carries the metrics that it does not know.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -34,7 +36,14 @@ fn implied_target(autoscaler: &mut Tree) {
 
 const V2: Shape = Shape::of(&[(
     "spec",
-    Always(&const { Shape { fields: &[("minReplicas", Number(1)), ("behavior", In(&BEHAVIOR))], then: &[metrics] } }),
+    Always(
+        &const {
+            Shape {
+                fields: &[("minReplicas", Number(1)), ("behavior", In(&BEHAVIOR))],
+                then: &[Step::Run(&["metrics"], metrics)],
+            }
+        },
+    ),
 )]);
 
 fn metrics(spec: &mut Tree) {
@@ -49,12 +58,12 @@ const BEHAVIOR: Shape = Shape::of(&[("scaleUp", Always(&SCALE_UP)), ("scaleDown"
 
 const SCALE_UP: Shape = Shape {
     fields: &[("stabilizationWindowSeconds", Number(0)), ("selectPolicy", Text("Max"))],
-    then: &[|rules| policies(rules, json!([policy("Pods", 4), policy("Percent", 100)]))],
+    then: &[Step::Run(&["policies"], |rules| policies(rules, json!([policy("Pods", 4), policy("Percent", 100)])))],
 };
 
 const SCALE_DOWN: Shape = Shape {
     fields: &[("selectPolicy", Text("Max"))],
-    then: &[|rules| policies(rules, json!([policy("Percent", 100)]))],
+    then: &[Step::Run(&["policies"], |rules| policies(rules, json!([policy("Percent", 100)])))],
 };
 
 /// How many seconds a change of the size counts against the policy.

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::admission::CLIENT;
-use crate::shape::Rule::{Always, Each, In, Number, Positive, Text};
-use crate::shape::{Shape, Tree, copy_missing, is_unset, object, peek, set, text};
+use crate::shape::Rule::{Always, Copied, Each, In, Number, Positive, Text};
+use crate::shape::{Shape, Step, Tree, copy_missing, is_unset, object, peek, set, text};
 
 /// The shape of a kind of the core group, of flow control and of scheduling.
 pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
@@ -15,6 +15,7 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
         "FlowSchema" => Some(&FLOW_SCHEMA),
         "PriorityLevelConfiguration" => Some(&PRIORITY_LEVEL),
         "PriorityClass" => Some(&PRIORITY_CLASS),
+        "PodGroup" => Some(&POD_GROUP),
         _ => None,
     }
 }
@@ -34,6 +35,7 @@ pub(crate) fn devices(version: &str, kind: &str) -> Option<&'static Shape> {
         ("v1beta1", "ResourceClaim") => Some(&FLAT_CLAIM),
         ("v1beta1", "ResourceClaimTemplate") => Some(&FLAT_CLAIM_TEMPLATE),
         (_, "ResourceClaim") => Some(&CLAIM),
+        (_, "ResourcePoolStatusRequest") => Some(&POOL_STATUS_REQUEST),
         (_, "ResourceClaimTemplate") => Some(&CLAIM_TEMPLATE),
         _ => None,
     }
@@ -43,7 +45,19 @@ const SECRET: Shape = Shape::of(&[("type", Text("Opaque"))]);
 
 const LIMIT_RANGE: Shape = Shape::of(&[(
     "spec",
-    In(&const { Shape::of(&[("limits", Each(&const { Shape { fields: &[], then: &[limits] } }))]) }),
+    In(&const {
+        Shape::of(&[(
+            "limits",
+            Each(
+                &const {
+                    Shape {
+                        fields: &[],
+                        then: &[Step::Run(&["type", "max", "default", "defaultRequest", "min"], limits)],
+                    }
+                },
+            ),
+        )])
+    }),
 )]);
 
 /// A container's limit is at most the maximum; it asks for its limit, or else for the minimum.
@@ -62,16 +76,8 @@ fn limits(item: &mut Tree) {
     }
 }
 
-const NODE: Shape = Shape::of(&[("status", In(&const { Shape { fields: &[], then: &[allocatable] } }))]);
-
 /// A node that does not say what of it can be used can be used whole.
-fn allocatable(status: &mut Tree) {
-    if is_unset(status, "allocatable")
-        && let Some(Value::Object(capacity)) = status.get("capacity").cloned()
-    {
-        set(status, "allocatable", capacity);
-    }
-}
+const NODE: Shape = Shape::of(&[("status", In(&const { Shape::of(&[("allocatable", Copied("capacity"))]) }))]);
 
 const FLOW_SCHEMA: Shape = Shape::of(&[("spec", In(&const { Shape::of(&[("matchingPrecedence", Positive(1000))]) }))]);
 
@@ -91,13 +97,20 @@ const QUEUING: Shape =
 
 const PRIORITY_CLASS: Shape = Shape::of(&[("preemptionPolicy", Text("PreemptLowerPriority"))]);
 
+const POD_GROUP: Shape = Shape::of(&[("spec", In(&const { Shape::of(&[("disruptionMode", Text("Pod"))]) }))]);
+
+const POOL_STATUS_REQUEST: Shape = Shape::of(&[("spec", In(&const { Shape::of(&[("limit", Number(100))]) }))]);
+
 const API_SERVICE: Shape = Shape::of(&[("spec", In(&CLIENT))]);
 
 const DEFINITION: Shape = Shape::of(&[(
     "spec",
     In(&const {
         Shape::of(&[
-            ("names", In(&const { Shape { fields: &[], then: &[names] } })),
+            (
+                "names",
+                In(&const { Shape { fields: &[], then: &[Step::Run(&["kind", "singular", "listKind"], names)] } }),
+            ),
             ("conversion", Always(&CONVERSION)),
         ])
     }),
@@ -119,24 +132,39 @@ fn names(names: &mut Tree) {
     }
 }
 
-const CLAIM: Shape = Shape::of(&[("spec", In(&CLAIM_SPEC))]);
+const CLAIM: Shape = Shape::of(&[("spec", In(&CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
 
 const CLAIM_TEMPLATE: Shape = Shape::of(&[("spec", In(&CLAIM))]);
+
+const CLAIM_STATUS: Shape = Shape::of(&[(
+    "allocation",
+    In(&const { Shape::of(&[("devices", In(&const { Shape::of(&[("results", Each(&TOLERANT))]) }))]) }),
+)]);
+
+const TOLERANT: Shape = Shape::of(&[("tolerations", Each(&TOLERATION))]);
 
 const CLAIM_SPEC: Shape = Shape::of(&[("devices", In(&const { Shape::of(&[("requests", Each(&REQUEST))]) }))]);
 
 const REQUEST: Shape = Shape::of(&[("exactly", In(&COUNTED)), ("firstAvailable", Each(&COUNTED))]);
 
-const COUNTED: Shape = Shape { fields: &[("allocationMode", Text("ExactCount"))], then: &[count] };
+const COUNTED: Shape = Shape {
+    fields: &[("allocationMode", Text("ExactCount")), ("tolerations", Each(&TOLERATION))],
+    then: &[Step::Run(&["allocationMode", "count"], count)],
+};
 
-const FLAT_CLAIM: Shape = Shape::of(&[("spec", In(&FLAT_CLAIM_SPEC))]);
+const TOLERATION: Shape = Shape::of(&[("operator", Text("Equal"))]);
+
+const FLAT_CLAIM: Shape = Shape::of(&[("spec", In(&FLAT_CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
 
 const FLAT_CLAIM_TEMPLATE: Shape = Shape::of(&[("spec", In(&FLAT_CLAIM))]);
 
 const FLAT_CLAIM_SPEC: Shape =
     Shape::of(&[("devices", In(&const { Shape::of(&[("requests", Each(&FLAT_REQUEST))]) }))]);
 
-const FLAT_REQUEST: Shape = Shape { fields: &[("firstAvailable", Each(&COUNTED))], then: &[flat_request] };
+const FLAT_REQUEST: Shape = Shape {
+    fields: &[("firstAvailable", Each(&COUNTED)), ("tolerations", Each(&TOLERATION))],
+    then: &[Step::Run(&["firstAvailable", "allocationMode", "count"], flat_request)],
+};
 
 /// A request that offers alternatives has no count of its own.
 fn flat_request(request: &mut Tree) {

@@ -1,15 +1,15 @@
 //! What is filled in where a client left something out of an object of a built-in kind: Kubernetes' defaults.
 //!
 //! Defaults are data wherever a field has one, whatever the rest of the object says: a [`Shape`](shape::Shape) for each
-//! kind names them. The few that depend on other fields are functions beside the shape that uses them. Defaults that the
-//! published schemas state (`protocol: TCP`) are not repeated here.
-//! Knows JSON trees and nothing of storage, time or other objects. Filling in twice changes nothing more. An object may
-//! still be of the wrong types: what is not as expected is left to the schema to refuse.
+//! kind names them. The few that depend on other fields are functions beside the shape that uses them.
+//! Knows JSON and nothing of storage, time or other objects. Filling in twice changes nothing more. An object may still be
+//! of the wrong types: what is not as expected is left to the schema to refuse.
 
 mod access;
 mod admission;
 mod autoscaling;
 mod cluster;
+mod missing;
 mod networking;
 mod pod;
 mod shape;
@@ -17,31 +17,40 @@ mod storage;
 mod volumes;
 mod workloads;
 
+use keelson_codec::StoredObject;
+use keelson_codec::cursor::Cursor;
 use keelson_meta::{GroupVersionKind, Object};
 
 use shape::Shape;
 
 /// Fills in what the object leaves out. `kind` is the kind, and the version, that it is in.
 pub fn apply(kind: &GroupVersionKind, object: &mut Object) {
-    if let Some(shape) = shape_of(kind) {
+    if let Some(shape) = shape_of(&kind.group, &kind.version, &kind.kind) {
         shape.fill(&mut object.0);
     }
 }
 
+/// Whether filling in would change an object, as it lies in a store. Cost: about what reading its bytes once takes.
+pub fn lacks(object: &StoredObject) -> bool {
+    let api_version = object.api_version();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    shape_of(group, version, object.kind()).is_some_and(|shape| shape.lacks_root(Cursor::new(object.bytes(), 0)))
+}
+
 /// The shape of a kind; `None` for one without defaults.
-fn shape_of(kind: &GroupVersionKind) -> Option<&'static Shape> {
-    match kind.group.as_str() {
-        "" => core(&kind.kind),
-        "admissionregistration.k8s.io" => admission::shape(&kind.kind),
-        "apiextensions.k8s.io" | "apiregistration.k8s.io" => cluster::extension(&kind.kind),
-        "apps" | "batch" => workloads::shape(&kind.kind),
-        "authentication.k8s.io" => access::token(&kind.kind),
-        "autoscaling" => autoscaling::shape(&kind.version, &kind.kind),
-        "discovery.k8s.io" | "networking.k8s.io" => networking::shape(&kind.kind),
-        "flowcontrol.apiserver.k8s.io" | "scheduling.k8s.io" => cluster::shape(&kind.kind),
-        "rbac.authorization.k8s.io" => access::shape(&kind.kind),
-        "resource.k8s.io" => cluster::devices(&kind.version, &kind.kind),
-        "storage.k8s.io" => storage::shape(&kind.kind),
+fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Shape> {
+    match group {
+        "" => core(kind),
+        "admissionregistration.k8s.io" => admission::shape(kind),
+        "apiextensions.k8s.io" | "apiregistration.k8s.io" => cluster::extension(kind),
+        "apps" | "batch" => workloads::shape(kind),
+        "authentication.k8s.io" | "certificates.k8s.io" => access::shape_of_proof(kind),
+        "autoscaling" => autoscaling::shape(version, kind),
+        "discovery.k8s.io" | "networking.k8s.io" => networking::shape(kind),
+        "flowcontrol.apiserver.k8s.io" | "scheduling.k8s.io" => cluster::shape(kind),
+        "rbac.authorization.k8s.io" => access::shape(kind),
+        "resource.k8s.io" => cluster::devices(version, kind),
+        "storage.k8s.io" => storage::shape(kind),
         _ => None,
     }
 }

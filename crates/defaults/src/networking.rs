@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::shape::Rule::{Always, Each, Flag, In, Number, Text};
-use crate::shape::{Shape, Tree, each, is_unset, is_zero, list, set, text};
+use crate::shape::Rule::{Always, Copied, Each, Flag, In, Number, Text};
+use crate::shape::{Shape, Step, Tree, is_unset, list, set, text};
 
 /// The shape of a kind of `networking.k8s.io` and `discovery.k8s.io`, and of services and endpoints.
 pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
@@ -22,12 +22,25 @@ const SERVICE: Shape = Shape::of(&[(
     Always(
         &const {
             Shape {
-                fields: &[("sessionAffinity", Text("None")), ("type", Text("ClusterIP"))],
-                then: &[affinity, target_ports, traffic],
+                fields: &[
+                    ("sessionAffinity", Text("None")),
+                    ("type", Text("ClusterIP")),
+                    ("ports", Each(&SERVICE_PORT)),
+                ],
+                then: &[
+                    Step::Run(&["sessionAffinity", "sessionAffinityConfig"], affinity),
+                    Step::Run(TRAFFIC, traffic),
+                ],
             }
         },
     ),
 )]);
+
+const SERVICE_PORT: Shape = Shape::of(&[("protocol", Text("TCP")), ("targetPort", Copied("port"))]);
+
+/// What traffic depends on, and what is said about it.
+const TRAFFIC: &[&str] =
+    &["type", "externalIPs", "externalTrafficPolicy", "internalTrafficPolicy", "allocateLoadBalancerNodePorts"];
 
 const AFFINITY: Shape = Shape::of(&[("clientIP", Always(&const { Shape::of(&[("timeoutSeconds", Number(10_800))]) }))]);
 
@@ -40,16 +53,6 @@ fn affinity(spec: &mut Tree) {
         }
         _ => {}
     }
-}
-
-fn target_ports(spec: &mut Tree) {
-    each(spec, "ports", |port| {
-        if is_zero(port, "targetPort")
-            && let Some(number) = port.get("port").cloned()
-        {
-            set(port, "targetPort", number);
-        }
-    });
 }
 
 /// Which nodes take part in leading traffic to the service.
@@ -85,7 +88,12 @@ const INGRESS_CLASS: Shape = Shape::of(&[(
 
 const NETWORK_POLICY: Shape = Shape::of(&[(
     "spec",
-    In(&const { Shape { fields: &[("ingress", Each(&PEERS)), ("egress", Each(&PEERS))], then: &[policy_types] } }),
+    In(&const {
+        Shape {
+            fields: &[("ingress", Each(&PEERS)), ("egress", Each(&PEERS))],
+            then: &[Step::Run(&["policyTypes", "egress"], policy_types)],
+        }
+    }),
 )]);
 
 const PEERS: Shape = Shape::of(&[("ports", Each(&PROTOCOL))]);

@@ -1,7 +1,9 @@
 //! Pods, and the templates that all workloads make pods from.
 
-use crate::shape::Rule::{Always, Each, Empty, Flag, In, Number, Positive, Text};
-use crate::shape::{Shape, Tree, copy_missing, each, is_true, is_unset, is_zero, object, peek, set, text};
+use serde_json::Value;
+
+use crate::shape::Rule::{Always, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text};
+use crate::shape::{Shape, Step, Tree, set, text};
 use crate::volumes::{FIELD_REFERENCE, VOLUME};
 
 /// A pod.
@@ -14,9 +16,23 @@ pub(crate) const POD_TEMPLATE: Shape = Shape::of(&[("template", Always(&TEMPLATE
 pub(crate) const TEMPLATE: Shape = Shape::of(&[("spec", Always(&SPEC))]);
 
 const SPEC_OF_POD: Shape = Shape {
-    fields: &[("enableServiceLinks", Flag(true))],
-    then: &[|spec| SPEC.fill(spec), requests_from_limits, host_ports],
+    fields: &[
+        ("enableServiceLinks", Flag(true)),
+        ("initContainers", Each(&RUNNING_CONTAINER)),
+        ("containers", Each(&RUNNING_CONTAINER)),
+    ],
+    then: &[Step::Also(&SPEC), Step::If { flag: "hostNetwork", then: &ON_HOST }],
 };
+
+/// A container asks for at least what it may not exceed.
+const RUNNING_CONTAINER: Shape =
+    Shape::of(&[("resources", In(&const { Shape::of(&[("requests", EntriesOf("limits"))]) }))]);
+
+/// On the host's network, a container's port is the host's.
+const ON_HOST: Shape = Shape::of(&[("initContainers", Each(&ON_HOST_PORTS)), ("containers", Each(&ON_HOST_PORTS))]);
+
+const ON_HOST_PORTS: Shape =
+    Shape::of(&[("ports", Each(&const { Shape::of(&[("hostPort", Copied("containerPort"))]) }))]);
 
 const SPEC: Shape = Shape {
     fields: &[
@@ -30,21 +46,20 @@ const SPEC: Shape = Shape {
         ("securityContext", Empty),
         ("schedulerName", Text("default-scheduler")),
     ],
-    then: &[service_account],
+    then: &[Step::Run(&["serviceAccountName", "serviceAccount"], service_account)],
 };
 
-const CONTAINER: Shape = Shape {
-    fields: &[
-        ("env", Each(&ENVIRONMENT)),
-        ("livenessProbe", In(&PROBE)),
-        ("readinessProbe", In(&PROBE)),
-        ("startupProbe", In(&PROBE)),
-        ("lifecycle", In(&LIFECYCLE)),
-        ("terminationMessagePath", Text("/dev/termination-log")),
-        ("terminationMessagePolicy", Text("File")),
-    ],
-    then: &[|container| pull_policy(container, "image", "imagePullPolicy")],
-};
+const CONTAINER: Shape = Shape::of(&[
+    ("ports", Each(&const { Shape::of(&[("protocol", Text("TCP"))]) })),
+    ("env", Each(&ENVIRONMENT)),
+    ("livenessProbe", In(&PROBE)),
+    ("readinessProbe", In(&PROBE)),
+    ("startupProbe", In(&PROBE)),
+    ("lifecycle", In(&LIFECYCLE)),
+    ("terminationMessagePath", Text("/dev/termination-log")),
+    ("terminationMessagePolicy", Text("File")),
+    ("imagePullPolicy", By("image", |container| Some(pull_policy(text(container, "image"))))),
+]);
 
 const ENVIRONMENT: Shape = Shape::of(&[("valueFrom", In(&const { Shape::of(&[("fieldRef", In(&FIELD_REFERENCE))]) }))]);
 
@@ -64,11 +79,8 @@ const HANDLER: Shape = Shape::of(&[("httpGet", In(&HTTP_GET))]);
 const HTTP_GET: Shape = Shape::of(&[("path", Text("/")), ("scheme", Text("HTTP"))]);
 
 /// Images that may change behind their name are always pulled.
-pub(crate) fn pull_policy(tree: &mut Tree, image: &str, policy: &str) {
-    if is_unset(tree, policy) {
-        let moving = tag(text(tree, image)) == Some("latest");
-        set(tree, policy, if moving { "Always" } else { "IfNotPresent" });
-    }
+pub(crate) fn pull_policy(image: &str) -> Value {
+    if tag(image) == Some("latest") { "Always".into() } else { "IfNotPresent".into() }
 }
 
 /// The tag of an image, `latest` where neither a tag nor a digest says more.
@@ -96,40 +108,6 @@ fn service_account(spec: &mut Tree) {
         let name = name.to_owned();
         set(spec, "serviceAccountName", name.clone());
         set(spec, "serviceAccount", name);
-    }
-}
-
-/// A container asks for at least what it may not exceed.
-fn requests_from_limits(spec: &mut Tree) {
-    for containers in ["initContainers", "containers"] {
-        each(spec, containers, |container| {
-            let Some(resources) = object(container, "resources") else { return };
-            let Some(limits) = peek(resources, "limits").cloned() else { return };
-            if is_unset(resources, "requests") && !limits.is_empty() {
-                set(resources, "requests", Tree::new());
-            }
-            if let Some(requests) = object(resources, "requests") {
-                copy_missing(&limits, requests);
-            }
-        });
-    }
-}
-
-/// On the host's network, a container's port is the host's.
-fn host_ports(spec: &mut Tree) {
-    if !is_true(spec, "hostNetwork") {
-        return;
-    }
-    for containers in ["initContainers", "containers"] {
-        each(spec, containers, |container| {
-            each(container, "ports", |port| {
-                if is_zero(port, "hostPort")
-                    && let Some(number) = port.get("containerPort").cloned()
-                {
-                    set(port, "hostPort", number);
-                }
-            });
-        });
     }
 }
 

@@ -10,7 +10,19 @@ pub(crate) struct Shape {
     /// Fields with a default, or whose content has defaults.
     pub(crate) fields: &'static [(&'static str, Rule)],
     /// What depends on other fields; runs after them, in this order.
-    pub(crate) then: &'static [fn(&mut Tree)],
+    pub(crate) then: &'static [Step],
+}
+
+/// What is done with an object once its fields have their defaults.
+pub(crate) enum Step {
+    /// The defaults of another shape, too.
+    Also(&'static Shape),
+    /// The defaults of another shape where a boolean is true.
+    If { flag: &'static str, then: &'static Shape },
+    /// An empty object in a field, where nothing but one other field is stated.
+    Alone { stated: &'static str, gets: &'static str },
+    /// Anything else. The paths name all that the function reads or sets; it must do the same where it finds nothing else.
+    Run(&'static [&'static str], fn(&mut Tree)),
 }
 
 /// What is done with a field.
@@ -23,6 +35,12 @@ pub(crate) enum Rule {
     Positive(i64),
     /// This boolean, where there is none.
     Flag(bool),
+    /// What another field of the object has, where there is none or a zero.
+    Copied(&'static str),
+    /// What a function makes of another field of the object, where there is none. The function reads nothing else.
+    By(&'static str, fn(&Tree) -> Option<Value>),
+    /// The entries of another field of the object that this one lacks.
+    EntriesOf(&'static str),
     /// An empty object, where there is none.
     Empty,
     /// A list of this one text, where there is none or an empty one.
@@ -47,7 +65,23 @@ impl Shape {
             rule.apply(tree, name);
         }
         for step in self.then {
-            step(tree);
+            step.apply(tree);
+        }
+    }
+}
+
+impl Step {
+    fn apply(&self, tree: &mut Tree) {
+        match self {
+            Self::Also(shape) => shape.fill(tree),
+            Self::If { flag, then } if is_true(tree, flag) => then.fill(tree),
+            Self::If { .. } => {}
+            Self::Alone { stated, gets } => {
+                if tree.iter().all(|(name, value)| name == stated || value.is_null()) {
+                    set(tree, gets, Tree::new());
+                }
+            }
+            Self::Run(_, function) => function(tree),
         }
     }
 }
@@ -59,6 +93,21 @@ impl Rule {
             Self::Number(number) if is_unset(tree, name) => set(tree, name, *number),
             Self::Positive(number) if is_zero(tree, name) => set(tree, name, *number),
             Self::Flag(flag) if is_unset(tree, name) => set(tree, name, *flag),
+            Self::Copied(from) if is_zero(tree, name) => {
+                if let Some(value) = tree.get(*from).filter(|value| !value.is_null()).cloned() {
+                    set(tree, name, value);
+                }
+            }
+            Self::By(_, function) if is_unset(tree, name) => {
+                if let Some(value) = function(tree) {
+                    set(tree, name, value);
+                }
+            }
+            Self::EntriesOf(from) => {
+                let Some(entries) = peek(tree, from).filter(|entries| !entries.is_empty()).cloned() else { return };
+                Self::Empty.apply(tree, name);
+                object(tree, name).into_iter().for_each(|inner| copy_missing(&entries, inner));
+            }
             Self::Empty if is_unset(tree, name) => set(tree, name, Tree::new()),
             Self::OneOf(text) if list(tree, name).is_empty() && is_list(tree, name) => set(tree, name, vec![*text]),
             Self::In(shape) => object(tree, name).into_iter().for_each(|inner| shape.fill(inner)),
@@ -69,7 +118,14 @@ impl Rule {
                 object(tree, name).into_iter().for_each(|inner| shape.fill(inner));
             }
             Self::Each(shape) => each(tree, name, |item| shape.fill(item)),
-            Self::Text(_) | Self::Number(_) | Self::Positive(_) | Self::Flag(_) | Self::Empty | Self::OneOf(_) => {}
+            Self::Text(_)
+            | Self::Number(_)
+            | Self::Positive(_)
+            | Self::Flag(_)
+            | Self::Copied(_)
+            | Self::By(..)
+            | Self::Empty
+            | Self::OneOf(_) => {}
         }
     }
 }

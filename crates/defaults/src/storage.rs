@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::shape::Rule::{Always, Flag, In, OneOf, Text};
-use crate::shape::{Shape, Tree, is_unset, set};
-use crate::volumes::{AZURE_DISK, HOST_PATH};
+use crate::shape::{Shape, Step, Tree, is_unset, set};
+use crate::volumes::{AZURE_DISK, HOST_PATH, ISCSI, RBD, SCALE_IO};
 
 /// The shape of a kind of `storage.k8s.io`, and of volumes and claims.
 pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
@@ -12,37 +12,54 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
         "PersistentVolume" => Some(&VOLUME),
         "PersistentVolumeClaim" => Some(&CLAIM),
         "StorageClass" => Some(&CLASS),
+        "VolumeAttachment" => Some(&ATTACHMENT),
         "CSIDriver" => Some(&DRIVER),
         _ => None,
     }
 }
 
 /// The spec of a claim.
-pub(crate) const CLAIM_SPEC: Shape = Shape { fields: &[("volumeMode", Text("Filesystem"))], then: &[same_source] };
+pub(crate) const CLAIM_SPEC: Shape = Shape {
+    fields: &[("volumeMode", Text("Filesystem"))],
+    then: &[Step::Run(&["dataSource", "dataSourceRef"], same_source)],
+};
 
 /// A claim inside of a stateful set, which is written with its kind and with the status of a new one.
 pub(crate) const CLAIM_TEMPLATE: Shape = Shape {
     fields: &[("spec", Always(&CLAIM_SPEC)), ("status", Always(&const { Shape::of(&[("phase", Text("Pending"))]) }))],
-    then: &[|claim| {
+    then: &[Step::Run(&["kind", "apiVersion"], |claim| {
         set(claim, "kind", "PersistentVolumeClaim");
         set(claim, "apiVersion", "v1");
-    }],
+    })],
 };
 
 const CLAIM: Shape = Shape::of(&[("spec", Always(&CLAIM_SPEC))]);
+
+/// The ways to storage that have defaults.
+const SOURCE: Shape = Shape::of(&[
+    ("hostPath", In(&HOST_PATH)),
+    ("azureDisk", In(&AZURE_DISK)),
+    ("iscsi", In(&ISCSI)),
+    ("rbd", In(&RBD)),
+    ("scaleIO", In(&SCALE_IO)),
+]);
 
 const VOLUME: Shape = Shape::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
-                ("hostPath", In(&HOST_PATH)),
-                ("azureDisk", In(&AZURE_DISK)),
-                ("persistentVolumeReclaimPolicy", Text("Retain")),
-                ("volumeMode", Text("Filesystem")),
-            ])
+            Shape {
+                fields: &[("persistentVolumeReclaimPolicy", Text("Retain")), ("volumeMode", Text("Filesystem"))],
+                then: &[Step::Also(&SOURCE)],
+            }
         },
     ),
+)]);
+
+/// What is attached may be described here itself, rather than by a volume.
+const ATTACHMENT: Shape = Shape::of(&[(
+    "spec",
+    In(&const { Shape::of(&[("source", In(&const { Shape::of(&[("inlineVolumeSpec", In(&SOURCE))]) }))]) }),
 )]);
 
 const CLASS: Shape = Shape::of(&[("reclaimPolicy", Text("Delete")), ("volumeBindingMode", Text("Immediate"))]);

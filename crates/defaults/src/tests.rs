@@ -1,24 +1,72 @@
 //! What each kind gets, by the rules of its own fields and of those that depend on others; that filling in twice changes
-//! nothing more; and that what is stated stays.
+//! nothing more; that what is stated stays; and that the bytes of an object tell whether it lacks anything.
 
-use keelson_meta::{GroupVersion, GroupVersionKind, Object};
+use keelson_codec::StoredObject;
+use keelson_meta::{GroupVersion, GroupVersionKind, Object, Revision};
 use serde_json::{Value, json};
 
-use super::apply;
+use super::{apply, lacks};
 
 /// Fills in an object and checks what stands at some paths then; that filling in again changes nothing, too.
 fn check(api_version: &str, kind: &str, object: Value, expected: &[(&str, Value)]) {
     let GroupVersion { group, version } = GroupVersion::parse(api_version).unwrap();
     let of = GroupVersionKind { group, version, kind: kind.to_owned() };
     let mut filled = Object::from_value(object).unwrap();
+    filled.set_type(&of);
+    check_lacks(&of, filled.0.clone().into());
     apply(&of, &mut filled);
     let once = filled.clone();
     apply(&of, &mut filled);
     assert_eq!(filled, once, "{kind}: filling in twice");
     let filled = filled.into_value();
+    for lesser in without_each(&filled) {
+        check_lacks(&of, lesser);
+    }
     for (path, value) in expected {
         assert_eq!(filled.pointer(path).unwrap_or(&Value::Null), value, "{kind}{path} in {filled}");
     }
+}
+
+/// Checks that [`lacks`] says what [`apply`] does.
+fn check_lacks(kind: &GroupVersionKind, object: Value) {
+    let stored = StoredObject::encode(&Object::from_value(object).unwrap());
+    let before = stored.decode(Revision::ZERO);
+    let mut filled = before.clone();
+    apply(kind, &mut filled);
+    assert_eq!(lacks(&stored), filled != before, "{}", stored.text());
+}
+
+/// The value without one of all its members and items, and with null, an empty text, a zero or `true` in its place.
+fn without_each(value: &Value) -> Vec<Value> {
+    let mut lesser = Vec::new();
+    let members: Vec<(String, &Value)> = match value {
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Array(items) => items.iter().enumerate().map(|(place, item)| (place.to_string(), item)).collect(),
+        _ => return lesser,
+    };
+    let with = |place: &str, item: Value| {
+        let mut value = value.clone();
+        match value.get_mut(place) {
+            Some(member) => *member = item,
+            None => value[place.parse::<usize>().unwrap()] = item,
+        }
+        value
+    };
+    for (place, item) in members {
+        if matches!(&*place, "kind" | "apiVersion" | "metadata") {
+            continue;
+        }
+        lesser.extend([Value::Null, json!(""), json!(0), json!(true)].map(|instead| with(&place, instead)));
+        lesser.extend(without_each(item).into_iter().map(|item| with(&place, item)));
+        let mut without = value.clone();
+        match &mut without {
+            Value::Object(map) => drop(map.shift_remove(&place)),
+            Value::Array(items) => drop(items.remove(place.parse().unwrap())),
+            _ => {}
+        }
+        lesser.push(without);
+    }
+    lesser
 }
 
 #[test]

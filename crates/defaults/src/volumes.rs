@@ -1,8 +1,8 @@
 //! Volumes of pods, and what persistent volumes share with them.
 
 use crate::pod::pull_policy;
-use crate::shape::Rule::{Always, Each, Flag, In, Number, Text};
-use crate::shape::{Shape, Tree, set};
+use crate::shape::Rule::{Always, By, Each, Flag, In, Number, Text};
+use crate::shape::{Shape, Step, text};
 use crate::storage::CLAIM_SPEC;
 
 /// The permissions of files that are made for a pod: 0644.
@@ -17,16 +17,32 @@ pub(crate) const VOLUME: Shape = Shape {
         ("projected", In(&PROJECTED)),
         ("hostPath", In(&HOST_PATH)),
         ("azureDisk", In(&AZURE_DISK)),
+        ("iscsi", In(&ISCSI)),
+        ("rbd", In(&RBD)),
+        ("scaleIO", In(&SCALE_IO)),
         ("ephemeral", In(&EPHEMERAL)),
         ("image", In(&IMAGE)),
     ],
-    then: &[empty_directory],
+    // A volume that does not say what it is, is an empty directory.
+    then: &[Step::Alone { stated: "name", gets: "emptyDir" }],
 };
 
 /// A path on the host; the empty type means that nothing is checked.
 pub(crate) const HOST_PATH: Shape = Shape::of(&[("type", Text(""))]);
 
-pub(crate) const AZURE_DISK: Shape = Shape::of(&[("readOnly", Flag(false))]);
+pub(crate) const AZURE_DISK: Shape = Shape::of(&[
+    ("cachingMode", Text("ReadWrite")),
+    ("fsType", Text("ext4")),
+    ("readOnly", Flag(false)),
+    ("kind", Text("Shared")),
+]);
+
+pub(crate) const ISCSI: Shape = Shape::of(&[("iscsiInterface", Text("default"))]);
+
+pub(crate) const RBD: Shape =
+    Shape::of(&[("pool", Text("rbd")), ("user", Text("admin")), ("keyring", Text("/etc/ceph/keyring"))]);
+
+pub(crate) const SCALE_IO: Shape = Shape::of(&[("storageMode", Text("ThinProvisioned")), ("fsType", Text("xfs"))]);
 
 /// A reference to a field of the pod itself.
 pub(crate) const FIELD_REFERENCE: Shape = Shape::of(&[("apiVersion", Text("v1"))]);
@@ -47,11 +63,4 @@ const SOURCE: Shape = Shape::of(&[
 const EPHEMERAL: Shape =
     Shape::of(&[("volumeClaimTemplate", In(&const { Shape::of(&[("spec", Always(&CLAIM_SPEC))]) }))]);
 
-const IMAGE: Shape = Shape { fields: &[], then: &[|image| pull_policy(image, "reference", "pullPolicy")] };
-
-/// A volume that does not say what it is, is an empty directory.
-fn empty_directory(volume: &mut Tree) {
-    if volume.iter().all(|(name, value)| name == "name" || value.is_null()) {
-        set(volume, "emptyDir", Tree::new());
-    }
-}
+const IMAGE: Shape = Shape::of(&[("pullPolicy", By("reference", |image| Some(pull_policy(text(image, "reference")))))]);

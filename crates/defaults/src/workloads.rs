@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::pod::TEMPLATE;
 use crate::shape::Rule::{Always, Each, Flag, In, Number, Text};
-use crate::shape::{Shape, Tree, is_unset, object, peek, set, text};
+use crate::shape::{Shape, Step, Tree, is_unset, object, peek, set, text};
 use crate::storage::CLAIM_TEMPLATE;
 
 /// The shape of a kind of `apps` and `batch`, and of replication controllers.
@@ -36,8 +36,16 @@ const DEPLOYMENT: Shape = Shape::of(&[(
     ),
 )]);
 
-const DEPLOYMENT_STRATEGY: Shape =
-    Shape { fields: &[("type", Text("RollingUpdate"))], then: &[|strategy| rolling(strategy, &QUARTERS)] };
+const DEPLOYMENT_STRATEGY: Shape = Shape {
+    fields: &[("type", Text("RollingUpdate"))],
+    then: &[Step::Run(ROLLING, |strategy| rolling(strategy, &QUARTERS))],
+};
+
+/// What the details of a strategy depend on.
+const ROLLING: &[&str] = &["type", "rollingUpdate"];
+
+/// What workloads take over from their templates, and where they put it.
+const SELECTION: &[&str] = &["metadata.labels", "spec.selector", "spec.template.metadata.labels"];
 
 const QUARTERS: Shape = Shape::of(&[("maxUnavailable", Text("25%")), ("maxSurge", Text("25%"))]);
 
@@ -61,7 +69,7 @@ const STATEFUL_SET: Shape = Shape::of(&[(
     ),
 )]);
 
-const STATEFUL_SET_STRATEGY: Shape = Shape { fields: &[], then: &[partition] };
+const STATEFUL_SET_STRATEGY: Shape = Shape { fields: &[], then: &[Step::Run(ROLLING, partition)] };
 
 const RETENTION: Shape = Shape::of(&[("whenDeleted", Text("Retain")), ("whenScaled", Text("Retain"))]);
 
@@ -78,17 +86,20 @@ const DAEMON_SET: Shape = Shape::of(&[(
     ),
 )]);
 
-const DAEMON_SET_STRATEGY: Shape =
-    Shape { fields: &[("type", Text("RollingUpdate"))], then: &[|strategy| rolling(strategy, &ONE_BY_ONE)] };
+const DAEMON_SET_STRATEGY: Shape = Shape {
+    fields: &[("type", Text("RollingUpdate"))],
+    then: &[Step::Run(ROLLING, |strategy| rolling(strategy, &ONE_BY_ONE))],
+};
 
 const ONE_BY_ONE: Shape = Shape::of(&[("maxUnavailable", Number(1)), ("maxSurge", Number(0))]);
 
 const REPLICATION_CONTROLLER: Shape = Shape {
     fields: &[("spec", Always(&const { Shape::of(&[("replicas", Number(1)), ("template", In(&TEMPLATE))]) }))],
-    then: &[selector_from_template, labels_from_template],
+    then: &[Step::Run(SELECTION, selector_from_template), Step::Run(SELECTION, labels_from_template)],
 };
 
-const JOB: Shape = Shape { fields: &[("spec", Always(&JOB_SPEC))], then: &[labels_from_template] };
+const JOB: Shape =
+    Shape { fields: &[("spec", Always(&JOB_SPEC))], then: &[Step::Run(SELECTION, labels_from_template)] };
 
 const JOB_SPEC: Shape = Shape {
     fields: &[
@@ -97,7 +108,10 @@ const JOB_SPEC: Shape = Shape {
         ("suspend", Flag(false)),
         ("podFailurePolicy", In(&FAILURE_POLICY)),
     ],
-    then: &[job_counts, replacement_policy],
+    then: &[
+        Step::Run(&["completions", "parallelism", "backoffLimitPerIndex", "backoffLimit"], job_counts),
+        Step::Run(&["podFailurePolicy", "podReplacementPolicy"], replacement_policy),
+    ],
 };
 
 const FAILURE_POLICY: Shape = Shape::of(&[("rules", Each(&FAILURE_RULE))]);

@@ -7,6 +7,7 @@
 mod allocation;
 mod apply;
 mod companions;
+mod complete;
 mod config;
 mod create;
 mod delete;
@@ -38,6 +39,7 @@ mod writer;
 
 pub use allocation::{AddressRange, Family, PortRange, ServiceRanges};
 pub use apply::Applied;
+pub use complete::complete;
 pub use config::{ListBounds, RegistryConfig};
 pub use create::Created;
 pub use delete::Deleted;

@@ -80,7 +80,8 @@ impl Registry {
     /// Applies `change` to the newest state of the object and commits the result. When somebody else was faster, the
     /// change is applied again to what they left, so it must decide itself whether that is a conflict.
     ///
-    /// A change that changes nothing writes nothing and keeps the revision.
+    /// A change that changes nothing writes nothing and keeps the revision, unless the store lacks what was added on the
+    /// way out of it.
     ///
     /// # Errors
     /// 404 when there is no such object, whatever `change` returns, and 409 when the object never holds still.
@@ -104,7 +105,7 @@ impl Registry {
                 Change::Remove(last) => (Write::Delete { key: store_key.clone() }, last),
                 Change::Put(object) => {
                     let encoded = StoredObject::encode(&object);
-                    if encoded.bytes() == current.object.bytes() {
+                    if encoded.bytes() == current.object.bytes() && !current.completed {
                         return Ok(Written::new(encoded, Some(current.revision)));
                     }
                     let value = encoded.bytes().clone();

@@ -30,6 +30,7 @@ async fn server(store: &Arc<dyn Store>, seed: u64) -> Arc<Registry> {
         fields: Vec::new(),
         dispatch: None,
         namespaced: collection.namespaced,
+        complete: None,
     });
     let cache = Cache::start(store.clone(), specs.collect(), CacheConfig::new(clock.clone())).await.unwrap();
     let service_ranges = ServiceRanges::new(vec![ADDRESSES.parse().unwrap()], PORTS.parse().unwrap()).unwrap();

@@ -25,6 +25,7 @@ async fn server(store: &Arc<dyn Store>, storage_version: Option<&str>) -> Regist
         fields: Vec::new(),
         dispatch: None,
         namespaced: collection.namespaced,
+        complete: None,
     };
     let specs = Catalogue::builtin().collections().iter().map(spec).collect();
     let cache = Cache::start(store.clone(), specs, CacheConfig::new(clock.clone())).await.unwrap();

@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 26] = [
     ("protobuf", &["meta"]),
     ("tables", &["meta", "codec"]),
     ("conversion", &["meta", "resources"]),
-    ("defaults", &["meta"]),
+    ("defaults", &["meta", "codec"]),
     ("validation", &["meta"]),
     // state
     ("storage", &["meta"]),

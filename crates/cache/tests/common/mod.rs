@@ -86,6 +86,7 @@ pub fn specs() -> Vec<CollectionSpec> {
         fields: fields.iter().map(|path| FieldPath::parse(path)).collect(),
         dispatch,
         namespaced,
+        complete: None,
     };
     vec![
         spec("/registry/pods/", &["data.number", "spec.nodeName"], Some(1), true),

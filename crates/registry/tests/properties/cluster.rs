@@ -215,6 +215,7 @@ pub(crate) fn specs() -> Vec<CollectionSpec> {
             fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
             dispatch: collection.dispatch,
             namespaced: collection.namespaced,
+            complete: None,
         })
         .collect()
 }

@@ -1,0 +1,257 @@
+//! Whether an object lacks a default, told from its bytes: one walk along its shape that steps over all the rest.
+//!
+//! For caches, which read many objects of which hardly one lacks anything: no tree is built, but for the few fields that a
+//! function of a [`Step`] reads. Says exactly what [`Shape::fill`] would do, for compact and valid JSON.
+
+use keelson_codec::cursor::{Cursor, RawText};
+use keelson_codec::json;
+use serde_json::Value;
+
+use crate::shape::{Rule, Shape, Step, Tree};
+
+impl Shape {
+    /// Whether filling in would change the object at the cursor.
+    pub(crate) fn lacks_root(&self, mut cursor: Cursor<'_>) -> bool {
+        // What comes behind the last field that matters is not looked at, as the status of most objects.
+        self.lacks_until(&mut cursor, |found| {
+            self.then.is_empty() && found.stated.count_ones() as usize == self.fields.len()
+        })
+    }
+
+    /// Whether filling in would change the value at the cursor, which is stepped over if not.
+    fn lacks(&self, cursor: &mut Cursor<'_>) -> bool {
+        self.lacks_until(cursor, |_| false)
+    }
+
+    fn lacks_until(&self, cursor: &mut Cursor<'_>, done: impl Fn(&Found) -> bool) -> bool {
+        if cursor.peek() != b'{' {
+            cursor.skip();
+            return false;
+        }
+        let object = cursor.clone();
+        let mut found = Found::default();
+        cursor.step();
+        while let Some(key) = cursor.key() {
+            let mut end = None;
+            if self.look(key, cursor, &object, &mut found, &mut end) {
+                return true;
+            }
+            match end {
+                Some(end) => *cursor = end,
+                None => cursor.skip(),
+            }
+            if done(&found) {
+                return false;
+            }
+            found.place = 0;
+        }
+        let picked = found.picked.clone();
+        self.lacks_rest(&object, &mut found) || found.picked != picked
+    }
+
+    /// Looks at one member of the object, whose value is at the cursor; where it ends, if that was found out.
+    fn look<'a>(
+        &self,
+        key: RawText<'a>,
+        value: &Cursor<'a>,
+        object: &Cursor<'a>,
+        found: &mut Found,
+        end: &mut Option<Cursor<'a>>,
+    ) -> bool {
+        if let Some(place) = self.fields.iter().position(|(name, _)| key.is(name)) {
+            found.stated |= 1 << (found.place + place);
+            let mut cursor = value.clone();
+            if self.fields[place].1.lacks(object, &mut cursor) {
+                return true;
+            }
+            *end = Some(cursor);
+        }
+        found.place += self.fields.len();
+        for step in self.then {
+            match step {
+                Step::Also(shape) => {
+                    if shape.look(key, value, object, found, end) {
+                        return true;
+                    }
+                }
+                Step::If { flag, .. } => found.flag |= key.is(flag) && value.clone().raw() == b"true",
+                Step::Alone { stated, .. } => found.others |= !key.is(stated) && value.peek() != b'n',
+                Step::Run(paths, _) => pick(key, value, paths.iter().copied(), &mut found.picked),
+            }
+        }
+        false
+    }
+
+    /// Whether anything is filled in for fields that are not there, or by steps; these change what they have picked.
+    fn lacks_rest(&self, object: &Cursor<'_>, found: &mut Found) -> bool {
+        let absent = |place: usize| found.stated & (1 << (found.place + place)) == 0;
+        if self.fields.iter().enumerate().any(|(place, (_, rule))| absent(place) && rule.fills_absent(object)) {
+            return true;
+        }
+        found.place += self.fields.len();
+        self.then.iter().any(|step| match step {
+            Step::Also(shape) => shape.lacks_rest(object, found),
+            Step::If { then, .. } => found.flag && then.lacks(&mut object.clone()),
+            Step::Alone { .. } => !found.others,
+            Step::Run(_, function) => {
+                function(&mut found.picked);
+                false
+            }
+        })
+    }
+}
+
+/// What the members of an object have told so far. A shape has at most one step of each kind but for those that run.
+#[derive(Default)]
+struct Found {
+    /// One bit for each field of the shape, and of those that it includes, that is there.
+    stated: u64,
+    /// How many fields the shapes before have.
+    place: usize,
+    /// Whether the flag of an [`If`](Step::If) is true.
+    flag: bool,
+    /// Whether there is anything else, for [`Alone`](Step::Alone).
+    others: bool,
+    /// What the functions read.
+    picked: Tree,
+}
+
+impl Rule {
+    /// Whether something is filled in where the object does not have the field.
+    fn fills_absent(&self, object: &Cursor<'_>) -> bool {
+        match self {
+            Self::In(_) | Self::Each(_) => false,
+            Self::Copied(from) => member(object, from).is_some_and(|value| value.peek() != b'n'),
+            Self::EntriesOf(from) => !keys(member(object, from)).is_empty(),
+            Self::By(from, function) => {
+                let mut tree = Tree::new();
+                if let Some(value) = member(object, from) {
+                    tree.insert((*from).to_owned(), read(value));
+                }
+                function(&tree).is_some()
+            }
+            Self::Text(_)
+            | Self::Number(_)
+            | Self::Positive(_)
+            | Self::Flag(_)
+            | Self::Empty
+            | Self::OneOf(_)
+            | Self::Always(_) => true,
+        }
+    }
+
+    /// Whether something is filled in where the object has the value at the cursor, which is stepped over if not.
+    fn lacks(&self, object: &Cursor<'_>, cursor: &mut Cursor<'_>) -> bool {
+        let value = cursor.clone();
+        match self {
+            Self::In(shape) => return shape.lacks(cursor),
+            Self::Always(shape) => return is_unset(value.clone().raw()) || shape.lacks(cursor),
+            Self::Each(shape) => return each_lacks(shape, cursor),
+            _ => {}
+        }
+        let raw = cursor.raw();
+        match self {
+            Self::Text("") => raw == b"null",
+            Self::Text(_) | Self::Number(_) | Self::Flag(_) | Self::Empty => is_unset(raw),
+            Self::By(..) => is_unset(raw) && self.fills_absent(object),
+            Self::Positive(_) => is_zero(raw),
+            Self::OneOf(_) => matches!(raw, b"null" | b"[]"),
+            Self::Copied(from) => {
+                let from = member(object, from).map(|mut from| from.raw());
+                is_zero(raw) && from.is_some_and(|from| from != b"null" && from != raw)
+            }
+            Self::EntriesOf(from) if raw.starts_with(b"{") => {
+                let there = keys(Some(value));
+                keys(member(object, from)).iter().any(|key| !there.contains(key))
+            }
+            Self::EntriesOf(from) => is_unset(raw) && !keys(member(object, from)).is_empty(),
+            Self::In(_) | Self::Always(_) | Self::Each(_) => false,
+        }
+    }
+}
+
+fn each_lacks(shape: &Shape, cursor: &mut Cursor<'_>) -> bool {
+    if cursor.peek() != b'[' {
+        cursor.skip();
+        return false;
+    }
+    cursor.step();
+    loop {
+        match cursor.peek() {
+            b',' => cursor.step(),
+            b']' | 0 => {
+                cursor.step();
+                return false;
+            }
+            _ if shape.lacks(cursor) => return true,
+            _ => {}
+        }
+    }
+}
+
+/// The value of a member of the object at a cursor.
+fn member<'a>(object: &Cursor<'a>, name: &str) -> Option<Cursor<'a>> {
+    let mut cursor = object.clone();
+    cursor.take(b"{").then_some(())?;
+    while let Some(key) = cursor.key() {
+        if key.is(name) {
+            return Some(cursor);
+        }
+        cursor.skip();
+    }
+    None
+}
+
+/// The keys of the object at a cursor, none if there is no object.
+fn keys<'a>(object: Option<Cursor<'a>>) -> Vec<&'a [u8]> {
+    let mut keys = Vec::new();
+    if let Some(mut cursor) = object
+        && cursor.take(b"{")
+    {
+        while let Some(key) = cursor.key() {
+            keys.push(key.bytes());
+            cursor.skip();
+        }
+    }
+    keys
+}
+
+/// Copies what stands at those of the paths that begin with this member, and that there is something on the way to it.
+fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'a str>, tree: &mut Tree) {
+    for path in paths {
+        let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+        if !key.is(name) {
+            continue;
+        }
+        let Some(rest) = rest.filter(|_| value.peek() == b'{') else {
+            tree.insert(name.to_owned(), read(value.clone()));
+            continue;
+        };
+        let inner = tree.entry(name).or_insert_with(|| Value::Object(Tree::new()));
+        let Some(inner) = inner.as_object_mut() else { continue };
+        let mut members = value.clone();
+        members.step();
+        while let Some(key) = members.key() {
+            pick(key, &members, std::iter::once(rest), inner);
+            members.skip();
+        }
+    }
+}
+
+fn read(mut value: Cursor<'_>) -> Value {
+    if value.peek() == b'"' {
+        return Value::String(value.string().decode().into_owned());
+    }
+    json::parse(value.raw()).map_or(Value::Null, |parsed| parsed.value)
+}
+
+/// Null or an empty text.
+fn is_unset(raw: &[u8]) -> bool {
+    matches!(raw, b"null" | b"\"\"")
+}
+
+/// Nothing, or a number that is zero.
+fn is_zero(raw: &[u8]) -> bool {
+    let number = |raw| std::str::from_utf8(raw).ok().and_then(|text| text.parse::<f64>().ok());
+    is_unset(raw) || raw.first().is_some_and(|first| matches!(first, b'0' | b'-')) && number(raw) == Some(0.0)
+}
