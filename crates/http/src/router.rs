@@ -1,18 +1,18 @@
 //! Which handler answers a request.
 //!
-//! Paths that name a resource are checked against the catalogue here, once for all handlers: whether the resource, the
+//! Paths that name a resource are looked up in the catalogue and checked here, once for all: whether the resource, the
 //! version and the subresource exist (404), are reached by this path (404), and have this verb (405). What passes goes to
-//! the [`ApiService`]. All other paths are answered by [`crate::pages`].
+//! the [`ApiService`], with what was found. All other paths are answered by [`crate::pages`].
 
 use std::fmt;
 use std::sync::Arc;
 
 use http::{Method, Response};
 use keelson_meta::ApiError;
-use keelson_resources::{Catalogue, Resource, ServedVersion, Subresource};
+use keelson_registry::Target;
+use keelson_resources::Catalogue;
 
 use crate::body::ResponseBody;
-use crate::metrics::ServedResource;
 use crate::negotiation::error_form;
 use crate::pages::Pages;
 use crate::request_info::{RequestInfo, Verb};
@@ -26,32 +26,14 @@ pub struct Router {
     service: Arc<dyn ApiService>,
 }
 
-/// A resource that a path names, as the catalogue has it.
-struct Target {
-    resource: &'static Resource,
-    version: &'static ServedVersion,
-    subresource: Option<&'static Subresource>,
-}
-
 impl Router {
     /// Routes resources of `catalogue` to `service`, and the rest to `pages`.
     pub fn new(catalogue: &'static Catalogue, pages: Pages, service: Arc<dyn ApiService>) -> Self {
         Self { catalogue, pages, service }
     }
 
-    /// The names of the resource that a request is for, if it is served.
-    pub fn served(&self, info: &RequestInfo) -> Option<ServedResource> {
-        let Target { resource, version, subresource } = self.target(info)?;
-        Some(ServedResource {
-            group: resource.group,
-            version: version.name,
-            resource: resource.plural,
-            subresource: subresource.map_or("", |subresource| subresource.name),
-        })
-    }
-
-    /// Answers a request that passed the filters.
-    pub async fn route(&self, request: ApiRequest) -> Response<ResponseBody> {
+    /// Answers a request that passed the filters, and that is for [`target`](Self::target).
+    pub async fn route(&self, request: ApiRequest, target: Option<Target>) -> Response<ResponseBody> {
         let ApiRequest { info, parts, .. } = &request;
         if !info.is_resource_request {
             return self.pages.answer(info, parts);
@@ -59,13 +41,14 @@ impl Router {
         if !info.group.is_empty() && self.catalogue.group(&info.group).is_none() {
             return respond::no_such_page();
         }
-        match self.check(info, &parts.method) {
-            Ok(()) => self.service.call(request).await,
+        match check(info, target, &parts.method) {
+            Ok(target) => self.service.call(request, target).await,
             Err(error) => respond::error(&error, error_form(parts)),
         }
     }
 
-    fn target(&self, info: &RequestInfo) -> Option<Target> {
+    /// What a request is for, if it is a resource that is served.
+    pub fn target(&self, info: &RequestInfo) -> Option<Target> {
         if !info.is_resource_request {
             return None;
         }
@@ -76,30 +59,33 @@ impl Router {
         };
         // What follows a proxy is the path of whom it leads to.
         let led_on = subresource.is_some_and(|subresource| subresource.name == "proxy");
-        (info.rest.is_empty() || led_on).then_some(Target { resource, version, subresource })
+        let name = info.name.clone().filter(|_| info.name_in_path);
+        // The path of a Namespace object reads like one inside of that namespace.
+        let namespace = info.namespace.clone().filter(|_| resource.is_namespaced());
+        (info.rest.is_empty() || led_on).then_some(Target { resource, version, subresource, namespace, name })
     }
+}
 
-    /// Whether the path exists and has the verb.
-    fn check(&self, info: &RequestInfo, method: &Method) -> Result<(), ApiError> {
-        let target = self.target(info).ok_or(ApiError::UnknownResource)?;
-        let verbs = target.subresource.map_or(target.version.verbs, |subresource| subresource.verbs);
-        let in_place = match (target.resource.is_namespaced(), &info.namespace) {
-            (true, Some(_)) => Place::Own,
-            (true, None) => Place::AllNamespaces,
-            // The path of a Namespace object reads as if it were inside itself.
-            (false, Some(_)) if target.resource.plural != "namespaces" || !target.resource.group.is_empty() => {
-                return Err(ApiError::UnknownResource);
-            }
-            (false, _) => Place::Own,
-        };
-        if in_place == Place::AllNamespaces && info.name_in_path {
+/// The target of a request whose path exists and has the verb.
+fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<Target, ApiError> {
+    let target = target.ok_or(ApiError::UnknownResource)?;
+    let verbs = target.subresource.map_or(target.version.verbs, |subresource| subresource.verbs);
+    let in_place = match (target.resource.is_namespaced(), &info.namespace) {
+        (true, Some(_)) => Place::Own,
+        (true, None) => Place::AllNamespaces,
+        // As above.
+        (false, Some(_)) if target.resource.plural != "namespaces" || !target.resource.group.is_empty() => {
             return Err(ApiError::UnknownResource);
         }
-        let fits = *method != Method::HEAD
-            && info.verb.served().is_some_and(|verb| verbs.contains(&verb))
-            && verb_fits(info, in_place);
-        if fits { Ok(()) } else { Err(ApiError::MethodNotAllowed) }
+        (false, _) => Place::Own,
+    };
+    if in_place == Place::AllNamespaces && info.name_in_path {
+        return Err(ApiError::UnknownResource);
     }
+    let fits = *method != Method::HEAD
+        && info.verb.served().is_some_and(|verb| verbs.contains(&verb))
+        && verb_fits(info, in_place);
+    if fits { Ok(target) } else { Err(ApiError::MethodNotAllowed) }
 }
 
 /// How a path relates to where objects of the resource live.
@@ -136,18 +122,19 @@ mod tests {
     struct Nothing;
 
     impl ApiService for Nothing {
-        fn call(&self, _: ApiRequest) -> BoxFuture<'static, Response<ResponseBody>> {
+        fn call(&self, _: ApiRequest, _: Target) -> BoxFuture<'static, Response<ResponseBody>> {
             Box::pin(async { respond::no_such_page() })
         }
     }
 
-    fn check(method: &str, target: &str, expect: u16) {
+    fn check(method: &str, uri: &str, expect: u16) {
         let catalogue = Catalogue::builtin();
         let router = Router::new(catalogue, Pages::for_tests(), Arc::new(Nothing));
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let info = RequestInfo::parse(&method, &target.parse().unwrap());
-        let code = router.check(&info, &method).map_or_else(|error| error.code(), |()| 200);
-        assert_eq!(code, expect, "{method} {target}");
+        let info = RequestInfo::parse(&method, &uri.parse().unwrap());
+        let checked = super::check(&info, router.target(&info), &method);
+        let code = checked.map_or_else(|error| error.code(), |_| 200);
+        assert_eq!(code, expect, "{method} {uri}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use futures::future::BoxFuture;
 use http::Response;
 use http::request::Parts;
 use keelson_access::User;
+use keelson_registry::Target;
 use tokio_util::sync::CancellationToken;
 
 use crate::body::{RequestBody, ResponseBody};
@@ -29,6 +30,7 @@ pub struct ApiRequest {
 /// An error is an answer too: the response of a failed request is made by the implementation, in the form that the
 /// client accepts (see [`crate::respond::error`]).
 pub trait ApiService: Send + Sync + 'static {
-    /// Answers one request. Dropped when the client goes away or the time for the head of the answer is over.
-    fn call(&self, request: ApiRequest) -> BoxFuture<'static, Response<ResponseBody>>;
+    /// Answers one request, which is for `target`. Dropped when the client goes away or the time for the head of the answer
+    /// is over.
+    fn call(&self, request: ApiRequest, target: Target) -> BoxFuture<'static, Response<ResponseBody>>;
 }

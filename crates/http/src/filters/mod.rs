@@ -19,12 +19,13 @@ use http::request::Parts;
 use http::{Method, Response};
 use keelson_access::ClientIdentity;
 use keelson_meta::{ApiError, Clock, Random};
+use keelson_registry::Target;
 use tokio_util::sync::CancellationToken;
 
 pub use self::authentication::TokenAuthenticator;
 use self::flow_control::FlowControl;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
-use crate::metrics::{Metrics, Observation};
+use crate::metrics::{Metrics, Observation, ServedResource};
 use crate::negotiation::error_form;
 use crate::request_info::RequestInfo;
 use crate::respond;
@@ -81,10 +82,11 @@ impl Pipeline {
         let request_id = request_id::of(&parts.headers, self.random.as_ref());
         let (form, is_head) = (error_form(&parts), parts.method == Method::HEAD);
         let long_running = info.is_long_running();
-        let mut observation = Observation::begin(self.metrics.clone(), &info, self.router.served(&info));
+        let target = self.router.target(&info);
+        let mut observation = Observation::begin(self.metrics.clone(), &info, target.as_ref().map(ServedResource::of));
 
         let (outcome, place) = match self.flow_control.admit(&info) {
-            Ok(place) => (panics::caught(self.admit(identity, info, parts, body)).await, place),
+            Ok(place) => (panics::caught(self.admit(identity, info, target, parts, body)).await, place),
             Err(refused) => (Err(refused), None),
         };
 
@@ -103,6 +105,7 @@ impl Pipeline {
         &self,
         identity: Option<&ClientIdentity>,
         info: RequestInfo,
+        target: Option<Target>,
         parts: Parts,
         body: RequestBody,
     ) -> Result<Response<ResponseBody>, ApiError> {
@@ -111,7 +114,7 @@ impl Pipeline {
         authorization::permit(&user, &info)?;
         let limit = time_limit::of(&info, &parts)?;
         let request = ApiRequest { info, parts, body, user, stopping: self.stopping.clone() };
-        time_limit::within(limit, self.router.route(request)).await
+        time_limit::within(limit, self.router.route(request, target)).await
     }
 }
 

@@ -25,7 +25,7 @@ use http::header::USER_AGENT;
 use http::request::Parts;
 use keelson_access::User;
 use keelson_meta::ApiError;
-use keelson_registry::{Registry, ServiceAccountTokens, Writer};
+use keelson_registry::{Registry, ServiceAccountTokens, Target, Writer};
 
 use crate::body::ResponseBody;
 use crate::negotiation::error_form;
@@ -46,8 +46,7 @@ impl ResourceHandlers {
         Self { registry, tokens }
     }
 
-    async fn dispatch(self, request: ApiRequest) -> Result<Response<ResponseBody>, ApiError> {
-        let target = resolve::target(&request.info)?;
+    async fn dispatch(self, request: ApiRequest, target: Target) -> Result<Response<ResponseBody>, ApiError> {
         let registry = &*self.registry;
         match (target.resource.plural, target.subresource_name()) {
             (_, Some("scale")) => return scale::handle(registry, &target, request).await,
@@ -81,12 +80,14 @@ fn writer(parts: &Parts, user: &User, field_manager: Option<&str>) -> Writer {
 }
 
 impl ApiService for ResourceHandlers {
-    fn call(&self, request: ApiRequest) -> BoxFuture<'static, Response<ResponseBody>> {
+    fn call(&self, request: ApiRequest, target: Target) -> BoxFuture<'static, Response<ResponseBody>> {
         let handlers = self.clone();
         Box::pin(async move {
             let media = error_form(&request.parts);
-            let deprecation = resolve::deprecation(&request.info);
-            let mut response = handlers.dispatch(request).await.unwrap_or_else(|error| respond::error(&error, media));
+            let Target { resource, version, .. } = target;
+            let deprecation = keelson_resources::deprecation(resource.group, version.name, resource.kind);
+            let mut response =
+                handlers.dispatch(request, target).await.unwrap_or_else(|error| respond::error(&error, media));
             if let Some(warning) = deprecation {
                 respond::add_first_warning(response.headers_mut(), &warning);
             }

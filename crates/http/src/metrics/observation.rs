@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use keelson_registry::Target;
 use tokio::time::Instant;
 
 use super::{CodeLabels, KindLabels, Metrics, RequestLabels};
@@ -19,6 +20,18 @@ pub struct ServedResource {
     pub resource: &'static str,
     /// The subresource, or empty.
     pub subresource: &'static str,
+}
+
+impl ServedResource {
+    /// The names of what a request is for.
+    pub fn of(target: &Target) -> Self {
+        Self {
+            group: target.resource.group,
+            version: target.version.name,
+            resource: target.resource.plural,
+            subresource: target.subresource.map_or("", |subresource| subresource.name),
+        }
+    }
 }
 
 /// A request that is being answered. Counted as done when dropped; if no code was set by then, the client went away before

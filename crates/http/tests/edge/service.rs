@@ -15,6 +15,7 @@ use hyper::body::{Body, Frame};
 use keelson_http::body::{self, MAX_REQUEST_BYTES};
 use keelson_http::negotiation::MediaType;
 use keelson_http::{ApiRequest, ApiService, BodyError, RequestInfo, ResponseBody, Verb, respond};
+use keelson_registry::Target;
 
 /// The size of one frame of a large answer.
 pub(crate) const FRAME_BYTES: usize = 64 * 1024;
@@ -28,7 +29,7 @@ pub(crate) struct Service {
 }
 
 impl ApiService for Service {
-    fn call(&self, request: ApiRequest) -> BoxFuture<'static, Response<ResponseBody>> {
+    fn call(&self, request: ApiRequest, _: Target) -> BoxFuture<'static, Response<ResponseBody>> {
         let frames = self.frames.clone();
         Box::pin(async move {
             let RequestInfo { verb, resource, namespace, name, .. } = request.info.clone();
