@@ -12,6 +12,8 @@ pub(crate) enum Quantity {
     Memory(u64),
     /// Things done in a second; more is better.
     Rate(f64),
+    /// One rate over another; more is better.
+    Ratio(f64),
 }
 
 impl Quantity {
@@ -32,8 +34,8 @@ impl Quantity {
         match (self, other) {
             (Self::Time(a), Self::Time(b)) => a <= b,
             (Self::Memory(a), Self::Memory(b)) => a <= b,
-            (Self::Rate(a), Self::Rate(b)) => a >= b,
-            (Self::Time(_) | Self::Memory(_) | Self::Rate(_), _) => false,
+            (Self::Rate(a), Self::Rate(b)) | (Self::Ratio(a), Self::Ratio(b)) => a >= b,
+            (Self::Time(_) | Self::Memory(_) | Self::Rate(_) | Self::Ratio(_), _) => false,
         }
     }
 
@@ -42,7 +44,7 @@ impl Quantity {
         match self {
             Self::Time(time) => time.as_secs_f64(),
             Self::Memory(bytes) => bytes as f64,
-            Self::Rate(rate) => rate,
+            Self::Rate(rate) | Self::Ratio(rate) => rate,
         }
     }
 }
@@ -53,6 +55,7 @@ impl fmt::Display for Quantity {
             Self::Time(time) => f.write_str(&duration(time)),
             Self::Memory(bytes) => f.write_str(&memory(bytes)),
             Self::Rate(rate) => write!(f, "{rate:.0} /s"),
+            Self::Ratio(ratio) => write!(f, "{ratio:.2}"),
         }
     }
 }
@@ -148,6 +151,8 @@ mod tests {
         assert!(Quantity::millis(5).reaches(Quantity::millis(5)));
         assert!(!Quantity::Rate(4.0).reaches(Quantity::Rate(5.0)));
         assert!(!Quantity::millis(5).reaches(Quantity::Rate(5.0)));
+        assert!(Quantity::Ratio(0.6).reaches(Quantity::Ratio(0.5)));
+        assert!(!Quantity::Ratio(0.6).reaches(Quantity::Rate(0.5)));
     }
 
     #[test]

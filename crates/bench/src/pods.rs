@@ -85,7 +85,15 @@ impl Pods {
         body
     }
 
-    /// The same with a label of the write that it comes by, so that each write changes something.
+    /// About what the server stores of pod `number`, for rows that are written past the server.
+    pub(crate) fn row(&self, number: usize) -> Vec<u8> {
+        let mut row = self.body(number);
+        let rest = STORED_SIZE.saturating_sub(row.len());
+        row.extend_from_slice(filler(number, &self.description, rest).as_bytes());
+        row
+    }
+
+    /// The body of pod `number` with a label of the write that it comes by, so that each write changes something.
     pub(crate) fn labelled(&self, number: usize, write: usize) -> Vec<u8> {
         let body = self.body(number);
         let mark = b"\"pod-template-hash\":";

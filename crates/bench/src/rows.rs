@@ -3,6 +3,7 @@
 //! They are measured in the order of [`ALL`]: rows that begin with a fresh server first, then those that read the filled
 //! one, last those that add to it.
 
+mod converted;
 mod costs;
 mod lists;
 mod memory;
@@ -41,6 +42,7 @@ pub(crate) enum Work {
     Watch(usize),
     NodeWatchers,
     Restart,
+    Converted,
     Cost(&'static str),
 }
 
@@ -58,7 +60,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 26] = [
+pub(crate) const ALL: [Row; 27] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(5_000.0))),
@@ -88,6 +90,7 @@ pub(crate) const ALL: [Row; 26] = [
         Some(Quantity::micros(400)),
     ),
     row("restart", "start to ready with the pods", Work::Restart, None),
+    row("list-converted", "20,000 autoscalers, stored in v2, in v1", Work::Converted, None),
     row("walker", "walk a pod of 4.9 KB along its schema", Work::Cost("walk"), Some(Quantity::micros(50))),
     row("lacks", "look for missing defaults in a stored pod", Work::Cost("lacks"), Some(Quantity::micros(5))),
 ];
@@ -146,6 +149,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::Selector => lists::selector(bench).await,
         Work::Watch(watchers) => watch::fan_out(bench, watchers).await,
         Work::NodeWatchers => watch::node_watchers(bench).await,
+        Work::Converted => converted::list(bench).await,
         Work::Cost(step) => costs::of(bench, step).await,
     }
 }

@@ -1,0 +1,61 @@
+//! A list in a version that is not the stored one, on a server of its own.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::bench::{Bench, Meter, create_namespace};
+use crate::figure::{Quantity, Seen, duration, median_of};
+use crate::load::{Until, load};
+use crate::wire::Request;
+
+const AUTOSCALERS: usize = 20_000;
+const CREATING: usize = 48;
+const NAMESPACE: &str = "bench-versions";
+/// The directory of this row, beside those of the rows about starts.
+const DIRECTORY: usize = 2_000;
+/// Fewer bytes than this for an object mean that a list is not whole.
+const SMALLEST: u64 = 400;
+
+/// Horizontal pod autoscalers are stored in `v2`; the figure is for `v1`, and `v2` stands beside it.
+pub(super) async fn list(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let server = bench.fresh(DIRECTORY).await?;
+    create_namespace(&server.client, NAMESPACE).await?;
+    let collection = |version| format!("/apis/autoscaling/{version}/namespaces/{NAMESPACE}/horizontalpodautoscalers");
+    let path = collection("v2");
+    let create = move |number| Request::post(path.clone(), autoscaler(number));
+    load(&server.client, CREATING, Until::Count(AUTOSCALERS), create).await?;
+    let mut connection = server.client.connect().await?;
+    let mut runs = Vec::new();
+    for _ in 0..bench.runs {
+        let stored = connection.send(Request::get(collection("v2"))).await?;
+        let meter = Meter::start(&server.process)?;
+        let reply = connection.send(Request::get(collection("v1"))).await?;
+        ensure!(reply.bytes >= AUTOSCALERS as u64 * SMALLEST, "the list has {} bytes only", reply.bytes);
+        let note = format!("{:.1} MB; in the stored version {}", reply.bytes as f64 / 1e6, duration(stored.whole));
+        let seen = Seen { note: Some(note), first_byte: Some(reply.first_byte), ..Seen::default() };
+        runs.push((Quantity::Time(reply.whole), meter.stop(seen)?));
+    }
+    server.stop().await?;
+    Ok(median_of(runs))
+}
+
+/// One that scales by memory, which `v1` can only carry in an annotation.
+fn autoscaler(number: usize) -> Vec<u8> {
+    let metric = |name: &str, percent: u32| {
+        let target = json!({"type": "Utilization", "averageUtilization": percent});
+        json!({"type": "Resource", "resource": {"name": name, "target": target}})
+    };
+    json!({
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": format!("scaler-{number:05}"), "labels": {"app": format!("service-{:03}", number % 100)}},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": format!("service-{number:05}")},
+            "minReplicas": 2,
+            "maxReplicas": 10,
+            "metrics": [metric("cpu", 70), metric("memory", 80)],
+        },
+    })
+    .to_string()
+    .into_bytes()
+}
