@@ -10,10 +10,13 @@
 
 mod at;
 mod document;
+mod domains;
 mod formats;
 mod groups;
+mod pem;
 mod pod;
 mod selectors;
+mod semver;
 mod shape;
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,177 @@
-//! Admission webhooks and policies.
+//! Admission webhooks and policies: the kinds, and how they say which requests they are for.
 //!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! Expressions are not compiled: what is judged of them is whether they are there.
 
-use crate::shape::{Kind, kind};
+use std::collections::HashSet;
+
+use crate::at::At;
+use crate::formats::{DNS_1035_LABEL, PATH_SEGMENT, QUALIFIED_NAME};
+use crate::selectors::SELECTOR;
+use crate::shape::Rule::{Always, Check, Each, OneOf, Required};
+use crate::shape::{Kind, Rule, Run, Shape, kind};
+
+use super::admission_policies as policies;
+use super::webhooks;
 
 pub(super) const KINDS: &[Kind] = &[
-    kind("MutatingAdmissionPolicy"),
-    kind("MutatingAdmissionPolicyBinding"),
-    kind("MutatingWebhookConfiguration"),
-    kind("ValidatingAdmissionPolicy"),
-    kind("ValidatingAdmissionPolicyBinding"),
-    kind("ValidatingWebhookConfiguration"),
+    kind("MutatingAdmissionPolicy").object(&policies::MUTATING),
+    kind("MutatingAdmissionPolicyBinding").object(&policies::MUTATING_BINDING),
+    kind("MutatingWebhookConfiguration").object(&webhooks::MUTATING),
+    kind("ValidatingAdmissionPolicy").object(&policies::VALIDATING).below(&[("status", &policies::STATUS)]),
+    kind("ValidatingAdmissionPolicyBinding").object(&policies::VALIDATING_BINDING),
+    kind("ValidatingWebhookConfiguration").object(&webhooks::VALIDATING),
 ];
+
+pub(super) const FAILURE_POLICY: Rule = OneOf(&["Fail", "Ignore"]);
+pub(super) const MATCH_POLICY: Rule = OneOf(&["Equivalent", "Exact"]);
+pub(super) const REINVOCATION_POLICY: Rule = OneOf(&["IfNeeded", "Never"]);
+
+/// Which requests a webhook is called for.
+pub(super) const RULE: Shape = Shape::shared(
+    "Admission rule",
+    &[
+        ("operations", Required("")),
+        ("operations", Check("`*` alone", |at, run| alone(at, "operations", run))),
+        ("operations", Rule::EachOneOf(&["*", "CONNECT", "CREATE", "DELETE", "UPDATE"])),
+        ("apiGroups", Required("")),
+        ("apiGroups", Check("`*` alone", |at, run| alone(at, "API groups", run))),
+        ("apiVersions", Required("")),
+        ("apiVersions", Check("`*` alone", |at, run| alone(at, "API versions", run))),
+        ("apiVersions", Each(&const { Shape::of(&[("", SOME_TEXT)]) })),
+        ("resources", Required("")),
+        ("resources", Check("wildcards without what they stand for", resources)),
+        ("scope", OneOf(&["*", "Cluster", "Namespaced"])),
+    ],
+);
+
+const SOME_TEXT: Rule = Check("not empty", |at, run| {
+    if at.is_empty() {
+        at.required(run, "");
+    }
+});
+
+/// Which requests a policy is for.
+pub(super) const MATCH: Shape = Shape::shared(
+    "Matched resources",
+    &[
+        ("matchPolicy", Required("")),
+        ("matchPolicy", MATCH_POLICY),
+        ("namespaceSelector", PRESENT),
+        ("namespaceSelector", SELECTOR),
+        ("objectSelector", PRESENT),
+        ("objectSelector", SELECTOR),
+        ("resourceRules", Each(&NAMED_RULE)),
+        ("excludeResourceRules", Each(&NAMED_RULE)),
+    ],
+);
+
+/// An empty object is as good as any other.
+const PRESENT: Rule = Check("required", |at, run| {
+    if !at.is_set() {
+        at.required(run, "");
+    }
+});
+
+const NAMED_RULE: Shape = Shape::shared(
+    "Admission rule for named objects",
+    &[("resourceNames", Check("path segments, none of them twice", resource_names)), ("", Always(&RULE))],
+);
+
+/// Conditions under which a webhook is called or a policy counts.
+pub(super) const CONDITIONS: Rule = Check("at most 64, each with an expression and a name of its own", conditions);
+
+/// Complains when `*` is not the only item.
+fn alone(at: &At<'_, '_>, what: &str, run: &mut Run<'_>) {
+    if at.list().len() > 1 && at.list().iter().any(|item| item == "*") {
+        at.invalid(run, at.value.clone(), format!("if '*' is present, must not specify other {what}"));
+    }
+}
+
+fn resources(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let (mut all_below, mut below_all) = (HashSet::new(), HashSet::new());
+    let mut plain = false;
+    for item in at.items() {
+        let text = item.text();
+        if text.is_empty() {
+            item.required(run, "");
+            continue;
+        }
+        let Some((resource, sub)) = text.split_once('/') else {
+            // As upstream has it, the last one without a subresource decides.
+            plain = text != "*";
+            continue;
+        };
+        if all_below.contains(resource) {
+            item.invalid(run, text, format!("if '{resource}/*' is present, must not specify {text}"));
+        }
+        if below_all.contains(sub) {
+            item.invalid(run, text, format!("if '*/{sub}' is present, must not specify {text}"));
+        }
+        if sub == "*" {
+            all_below.insert(resource);
+        }
+        if resource == "*" {
+            below_all.insert(sub);
+        }
+    }
+    let has = |text: &str| at.list().iter().any(|item| item == text);
+    if at.list().len() > 1 && has("*/*") {
+        at.invalid(run, at.value.clone(), "if '*/*' is present, must not specify other resources");
+    }
+    if has("*") && plain {
+        let detail = "if '*' is present, must not specify other resources without subresources";
+        at.invalid(run, at.value.clone(), detail);
+    }
+}
+
+fn resource_names(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let mut names = HashSet::new();
+    for name in at.items() {
+        name.complain(run, PATH_SEGMENT.faults(name.text()));
+        if !names.insert(name.text()) {
+            name.duplicate(run, name.text());
+        }
+    }
+}
+
+fn conditions(at: &At<'_, '_>, run: &mut Run<'_>) {
+    /// How many there may be.
+    const MAX: usize = 64;
+    if at.list().len() > MAX {
+        at.too_many(run, MAX);
+    }
+    let mut names = HashSet::new();
+    for condition in at.items() {
+        let (name, expression) = (condition.field("name"), condition.field("expression"));
+        if expression.text().trim().is_empty() {
+            expression.required(run, "");
+        }
+        if name.is_empty() {
+            name.required(run, "");
+            continue;
+        }
+        name.complain(run, QUALIFIED_NAME.faults(name.text()));
+        if !names.insert(name.text()) {
+            name.duplicate(run, name.text());
+        }
+    }
+}
+
+/// Versions of reviews: each once, and one that the server before this one knew.
+pub(super) fn review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
+    const KNOWN: [&str; 2] = ["v1", "v1beta1"];
+    if at.is_empty() {
+        return at.required(run, format!("must specify one of {}", KNOWN.join(", ")));
+    }
+    let mut seen = HashSet::new();
+    for version in at.items() {
+        if seen.insert(version.text()) {
+            version.complain(run, DNS_1035_LABEL.faults(version.text()));
+        } else {
+            version.invalid(run, version.text(), "duplicate version");
+        }
+    }
+    if !KNOWN.iter().any(|known| seen.contains(known)) {
+        at.invalid(run, at.value.clone(), format!("must include at least one of {}", KNOWN.join(", ")));
+    }
+}

@@ -1,7 +1,90 @@
-//! Aggregated APIs.
-//!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! API services: which server serves a group and version, with what priority, and how it is trusted.
 
-use crate::shape::{Kind, kind};
+use keelson_meta::go_format;
+use serde_json::Value;
 
-pub(super) const KINDS: &[Kind] = &[kind("APIService")];
+use crate::at::At;
+use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN, port_faults};
+use crate::shape::Rule::{Always, Check, Each, StrictlyOneOf};
+use crate::shape::{Kind, Run, Shape, kind};
+
+use super::config::decoded_length;
+
+pub(super) const KINDS: &[Kind] = &[kind("APIService").object(&SERVICE).below(&[("status", &STATUS)])];
+
+const SERVICE: Shape =
+    Shape::of(&[("metadata", Check("named version.group", named_by_version_and_group)), ("spec", Always(&SPEC))]);
+
+const SPEC: Shape = Shape::of(&[
+    ("group", Check("DNS subdomain; v1 alone has none", group)),
+    ("version", Check("DNS label (RFC 1035)", |at, run| at.complain(run, DNS_1035_LABEL.faults(at.text())))),
+    ("groupPriorityMinimum", Check("1 to 20000", |at, run| priority(at, 20_000, run))),
+    ("versionPriority", Check("1 to 1000", |at, run| priority(at, 1000, run))),
+    ("", Check("a service, or no trust in one", trust)),
+]);
+
+const STATUS: Shape = Shape::of(&[(
+    "status",
+    Always(
+        &const {
+            Shape::of(&[(
+                "conditions",
+                Each(&const { Shape::of(&[("status", StrictlyOneOf(&["True", "False", "Unknown"]))]) }),
+            )])
+        },
+    ),
+)]);
+
+fn named_by_version_and_group(metadata: &At<'_, '_>, run: &mut Run<'_>) {
+    let spec = |field: &str| run.object.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
+    let required = format!("{}.{}", spec("version"), spec("group"));
+    let name = metadata.field("name");
+    if name.text() != required {
+        name.invalid(
+            run,
+            name.text(),
+            format!("must be `spec.version+\".\"+spec.group`: {}", go_format::quote(&required)),
+        );
+    }
+}
+
+fn group(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let version = at.parent().map_or("", |spec| spec.field("version").text());
+    if !at.is_empty() {
+        at.complain(run, DNS_SUBDOMAIN.faults(at.text()));
+    } else if version != "v1" {
+        at.required(run, "only v1 may have an empty group and it better be legacy kube");
+    }
+}
+
+fn priority(at: &At<'_, '_>, most: i64, run: &mut Run<'_>) {
+    if !(1..=most).contains(&at.int()) {
+        at.invalid(run, at.int(), format!("must be positive and less than {most}"));
+    }
+}
+
+fn trust(spec: &At<'_, '_>, run: &mut Run<'_>) {
+    let [service, bundle, trusting] = ["service", "caBundle", "insecureSkipTLSVerify"].map(|field| spec.field(field));
+    if !service.is_set() {
+        if !bundle.is_empty() {
+            let length = format!("{} bytes", decoded_length(bundle.text()));
+            bundle.invalid(run, length, "local APIServices may not have a caBundle");
+        }
+        if trusting.is_true() {
+            trusting.invalid(run, true, "local APIServices may not have insecureSkipTLSVerify");
+        }
+        return;
+    }
+    for field in ["namespace", "name"].map(|field| service.field(field)) {
+        if field.is_empty() {
+            field.required(run, "");
+        }
+    }
+    let port = service.field("port");
+    if let Some(fault) = port_faults(port.int()) {
+        port.invalid(run, port.int(), format!("port is not valid: {fault}"));
+    }
+    if trusting.is_true() && !bundle.is_empty() {
+        trusting.invalid(run, true, "may not be true if caBundle is present");
+    }
+}

@@ -55,7 +55,7 @@ fn keys(entry: &At<'_, '_>, key: &str, run: &mut Run<'_>) {
 }
 
 /// How many bytes a text in base64 stands for.
-fn decoded_length(text: &str) -> usize {
+pub(super) fn decoded_length(text: &str) -> usize {
     text.trim_end_matches('=').len() * 3 / 4
 }
 

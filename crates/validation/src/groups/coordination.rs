@@ -1,7 +1,96 @@
-//! Leases.
+//! Leases, and who may come to hold one.
 //!
 //! Knows the rules of these kinds alone; what they share with others stands beside the groups.
 
-use crate::shape::{Kind, kind};
+use crate::at::At;
+use crate::formats::QUALIFIED_NAME;
+use crate::semver::SemVer;
+use crate::shape::Rule::{Always, Check, Immutable, NonNegative, Positive, Required};
+use crate::shape::{Kind, Run, Shape, kind};
 
-pub(super) const KINDS: &[Kind] = &[kind("Lease"), kind("LeaseCandidate")];
+pub(super) const KINDS: &[Kind] = &[
+    kind("Lease").object(&const { Shape::of(&[("spec", Always(&LEASE))]) }),
+    kind("LeaseCandidate")
+        .object(&const { Shape::of(&[("spec", Always(&CANDIDATE))]) })
+        .then(&const { Shape::of(&[("spec", Always(&const { Shape::of(&[("leaseName", Immutable)]) }))]) }),
+];
+
+const LEASE: Shape = Shape::of(&[
+    ("leaseDurationSeconds", Positive),
+    ("leaseTransitions", NonNegative),
+    (
+        "strategy",
+        Check("OldestEmulationVersion, or a qualified name with a prefix", |at, run| {
+            if at.is_set() {
+                strategy(at, run);
+            }
+        }),
+    ),
+    (
+        "preferredHolder",
+        Check("only with `strategy`", |at, run| {
+            if !at.is_empty() && at.parent().is_some_and(|spec| spec.field("strategy").is_empty()) {
+                at.forbidden(run, "may only be specified if `strategy` is defined");
+            }
+        }),
+    ),
+]);
+
+const CANDIDATE: Shape = Shape::of(&[
+    ("leaseName", Required("")),
+    ("emulationVersion", Check("semantic version", semantic_version)),
+    ("binaryVersion", Required("")),
+    ("binaryVersion", Check("semantic version, and not below `emulationVersion`", binary_version)),
+    ("strategy", Required("")),
+    (
+        "strategy",
+        Check(
+            "OldestEmulationVersion, which needs `emulationVersion`, or a qualified name with a prefix",
+            candidate_strategy,
+        ),
+    ),
+]);
+
+const OLDEST: &str = "OldestEmulationVersion";
+
+/// Upstream names the field twice.
+fn strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let text = at.text();
+    let place = at.field("strategy");
+    if text.contains('/') {
+        for fault in QUALIFIED_NAME.faults(text) {
+            place.invalid(run, text, fault);
+        }
+    } else if text != OLDEST {
+        place.not_supported(run, text, &[OLDEST]);
+    }
+}
+
+fn semantic_version(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if !at.is_empty() && SemVer::parse(at.text()).is_none() {
+        at.invalid(run, at.text(), "must be a valid semantic version");
+    }
+}
+
+fn binary_version(at: &At<'_, '_>, run: &mut Run<'_>) {
+    semantic_version(at, run);
+    let emulated = at.parent().map(|spec| spec.field("emulationVersion").text()).and_then(SemVer::parse);
+    if let (Some(binary), Some(emulated)) = (SemVer::parse(at.text()), emulated)
+        && binary < emulated
+    {
+        at.invalid(run, at.text(), "must be greater than or equal to `emulationVersion`");
+    }
+}
+
+fn candidate_strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if at.is_empty() {
+        return;
+    }
+    if let Some(spec) = at.parent().filter(|_| at.text() == OLDEST) {
+        let emulated = spec.field("emulationVersion");
+        if SemVer::parse(emulated.text()).is_none_or(|version| version.is_zero()) {
+            emulated.required(run, format!("must be specified when `strategy` is '{OLDEST}'"));
+        }
+    }
+    strategy(at, run);
+}

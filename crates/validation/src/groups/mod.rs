@@ -3,6 +3,7 @@
 //! The lists name every kind that is stored, so that a kind without rules can be told from one that was forgotten.
 
 mod admission;
+mod admission_policies;
 mod apiextensions;
 mod apiregistration;
 mod apps;
@@ -10,6 +11,7 @@ mod autoscaling;
 mod batch;
 mod certificates;
 pub(crate) mod claim;
+mod conditions;
 mod config;
 mod coordination;
 mod core;
@@ -17,6 +19,7 @@ mod discovery;
 mod endpoints;
 mod events;
 mod flowcontrol;
+mod go_form;
 mod internal_apiserver;
 mod job_policies;
 mod job_status;
@@ -35,6 +38,7 @@ mod services;
 mod storage;
 mod storagemigration;
 mod volumes;
+mod webhooks;
 
 use crate::shape::Kind;
 

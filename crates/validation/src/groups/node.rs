@@ -1,7 +1,27 @@
-//! Runtime classes.
-//!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! Runtime classes: which handler runs a pod, what that costs, and where it is possible.
 
-use crate::shape::{Kind, kind};
+use crate::at::At;
+use crate::formats::DNS_LABEL;
+use crate::pod::resources;
+use crate::pod::scheduling::TOLERATION;
+use crate::selectors::LABELS;
+use crate::shape::Rule::{Check, Each, Immutable, In};
+use crate::shape::{Kind, Run, Shape, kind};
 
-pub(super) const KINDS: &[Kind] = &[kind("RuntimeClass")];
+pub(super) const KINDS: &[Kind] = &[kind("RuntimeClass").object(&CLASS).then(&UPDATE)];
+
+const CLASS: Shape = Shape::of(&[
+    ("handler", Check("DNS label", |at, run| at.complain(run, DNS_LABEL.faults(at.text())))),
+    ("overhead", Check("resource quantities in podFixed", overhead)),
+    ("scheduling", In(&SCHEDULING)),
+]);
+
+const SCHEDULING: Shape = Shape::of(&[("nodeSelector", LABELS), ("tolerations", Each(&TOLERATION))]);
+
+const UPDATE: Shape = Shape::of(&[("handler", Immutable)]);
+
+fn overhead(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if at.is_set() {
+        resources::overhead(&at.holding(at.field("podFixed").value), run);
+    }
+}

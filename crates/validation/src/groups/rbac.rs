@@ -1,7 +1,129 @@
-//! Roles and their bindings.
+//! Roles, and who has them.
 //!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! Knows the rules of these kinds alone. Whether a writer may give away what a role allows is not judged here.
 
-use crate::shape::{Kind, kind};
+use serde_json::json;
 
-pub(super) const KINDS: &[Kind] = &[kind("ClusterRole"), kind("ClusterRoleBinding"), kind("Role"), kind("RoleBinding")];
+use crate::at::At;
+use crate::formats::{DNS_SUBDOMAIN, PATH_SEGMENT};
+use crate::shape::Rule::{Always, Check, Each, Format, Required, StrictlyOneOf};
+use crate::shape::{Kind, Rule, Run, Shape, kind};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+pub(super) const KINDS: &[Kind] = &[
+    kind("ClusterRole").object(&const { Shape::of(&[("rules", Each(&RULE))]) }),
+    kind("ClusterRoleBinding").object(&CLUSTER_BINDING).then(&BINDING_UPDATE),
+    kind("Role").object(&const { Shape::of(&[("rules", Each(&NAMESPACED_RULE))]) }),
+    kind("RoleBinding").object(&BINDING).then(&BINDING_UPDATE),
+];
+
+const RULE: Shape = Shape::of(&[("verbs", SOME_VERBS), ("", RESOURCES_OR_URLS)]);
+
+const NAMESPACED_RULE: Shape = Shape::of(&[
+    ("verbs", SOME_VERBS),
+    (
+        "nonResourceURLs",
+        Check("not in a namespace", |at, run| {
+            if !at.is_empty() {
+                at.invalid(run, at.value.clone(), "namespaced rules cannot apply to non-resource URLs");
+            }
+        }),
+    ),
+    ("", RESOURCES_OR_URLS),
+]);
+
+const SOME_VERBS: Rule = Required("verbs must contain at least one value");
+const RESOURCES_OR_URLS: Rule =
+    Check("groups and resources, or URLs; names of objects for one resource alone", resources_or_urls);
+
+fn resources_or_urls(rule: &At<'_, '_>, run: &mut Run<'_>) {
+    let urls = rule.field("nonResourceURLs");
+    let [groups, resources, names] = ["apiGroups", "resources", "resourceNames"].map(|field| rule.field(field));
+    if !urls.is_empty() {
+        if [&groups, &resources, &names].iter().any(|field| !field.is_empty()) {
+            let detail = "rules cannot apply to both regular resources and non-resource URLs";
+            urls.invalid(run, urls.value.clone(), detail);
+        }
+        return;
+    }
+    if groups.is_empty() {
+        groups.required(run, "resource rules must supply at least one api group");
+    }
+    if resources.is_empty() {
+        resources.required(run, "resource rules must supply at least one resource");
+    }
+    if !names.is_empty() && resources.list().len() > 1 {
+        names.required(run, "resource names cannot apply to multiple resources");
+    }
+}
+
+const BINDING: Shape = Shape::of(&[("roleRef", Always(&ROLE)), ("subjects", Each(&SUBJECT))]);
+const CLUSTER_BINDING: Shape = Shape::of(&[("roleRef", Always(&CLUSTER_ROLE)), ("subjects", Each(&CLUSTER_SUBJECT))]);
+
+const ROLE: Shape = Shape::of(&[
+    ("apiGroup", StrictlyOneOf(&[GROUP])),
+    ("kind", StrictlyOneOf(&["Role", "ClusterRole"])),
+    ("name", Required("")),
+    ("name", Format(&PATH_SEGMENT)),
+]);
+
+const CLUSTER_ROLE: Shape = Shape::of(&[
+    ("apiGroup", StrictlyOneOf(&[GROUP])),
+    ("kind", StrictlyOneOf(&["ClusterRole"])),
+    ("name", Required("")),
+    ("name", Format(&PATH_SEGMENT)),
+]);
+
+const SUBJECT: Shape = Shape::of(&[("", Check("user, group or service account, each of its API group", subject))]);
+
+const CLUSTER_SUBJECT: Shape = Shape::of(&[(
+    "",
+    Check("user, group, or service account with its namespace, each of its API group", |at, run| {
+        subject(at, run);
+        let namespace = at.field("namespace");
+        if at.field("kind").text() == "ServiceAccount" && namespace.is_empty() {
+            namespace.required(run, "");
+        }
+    }),
+)]);
+
+const BINDING_UPDATE: Shape = Shape::of(&[(
+    "roleRef",
+    Check("immutable", |at, run| {
+        let [group, kind, name] = ["apiGroup", "kind", "name"].map(|field| at.field(field));
+        if [&group, &kind, &name].iter().any(|field| !field.is_unchanged()) {
+            // Upstream shows its own structure.
+            let shown = json!({ "APIGroup": group.text(), "Kind": kind.text(), "Name": name.text() });
+            at.invalid(run, shown, "cannot change roleRef");
+        }
+    }),
+)]);
+
+fn subject(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let (kind, name, group) = (at.field("kind"), at.field("name"), at.field("apiGroup"));
+    if name.is_empty() {
+        name.required(run, "");
+    }
+    let mut user_or_group = |empty: &str| {
+        if name.is_empty() {
+            name.invalid(run, "", empty);
+        }
+        if group.text() != GROUP {
+            group.not_supported(run, group.text(), &[GROUP]);
+        }
+    };
+    match kind.text() {
+        "User" => user_or_group("user name cannot be empty"),
+        "Group" => user_or_group("group name cannot be empty"),
+        "ServiceAccount" => {
+            if !name.is_empty() {
+                name.complain(run, DNS_SUBDOMAIN.faults(name.text()));
+            }
+            if !group.is_empty() {
+                group.not_supported(run, group.text(), &[""]);
+            }
+        }
+        other => kind.not_supported(run, other, &["ServiceAccount", "User", "Group"]),
+    }
+}

@@ -1,7 +1,104 @@
-//! Migrations between storage versions.
-//!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! Storage version migrations: of which resource, from which revision on, and how far they have come.
 
-use crate::shape::{Kind, kind};
+use serde_json::json;
 
-pub(super) const KINDS: &[Kind] = &[kind("StorageVersionMigration")];
+use crate::at::At;
+use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN};
+use crate::shape::Rule::{Always, Check};
+use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
+
+use super::conditions::{CONDITIONS, holds};
+
+pub(super) const KINDS: &[Kind] =
+    &[kind("StorageVersionMigration").object(&MIGRATION).then(&UPDATE).below(&[("status", &STATUS)])];
+
+const MIGRATION: Shape = Shape::of(&[(
+    "spec",
+    Always(
+        &const {
+            Shape::of(&[(
+                "resource",
+                Always(
+                    &const {
+                        Shape::of(&[
+                            ("resource", Check("required, DNS label (RFC 1035)", resource)),
+                            ("group", Check("DNS subdomain", group)),
+                        ])
+                    },
+                ),
+            )])
+        },
+    ),
+)]);
+
+const UPDATE: Shape = Shape::of(&[(
+    "spec",
+    Check("immutable", |at, run| {
+        if !at.is_unchanged() {
+            // Upstream shows its own structure.
+            let resource = at.field("resource");
+            let (group, name) = (resource.field("group").text(), resource.field("resource").text());
+            at.invalid(run, json!({"Resource": {"group": group, "resource": name}}), IMMUTABLE);
+        }
+    }),
+)]);
+
+const STATUS: Shape = Shape::of(&[(
+    "status",
+    Always(
+        &const {
+            Shape::of(&[
+                ("resourceVersion", Check("a revision", revision)),
+                ("conditions", CONDITIONS),
+                ("resourceVersion", Check("set once", stays)),
+                ("conditions", Check("succeeds or fails, and then no longer runs and stays so", progress)),
+            ])
+        },
+    ),
+)]);
+
+fn resource(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if at.is_empty() {
+        return at.required(run, "resource is required to be set");
+    }
+    let faults = DNS_1035_LABEL.faults(at.text());
+    if !faults.is_empty() {
+        at.invalid(run, at.text(), faults.join(","));
+    }
+}
+
+fn group(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let faults = DNS_SUBDOMAIN.faults(at.text());
+    if !at.is_empty() && !faults.is_empty() {
+        at.invalid(run, at.text(), faults.join(","));
+    }
+}
+
+fn revision(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let text = at.text();
+    let fits = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    if !fits {
+        at.invalid(run, text, format!("resource version is not well formed: {text}"));
+    }
+}
+
+fn stays(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if at.old.as_str().is_some_and(|old| !old.is_empty() && old != at.text()) {
+        at.invalid(run, at.text(), IMMUTABLE);
+    }
+}
+
+fn progress(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let [succeeded, failed, running] = ["Succeeded", "Failed", "Running"].map(|kind| holds(at.value, kind));
+    let [was_done, had_failed] = ["Succeeded", "Failed"].map(|kind| holds(at.old, kind));
+    let faults = [
+        (succeeded && failed, "Both success and failed conditions cannot be true at the same time"),
+        (succeeded && running, "Running condition cannot be true when success condition is true"),
+        (failed && running, "Running condition cannot be true when failed condition is true"),
+        (was_done && !succeeded, "Success condition cannot be set to false once it is true"),
+        (had_failed && !failed, "Failed condition cannot be set to false once it is true"),
+    ];
+    for (_, detail) in faults.iter().filter(|(wrong, _)| *wrong) {
+        at.invalid(run, at.value.clone(), *detail);
+    }
+}

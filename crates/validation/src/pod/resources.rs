@@ -143,7 +143,7 @@ pub(crate) fn requirements(at: &At<'_, '_>, run: &mut Run<'_>) {
     claims_of_container(&at.field("claims"), run);
 }
 
-pub(super) fn overhead(at: &At<'_, '_>, run: &mut Run<'_>) {
+pub(crate) fn overhead(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_set() {
         // Upstream judges an overhead as if it were the limits of a container.
         let limits = at.field("limits");

@@ -2,7 +2,11 @@
 //!
 //! Objects are written as they are when they are judged: in the stored version, with their defaults.
 
+mod admission;
+mod apis;
+mod cluster;
 mod config;
+mod networking;
 mod pods;
 mod services;
 mod volumes;

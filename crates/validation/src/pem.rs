@@ -1,0 +1,98 @@
+//! Blocks of PEM (RFC 7468), as far as it takes to say what they are; what is in them is not looked at.
+
+/// A block of PEM.
+pub(crate) struct Block {
+    /// What it is said to hold.
+    pub(crate) label: String,
+    /// Whether there are headers before the content.
+    pub(crate) has_headers: bool,
+    /// Whether there is no content.
+    pub(crate) is_empty: bool,
+}
+
+/// The next block, and what stands behind it. What is damaged is passed over.
+pub(crate) fn next(bytes: &[u8]) -> (Option<Block>, &[u8]) {
+    const BEGIN: &[u8] = b"-----BEGIN ";
+    const DASHES: &[u8] = b"-----";
+    let mut rest = bytes;
+    while let Some(start) = find(rest, BEGIN) {
+        let at_line = start == 0 || rest[start - 1] == b'\n';
+        rest = &rest[start + BEGIN.len()..];
+        let Some(label) = find(rest, DASHES).map(|end| String::from_utf8_lossy(&rest[..end]).into_owned()) else {
+            break;
+        };
+        let end = format!("\n-----END {label}-----");
+        let body = &rest[label.len() + DASHES.len()..];
+        let Some(length) = find(body, end.as_bytes()).filter(|_| at_line && !label.contains('\n')) else { continue };
+        let (content, after) = (&body[..length], &body[length + end.len()..]);
+        let text = String::from_utf8_lossy(content);
+        let has_headers = text.lines().any(|line| line.contains(':'));
+        let lines = text.lines().filter(|line| !line.contains(':')).map(str::trim);
+        let coded: String = lines.collect();
+        // A block that can't be decoded is none.
+        let Some(decoded) = decode(&coded) else { continue };
+        return (Some(Block { label, has_headers, is_empty: decoded.is_empty() }), after);
+    }
+    (None, &[])
+}
+
+/// The bytes that a text in base64 stands for; none if it is damaged.
+pub(crate) fn from_base64(text: &str) -> Vec<u8> {
+    decode(text).unwrap_or_default()
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=');
+    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
+    for quad in text.as_bytes().chunks(4) {
+        let mut value: u32 = 0;
+        for byte in quad {
+            let digit = match byte {
+                b'A'..=b'Z' => byte - b'A',
+                b'a'..=b'z' => byte - b'a' + 26,
+                b'0'..=b'9' => byte - b'0' + 52,
+                b'+' => 62,
+                b'/' => 63,
+                _ => return None,
+            };
+            value = value << 6 | u32::from(digit);
+        }
+        // Four digits are three bytes; a rest of two or three digits is one or two.
+        let count = quad.len().checked_sub(1).filter(|count| *count > 0)?;
+        let value = value << (6 * (4 - quad.len()));
+        bytes.extend_from_slice(&value.to_be_bytes()[1..=count]);
+    }
+    Some(bytes)
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_read() {
+        let check = |text: &str, bytes: Option<&[u8]>| assert_eq!(decode(text).as_deref(), bytes, "{text}");
+        check("", Some(b""));
+        check("YQ==", Some(b"a"));
+        check("YWI=", Some(b"ab"));
+        check("YWJj", Some(b"abc"));
+        check("YWJj+/8=", Some(b"abc\xfb\xff"));
+        check("Y", None);
+        check("Y*==", None);
+    }
+
+    #[test]
+    fn blocks_are_told_apart() {
+        let text = b"words\n-----BEGIN A-----\nYQ==\n-----END A-----\n-----BEGIN B-----\nx: y\n\nYQ==\n-----END B-----\n\
+                     -----BEGIN C-----\n*\n-----END C-----\n";
+        let (first, rest) = next(text);
+        assert!(first.is_some_and(|block| block.label == "A" && !block.has_headers && !block.is_empty));
+        let (second, rest) = next(rest);
+        assert!(second.is_some_and(|block| block.label == "B" && block.has_headers));
+        assert!(next(rest).0.is_none(), "a damaged block is none");
+    }
+}
