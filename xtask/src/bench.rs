@@ -1,11 +1,13 @@
 //! `cargo xtask bench`: builds the release binaries and hands over to `keelson-bench`.
+//!
+//! Where a store is named, this finds its programs first, as it does for the tests.
 
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
-use crate::run;
 use crate::workspace::Workspace;
+use crate::{run, servers};
 
 pub(crate) fn bench(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let mut build = run::cargo();
@@ -27,5 +29,25 @@ pub(crate) fn bench(workspace: &Workspace, args: &[String]) -> Result<ExitCode> 
     let binary = |name: &str| release.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     let mut bench = Command::new(binary("keelson-bench"));
     bench.arg("--server").arg(binary("keelson")).arg("--costs").arg(binary("examples/costs"));
+    if names_a_store(args) {
+        bench.envs(servers::find(workspace)?.variables);
+    }
     run::shown(bench.args(args)).map(run::code)
+}
+
+fn names_a_store(args: &[String]) -> bool {
+    args.iter().any(|arg| arg == "--store" || arg.starts_with("--store="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_a_store;
+
+    #[test]
+    fn programs_are_looked_for_only_where_a_store_is_named() {
+        let check = |line: &str| names_a_store(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert!(check("--pods 100 --store etcd"));
+        assert!(check("--store=postgres"));
+        assert!(!check("--pods 100 --rows store"));
+    }
 }

@@ -12,6 +12,7 @@ use crate::load::{Until, load};
 use crate::pods::Pods;
 use crate::process::Process;
 use crate::server::{Launch, Server};
+use crate::store::BenchStore;
 use crate::wire::{Client, Request};
 
 /// Creations at a time while the collection is filled.
@@ -21,6 +22,9 @@ const CREATING: usize = 48;
 pub(crate) struct Bench {
     pub(crate) runs: usize,
     pub(crate) pods: Rc<Pods>,
+    pub(crate) store: BenchStore,
+    /// Where the filled server keeps its objects, once it was started.
+    filled_store: Option<Option<String>>,
     /// The program that measures what one object costs.
     pub(crate) costs: Option<PathBuf>,
     launch: Launch,
@@ -44,7 +48,7 @@ impl Directory {
 }
 
 impl Bench {
-    pub(crate) fn prepare(options: &Options) -> Result<Self> {
+    pub(crate) fn prepare(options: &Options, store: BenchStore) -> Result<Self> {
         ensure!(options.runs > 0 && options.pods > 0, "there must be at least one run and one pod");
         let directory = match &options.data_dir {
             Some(path) => {
@@ -62,6 +66,8 @@ impl Bench {
         Ok(Self {
             runs: options.runs,
             pods: Rc::new(Pods::new(options.pods, vec![String::new()])),
+            store,
+            filled_store: None,
             costs: options.costs.clone(),
             launch: Launch { binary: options.server.clone(), args: options.server_args.clone() },
             directory,
@@ -74,7 +80,20 @@ impl Bench {
     pub(crate) async fn fresh(&self, number: usize) -> Result<Server> {
         let data = self.directory.path().join(format!("fresh-{number}"));
         std::fs::create_dir(&data)?;
-        self.launch.start(&data).await
+        self.launch.start(&data, self.store.url(&format!("fresh-{number}")).as_deref()).await
+    }
+
+    /// So many servers on one store that is none of the others', and where it is.
+    pub(crate) async fn together(&self, count: usize) -> Result<(String, Vec<Server>)> {
+        ensure!(self.store.is_postgres(), "this row is of servers on a PostgreSQL; --store postgres starts one");
+        let url = self.store.url("together").context("it has a URL")?;
+        let mut servers = Vec::new();
+        for number in 0..count {
+            let data = self.directory.path().join(format!("together-{number}"));
+            std::fs::create_dir(&data)?;
+            servers.push(self.launch.start(&data, Some(&url)).await?);
+        }
+        Ok((url, servers))
     }
 
     /// The server with the collection in it.
@@ -101,9 +120,7 @@ impl Bench {
         self.start().await?;
         let server = self.server.as_ref().context("the server was started")?;
         let (client, process) = (server.client.clone(), server.process.clone());
-        create_namespaces(&client).await?;
-        let owners = create_owners(&client).await?;
-        self.pods = Rc::new(sized(&client, Pods::new(self.pods.count, owners)).await?);
+        self.pods = Rc::new(populate(&client, self.pods.count).await?);
         let pods = Rc::clone(&self.pods);
         let meter = Meter::start(&process)?;
         let create = move |number| Request::post(pods.collection(number), pods.body(number));
@@ -123,7 +140,8 @@ impl Bench {
     async fn start(&mut self) -> Result<&Server> {
         let data = self.directory.path().join("data");
         std::fs::create_dir_all(&data)?;
-        let server = self.launch.start(&data).await?;
+        let url = self.filled_store.get_or_insert_with(|| self.store.url("filled"));
+        let server = self.launch.start(&data, url.as_deref()).await?;
         Ok(self.server.insert(server))
     }
 }
@@ -151,6 +169,13 @@ impl Meter {
             ..seen
         })
     }
+}
+
+/// Creates everything that pods need, and returns pods that fit it.
+pub(crate) async fn populate(client: &Client, count: usize) -> Result<Pods> {
+    create_namespaces(client).await?;
+    let owners = create_owners(client).await?;
+    sized(client, Pods::new(count, owners)).await
 }
 
 /// Creates a namespace and fails if that is refused.

@@ -14,6 +14,7 @@ mod process;
 mod report;
 mod rows;
 mod server;
+mod store;
 mod watchers;
 mod wire;
 
@@ -24,6 +25,7 @@ use clap::Parser;
 
 use crate::bench::Bench;
 use crate::rows::Rows;
+use crate::store::BenchStore;
 
 /// Measures a keelson server.
 #[derive(Debug, Parser)]
@@ -38,6 +40,10 @@ struct Options {
     /// An argument for the server's `serve`; may be repeated.
     #[arg(long = "server-arg", value_name = "ARG", allow_hyphen_values = true)]
     server_args: Vec<String>,
+    /// The store to measure: `postgres` or `etcd` for private ones, which are started for it and keep their data where temporary
+    /// files are (TMPDIR), or the URL of an empty one. The embedded store otherwise.
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
     /// How many pods the large collection has. The figures to reach are meant for the default.
     #[arg(long, default_value_t = FULL_SIZE)]
     pods: usize,
@@ -62,7 +68,7 @@ fn main() -> Result<()> {
     let options = Options::parse();
     if options.rows.iter().any(|name| name == "help") {
         for row in rows::ALL {
-            println!("{:16}{}", row.name, row.what);
+            println!("{:20}{}", row.name, row.what);
         }
         return Ok(());
     }
@@ -73,8 +79,10 @@ fn main() -> Result<()> {
 
 async fn run(options: Options) -> Result<()> {
     machine::allow_open_files(rows::MOST_CONNECTIONS)?;
-    let rows = Rows::chosen(&options.rows)?;
-    let mut bench = Bench::prepare(&options)?;
+    let store = BenchStore::open(options.store.as_deref())?;
+    let rows = Rows::chosen(&options.rows, &store)?;
+    let on = store.name();
+    let mut bench = Bench::prepare(&options, store)?;
     let measured = rows.measure(&mut bench).await;
     bench.stop().await?;
     let (figures, error) = match measured {
@@ -84,7 +92,7 @@ async fn run(options: Options) -> Result<()> {
     };
     print!("{}", report::text(&figures));
     if let Some(path) = &options.markdown {
-        let text = report::markdown(&figures, &machine::describe(), options.pods);
+        let text = report::markdown(&figures, &machine::describe(), on, options.pods);
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     error.map_or(Ok(()), Err)

@@ -31,9 +31,9 @@ pub(crate) fn text(figures: &[Figure]) -> String {
 }
 
 /// A document with what was measured where.
-pub(crate) fn markdown(figures: &[Figure], machine: &str, pods: usize) -> String {
+pub(crate) fn markdown(figures: &[Figure], machine: &str, store: &str, pods: usize) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let mut text = format!("Measured on {machine}. {pods} pods; client and server on the same machine.\n\n");
+    let mut text = format!("Measured on {machine}. {pods} pods on {store}; client and server on the same machine.\n\n");
     text.push_str(&line(head()));
     text.push_str(&line(HEAD.iter().enumerate().map(|(c, _)| if c < 2 { "---" } else { "--:" }.to_owned()).collect()));
     for figure in figures {
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn markdown_has_one_line_for_a_figure() {
-        let table = markdown(&[figure()], "a machine", 10);
-        assert!(table.starts_with("Measured on a machine. 10 pods;"));
+        let table = markdown(&[figure()], "a machine", "a store", 10);
+        assert!(table.starts_with("Measured on a machine. 10 pods on a store;"));
         assert!(table.contains("| get | get one | 7 /s | 5 /s | ok |  | 1.5 ms |"), "{table}");
     }
 }

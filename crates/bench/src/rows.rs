@@ -8,6 +8,7 @@ mod costs;
 mod lists;
 mod memory;
 mod objects;
+mod servers;
 mod start;
 mod watch;
 
@@ -16,6 +17,7 @@ use anyhow::{Context as _, Error, Result, bail};
 use crate::FULL_SIZE;
 use crate::bench::Bench;
 use crate::figure::{Figure, Quantity, Seen};
+use crate::store::BenchStore;
 use lists::Form;
 
 /// Connections that the row with the most of them has open, with some to spare.
@@ -44,6 +46,7 @@ pub(crate) enum Work {
     Restart,
     Converted,
     Cost(&'static str),
+    TwoServers,
 }
 
 /// A row of the table.
@@ -60,7 +63,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 27] = [
+pub(crate) const ALL: [Row; 28] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(5_000.0))),
@@ -93,18 +96,30 @@ pub(crate) const ALL: [Row; 27] = [
     row("list-converted", "20,000 autoscalers, stored in v2, in v1", Work::Converted, None),
     row("walker", "walk a pod of 4.9 KB along its schema", Work::Cost("walk"), Some(Quantity::micros(50))),
     row("lacks", "look for missing defaults in a stored pod", Work::Cost("lacks"), Some(Quantity::micros(5))),
+    row(
+        "two-servers-create",
+        "pod creates through two servers over straight inserts by 16 (PostgreSQL)",
+        Work::TwoServers,
+        Some(Quantity::Ratio(0.5)),
+    ),
 ];
 
 /// The rows that were asked for.
 pub(crate) struct Rows(Vec<&'static Row>);
 
 impl Rows {
-    /// The named rows, or all of them when no name is given.
-    pub(crate) fn chosen(names: &[String]) -> Result<Self> {
+    /// The named rows, or when no name is given all that say something of the store.
+    pub(crate) fn chosen(names: &[String], store: &BenchStore) -> Result<Self> {
         if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|row| row.name == **name)) {
             bail!("there is no row {unknown:?}; --rows help prints them");
         }
-        Ok(Self(ALL.iter().filter(|row| names.is_empty() || names.iter().any(|name| row.name == name)).collect()))
+        let is_told = |row: &&Row| match row.work {
+            Work::TwoServers => store.is_postgres(),
+            Work::Cost(_) => store.is_embedded(),
+            _ => true,
+        };
+        let is_named = |row: &&Row| names.iter().any(|name| row.name == name);
+        Ok(Self(ALL.iter().filter(|row| if names.is_empty() { is_told(row) } else { is_named(row) }).collect()))
     }
 
     /// Measures them in order; a failure comes with what was measured before it.
@@ -113,7 +128,7 @@ impl Rows {
         for row in &self.0 {
             eprintln!("measuring {}", row.name);
             match measure(row.work, bench).await.with_context(|| format!("row {}", row.name)) {
-                Ok((value, seen)) => figures.push(row.figure(value, seen, bench.pods.count)),
+                Ok((value, seen)) => figures.push(row.figure(value, seen, bench)),
                 Err(error) => return Err((figures, error)),
             }
         }
@@ -122,9 +137,13 @@ impl Rows {
 }
 
 impl Row {
-    fn figure(&self, value: Quantity, seen: Seen, pods: usize) -> Figure {
-        // With another number of pods there is nothing to compare with.
-        let at_least = self.at_least.filter(|_| pods == FULL_SIZE);
+    fn figure(&self, value: Quantity, seen: Seen, bench: &Bench) -> Figure {
+        // With another number of pods, or another store, there is nothing to compare with.
+        let is_stated = match self.work {
+            Work::TwoServers => true,
+            _ => bench.pods.count == FULL_SIZE && bench.store.is_embedded(),
+        };
+        let at_least = self.at_least.filter(|_| is_stated);
         Figure { name: self.name, what: self.what.to_owned(), value, at_least, seen }
     }
 }
@@ -151,6 +170,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::NodeWatchers => watch::node_watchers(bench).await,
         Work::Converted => converted::list(bench).await,
         Work::Cost(step) => costs::of(bench, step).await,
+        Work::TwoServers => servers::create(bench).await,
     }
 }
 
@@ -159,13 +179,19 @@ mod tests {
     use std::collections::HashSet;
 
     use super::{ALL, Rows};
+    use crate::store::BenchStore;
 
     #[test]
     fn rows_are_chosen_by_distinct_names() {
         assert_eq!(ALL.iter().map(|row| row.name).collect::<HashSet<_>>().len(), ALL.len());
-        assert_eq!(Rows::chosen(&[]).unwrap().0.len(), ALL.len());
-        let chosen = Rows::chosen(&["walk".into(), "get".into()]).unwrap();
-        assert_eq!(chosen.0.iter().map(|row| row.name).collect::<Vec<_>>(), ["get", "walk"]);
-        assert!(Rows::chosen(&["nonsense".into()]).is_err());
+        let chosen = |names: &[String], store| Rows::chosen(names, &store);
+        let names = |rows: &Rows| rows.0.iter().map(|row| row.name).collect::<Vec<_>>();
+        let embedded = names(&chosen(&[], BenchStore::Embedded).unwrap());
+        assert!(embedded.contains(&"walker") && !embedded.contains(&"two-servers-create"));
+        let postgres = names(&chosen(&[], BenchStore::Given("postgres://db/keelson".into())).unwrap());
+        assert!(!postgres.contains(&"walker") && postgres.contains(&"two-servers-create"));
+        assert!(chosen(&["nonsense".into()], BenchStore::Embedded).is_err());
+        let chosen = chosen(&["walk".into(), "get".into()], BenchStore::Embedded).unwrap();
+        assert_eq!(names(&chosen), ["get", "walk"]);
     }
 }

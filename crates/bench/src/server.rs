@@ -33,8 +33,8 @@ pub(crate) struct Server {
 }
 
 impl Launch {
-    /// Starts a server on the directory and waits until it is ready.
-    pub(crate) async fn start(&self, data: &Path) -> Result<Server> {
+    /// Starts a server on the directory, with its objects there or in another store, and waits until it is ready.
+    pub(crate) async fn start(&self, data: &Path, store: Option<&str>) -> Result<Server> {
         let kubeconfig = data.join("kubeconfig");
         // The file of an earlier start names another port.
         if kubeconfig.exists() {
@@ -44,6 +44,9 @@ impl Launch {
         let file = File::options().create(true).append(true).open(&log).context("cannot write the server's log")?;
         let mut command = Command::new(&self.binary);
         command.args(["serve", "--bind", "127.0.0.1:0", "--data-dir"]).arg(data).args(&self.args);
+        if let Some(store) = store {
+            command.args(["--store", store]);
+        }
         // The pods are on nodes that do not exist, and shall stay.
         command.args(["--controllers", "*,-pod-garbage-collector-controller"]);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).kill_on_drop(true);

@@ -77,7 +77,7 @@ const ALLOWED: [(&str, &[&str]); 26] = [
     // beside
     ("teststores", &[]),
     ("testkit", &["meta", "storage", "server", "teststores"]),
-    ("bench", &[]),
+    ("bench", &["teststores"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,90 @@
+//! Two servers on one PostgreSQL, together against the same rows inserted straight into it.
+//!
+//! Rounds alternate, since machines are shared and noisy, and each pair of neighbours gives a ratio. Both sides wait until rows are
+//! durable; the servers' side pays for TLS, the API and two caches besides.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use tokio_postgres::NoTls;
+
+use crate::bench::{Bench, populate};
+use crate::figure::{Quantity, Seen, median_of};
+use crate::load::{Until, load};
+use crate::pods::Pods;
+use crate::wire::{Client, Request};
+
+const SERVERS: usize = 2;
+/// Requests in flight at each server.
+const IN_FLIGHT: usize = 24;
+/// Rows in one insert.
+const BATCH: usize = 16;
+/// Length of each side of a round.
+const CREATING: Duration = Duration::from_secs(4);
+
+/// A table of the same form and with the same indexes, without what else a server does.
+const TABLE: &str =
+    "DROP TABLE IF EXISTS bench_straight; CREATE TABLE bench_straight (LIKE keelson_history INCLUDING ALL)";
+const INSERT: &str = "INSERT INTO bench_straight (revision, path, deleted, value) \
+    SELECT revision, path, false, value FROM unnest($1::bigint[], $2::text[], $3::bytea[]) AS n (revision, path, value)";
+
+/// Creates through the servers over straight inserts.
+pub(super) async fn create(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let (url, servers) = bench.together(SERVERS).await?;
+    let clients: Vec<Client> = servers.iter().map(|server| server.client.clone()).collect();
+    let pods = std::rc::Rc::new(populate(&clients[0], bench.pods.count).await?);
+    let (database, connection) =
+        tokio_postgres::connect(&url, NoTls).await.context("connecting to PostgreSQL, without TLS")?;
+    let driver = tokio::spawn(connection);
+    database.batch_execute(TABLE).await?;
+    let (mut created, mut inserted, mut runs) = (0, 0, Vec::new());
+    for _ in 0..bench.runs {
+        let (rate, next, seen) = through_servers(&clients, &pods, created).await?;
+        created = next;
+        let straight = straight(&database, &pods, &mut inserted).await?;
+        let note = format!("{rate:.0} /s through {SERVERS} servers, {straight:.0} /s straight");
+        runs.push((Quantity::Ratio(rate / straight), Seen { note: Some(note), ..seen }));
+    }
+    database.batch_execute("DROP TABLE bench_straight").await?;
+    drop(database);
+    driver.await.context("the connection to PostgreSQL")??;
+    for server in servers {
+        server.stop().await?;
+    }
+    Ok(median_of(runs))
+}
+
+/// Creates a second, the number of the next pod, and what one of the servers' clients saw.
+async fn through_servers(clients: &[Client], pods: &std::rc::Rc<Pods>, first: usize) -> Result<(f64, usize, Seen)> {
+    let began = Instant::now();
+    let loads = clients.iter().enumerate().map(|(server, client)| {
+        let pods = pods.clone();
+        // Every server has numbers of its own.
+        let create = move |number: usize| {
+            let number = first + number * SERVERS + server;
+            Request::post(pods.collection(number), pods.body(number))
+        };
+        load(client, IN_FLIGHT, Until::Elapsed(CREATING), create)
+    });
+    let done = futures::future::try_join_all(loads).await?;
+    let requests: usize = done.iter().map(|done| done.requests).sum();
+    let most = done.iter().map(|done| done.requests).max().unwrap_or_default();
+    let seen = done.into_iter().next().context("there are servers")?.seen();
+    Ok((requests as f64 / began.elapsed().as_secs_f64(), first + most * SERVERS, seen))
+}
+
+/// Rows a second.
+async fn straight(database: &tokio_postgres::Client, pods: &Pods, inserted: &mut usize) -> Result<f64> {
+    let insert = database.prepare(INSERT).await?;
+    let (began, first) = (Instant::now(), *inserted);
+    while began.elapsed() < CREATING {
+        let numbers = *inserted..*inserted + BATCH;
+        let revisions: Vec<i64> = numbers.clone().map(|number| number as i64).collect();
+        let paths: Vec<String> =
+            numbers.clone().map(|number| pods.path(number).replace("/api/v1", "/registry")).collect();
+        let values: Vec<Vec<u8>> = numbers.map(|number| pods.row(number)).collect();
+        database.execute(&insert, &[&revisions, &paths, &values]).await?;
+        *inserted += BATCH;
+    }
+    Ok((*inserted - first) as f64 / began.elapsed().as_secs_f64())
+}
