@@ -9,6 +9,8 @@
 //! Invariant: the bytes of a [`StoredObject`] are valid compact JSON of this shape, no deeper than
 //! [`MAX_DEPTH`](crate::json::MAX_DEPTH), and hold neither `resourceVersion` nor `selfLink`.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use keelson_meta::{GroupVersionKind, Object, Revision};
 use serde_json::{Map, Value};
@@ -36,8 +38,10 @@ const DETAILS: [&str; 9] = [
     "annotations",
     "ownerReferences",
     "finalizers",
-    "managedFields",
+    MANAGED_FIELDS,
 ];
+
+const MANAGED_FIELDS: &str = "managedFields";
 
 /// Metadata that is never stored: the store's revision is the resourceVersion, and `selfLink` is gone since 1.20.
 const NEVER_STORED: [&str; 2] = ["resourceVersion", "selfLink"];
@@ -88,12 +92,18 @@ impl StoredObject {
     /// Writes the object in canonical form. `resourceVersion` and `selfLink` are left out; a missing kind or apiVersion
     /// becomes the empty string and missing metadata becomes `{}`. The tree must not be deeper than what can be read.
     pub fn encode(object: &Object) -> Self {
-        let mut out = Vec::with_capacity(1024);
+        Self::encode_with(object, None)
+    }
+
+    /// The same with `metadata.managedFields` as compact JSON text, if it is not in the object.
+    pub fn encode_with(object: &Object, managed_fields: Option<&str>) -> Self {
+        let mut out = Vec::with_capacity(1024 + 4 * managed_fields.map_or(0, str::len));
         write_header(&mut out, object.kind().unwrap_or_default(), object.api_version().unwrap_or_default());
         let body = out.len();
         out.extend_from_slice(b"\"metadata\":{");
         let mut fields = Fields { first: true, out };
-        let splice = object.metadata().map_or(fields.out.len(), |metadata| write_metadata(&mut fields, metadata));
+        let nothing = Map::new();
+        let splice = write_metadata(&mut fields, object.metadata().unwrap_or(&nothing), managed_fields);
         let mut out = fields.out;
         out.push(b'}');
         let mut fields = Fields { first: false, out };
@@ -151,10 +161,37 @@ impl StoredObject {
     pub fn decode(&self, revision: Revision) -> Object {
         let mut text = Vec::with_capacity(self.object_len(revision));
         self.write_object(revision, &mut text);
-        let Ok(json::Parsed { value: Value::Object(map), .. }) = json::parse(&text) else {
-            unreachable!("the bytes were written or checked by this module, and stay valid with a number in them");
-        };
-        Object(map)
+        decoded(&text)
+    }
+
+    /// The object as a value tree without `metadata.managedFields`, which is most of many objects and seldom looked into,
+    /// and that as text.
+    pub fn decode_apart(&self, revision: Revision) -> (Object, Option<&str>) {
+        let Some((member, value)) = self.managed_fields() else { return (self.decode(revision), None) };
+        let mut text = Vec::with_capacity(self.object_len(revision));
+        text.extend_from_slice(self.slice(0, self.splice));
+        self.write_revision(revision, &mut text);
+        text.extend_from_slice(&self.bytes[self.splice as usize..member.start]);
+        text.extend_from_slice(&self.bytes[member.end..]);
+        (decoded(&text), std::str::from_utf8(&self.bytes[value]).ok())
+    }
+
+    /// Where `metadata.managedFields` stands: the member with the comma before it, and its value.
+    fn managed_fields(&self) -> Option<(Range<usize>, Range<usize>)> {
+        let mut cursor = Cursor::new(&self.bytes, self.body as usize);
+        cursor.take(METADATA_START);
+        cursor.take(b"{");
+        loop {
+            let start = cursor.position();
+            let key = cursor.key()?;
+            let value = cursor.position();
+            cursor.skip();
+            if key.is(MANAGED_FIELDS) {
+                // The first member of the metadata has no comma before it, and is nearly always the name.
+                let follows = self.bytes.get(start) == Some(&b',');
+                return follows.then(|| (start..cursor.position(), value..cursor.position()));
+            }
+        }
     }
 
     /// Appends the object as an item of a typed list: without kind and apiVersion.
@@ -262,6 +299,13 @@ impl StoredObject {
     }
 }
 
+fn decoded(text: &[u8]) -> Object {
+    let Ok(json::Parsed { value: Value::Object(map), .. }) = json::parse(text) else {
+        unreachable!("the bytes were written or checked by this module, and stay valid with a number in them");
+    };
+    Object(map)
+}
+
 /// Writes members of a JSON object, with the commas between them.
 struct Fields {
     first: bool,
@@ -270,21 +314,33 @@ struct Fields {
 
 impl Fields {
     fn write(&mut self, key: &str, value: &Value) {
+        self.key(key);
+        json::write(value, &mut self.out);
+    }
+
+    fn write_text(&mut self, key: &str, json: &str) {
+        self.key(key);
+        self.out.extend_from_slice(json.as_bytes());
+    }
+
+    fn key(&mut self, key: &str) {
         if !self.first {
             self.out.push(b',');
         }
         self.first = false;
         json::write_string(key, &mut self.out);
         self.out.push(b':');
-        json::write(value, &mut self.out);
     }
 }
 
 /// Writes the fields of the metadata and gives the place of the resourceVersion.
-fn write_metadata(fields: &mut Fields, metadata: &Map<String, Value>) -> usize {
+fn write_metadata(fields: &mut Fields, metadata: &Map<String, Value>, managed_fields: Option<&str>) -> usize {
+    let managed_fields = managed_fields.filter(|_| !metadata.contains_key(MANAGED_FIELDS));
     let write_known = |fields: &mut Fields, names: &[&str]| {
         for name in names {
-            if let Some(value) = metadata.get(*name) {
+            if let Some(text) = managed_fields.filter(|_| *name == MANAGED_FIELDS) {
+                fields.write_text(name, text);
+            } else if let Some(value) = metadata.get(*name) {
                 fields.write(name, value);
             }
         }

@@ -30,7 +30,7 @@ pub use element::{Path, PathElement};
 pub use extract::extract;
 pub use merge::merge;
 pub use named::with_named_fields;
-pub use owners::{Manager, Operation, Owned, Owners, OwnersError};
+pub use owners::{Fields, Manager, Operation, Owned, Owners, OwnersError};
 pub use remove::remove;
 pub use schema::{FieldSchema, Form, Member, Scalar};
 pub use set::FieldSet;

@@ -262,6 +262,38 @@ fn old_updates_are_merged_when_there_are_too_many() {
     assert_eq!(old.fields.to_fields_v1().to_string(), fields.to_string());
 }
 
+/// The text is what the tree is as JSON, and reads as what it was written from.
+fn check_text(owners: &Owners) {
+    let text = owners.write_text();
+    assert_eq!(text, owners.write().to_string());
+    let read = Owners::read_text(&text).unwrap();
+    // Written before anything was read, then read, then written again.
+    assert_eq!(read.write_text(), text);
+    assert_eq!(&read, owners);
+    assert_eq!(read.write(), owners.write());
+}
+
+#[test]
+fn owners_are_the_same_as_text_and_as_a_tree() {
+    let fields = json!({
+        ".": {},
+        "f:a\"b\\\n\u{1}ü": {"f:c": {}},
+        "f:list": {".": {}, "k:{\"name\":\"a b\"}": {".": {}, "f:x": {}}, "v:\"s\"": {}, "i:3": {}},
+    });
+    let mut scaled = entry("\"m\"", "Update", NOON, &fields);
+    scaled["subresource"] = json!("scale");
+    let mut untimed = entry("n", "Update", NOON, &json!({}));
+    untimed.as_object_mut().unwrap().remove("time");
+    let entries = json!([entry("k", "Apply", NOON, &json!({"f:a": {}})), untimed, scaled]);
+    check_text(&Owners::read(&entries).unwrap());
+    check_text(&Owners::default());
+    for bad in ["{}", "[1]", "", "[{\"operation\":\"Do\"}]"] {
+        assert!(Owners::read_text(bad).is_err(), "{bad}");
+    }
+    let unread = Owners::read_text(&json!([entry("m", "Update", NOON, &json!({"a": {}}))]).to_string()).unwrap();
+    assert!(unread.iter().all(|(_, owned)| owned.fields.is_empty()));
+}
+
 #[test]
 fn entries_are_read_as_strictly_as_upstream_does() {
     let good = entry("m", "Update", NOON, &json!({"f:a": {}}));

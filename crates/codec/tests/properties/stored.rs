@@ -68,6 +68,26 @@ proptest! {
     }
 
     #[test]
+    fn owners_stand_beside_an_object_or_in_it(
+        object in object(), owners in proptest::option::of(value()), revision in any::<u64>(),
+    ) {
+        let revision = Revision::new(revision);
+        let mut bare = Object(object);
+        bare.remove_meta("managedFields");
+        let mut whole = bare.clone();
+        if let Some(owners) = &owners {
+            whole.set_meta("managedFields", owners.clone());
+        }
+        let text = owners.map(|owners| owners.to_string());
+        let stored = StoredObject::encode(&whole);
+        prop_assert_eq!(&StoredObject::encode_with(&bare, text.as_deref()), &stored);
+        let (apart, owners) = stored.decode_apart(revision);
+        prop_assert_eq!(apart.0, shown(bare.0, revision));
+        prop_assert_eq!(owners, text.as_deref());
+        prop_assert_eq!(stored.decode(revision).0, shown(whole.0, revision));
+    }
+
+    #[test]
     fn spliced_bytes_are_the_rendered_tree(object in object(), revision in any::<u64>()) {
         let revision = Revision::new(revision);
         let stored = StoredObject::encode(&Object(object));

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::compare::{Comparison, compare};
 use super::conflict::{Conflict, Conflicts};
-use super::element::PathElement;
+use super::element::{PathElement, equal};
 use super::extract::extract;
 use super::merge::merge;
 use super::named::with_named_fields;
@@ -80,18 +80,18 @@ pub fn update<'a>(
     let losses = comparisons.losses(&owners, None);
     owners.take(losses);
     let mut taken = FieldSet::new();
-    if let Some(changes) = comparisons.at(writer.version) {
-        taken = changes.changed();
+    if let Some(changes) = comparisons.take(writer.version) {
+        taken = changes.added;
+        taken.extend(changes.modified);
         taken.subtract(&changes.removed);
         taken.subtract(&UNOWNED_FIELDS);
     }
     if !taken.is_empty() {
-        let before = owners.0.remove(writer.manager).map(|owned| owned.fields).unwrap_or_default();
-        let owned = Owned {
-            fields: taken.union(&before),
-            version: writer.version.to_owned(),
-            time: writer.now.map(str::to_owned),
-        };
+        if let Some(before) = owners.0.remove(writer.manager) {
+            taken.extend(before.fields.into_set());
+        }
+        let owned =
+            Owned { fields: taken.into(), version: writer.version.to_owned(), time: writer.now.map(str::to_owned) };
         owners.0.insert(writer.manager.clone(), owned);
     }
     owners.limit_updates();
@@ -121,22 +121,22 @@ pub fn apply<'a>(
     let mut fields = extract(schema, applied);
     fields.subtract_with_below(&versions.reset_fields(writer.version));
     let time = owners.get(writer.manager).and_then(|owned| owned.time.clone());
-    let owned = Owned { fields, version: writer.version.to_owned(), time };
+    let owned = Owned { fields: fields.into(), version: writer.version.to_owned(), time };
     let last = owners.0.insert(writer.manager.clone(), owned);
-    let object = prune(versions, &owners, writer.version, merged, last.as_ref());
+    let object = prune(versions, &owners, writer, merged, last.as_ref());
 
     let losses = Comparisons::new(versions, writer.version, live, &object).losses(&owners, Some(writer.manager));
     if !force {
         losses.check()?;
     }
     owners.take(losses);
-    let changed = object != *live;
+    let changed = !equal(&object, live);
     if let Some(mut owned) = owners.0.remove(writer.manager) {
-        owned.fields.subtract(&UNOWNED_FIELDS);
+        owned.fields.to_mut().subtract(&UNOWNED_FIELDS);
         if changed {
             owned.time = writer.now.map(str::to_owned);
         }
-        if !owned.fields.is_empty() {
+        if !owned.fields.has_none() {
             owners.0.insert(writer.manager.clone(), owned);
         }
     }
@@ -181,6 +181,14 @@ impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
         self.found.get(version)?.as_ref()
     }
 
+    /// The same, when it is needed for the last time.
+    fn take(mut self, version: &str) -> Option<Comparison> {
+        match self.found.remove(version) {
+            Some(found) => found,
+            None => self.compare(version),
+        }
+    }
+
     fn compare(&self, version: &str) -> Option<Comparison> {
         let schema = self.versions.schema(version)?;
         let before = converted(self.versions, self.before, self.version, version)?;
@@ -196,6 +204,9 @@ impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
                 losses.obsolete.push(manager.clone());
                 continue;
             };
+            if comparison.is_same() {
+                continue;
+            }
             let mut changed = owned.fields.intersection(&comparison.modified);
             if !comparison.added.is_empty() {
                 changed = changed.union(&owned.fields.intersection(&comparison.added));
@@ -247,11 +258,12 @@ impl Owners {
         }
         for loss in losses.fields {
             if let Some(owned) = self.0.get_mut(&loss.manager) {
-                owned.fields.subtract(&loss.changed);
-                owned.fields.subtract(&loss.removed);
+                let fields = owned.fields.to_mut();
+                fields.subtract(&loss.changed);
+                fields.subtract(&loss.removed);
             }
         }
-        self.0.retain(|_, owned| !owned.fields.is_empty());
+        self.0.retain(|_, owned| !owned.fields.has_none());
     }
 
     /// All owned fields by version, those of `first` first.
@@ -267,23 +279,27 @@ impl Owners {
     }
 }
 
-/// The merged object, given in `version`, without what its manager applied last and nobody owns now.
+/// The merged object, given in the writer's version, without what its manager applied last and nobody owns now.
 fn prune<'a>(
     versions: &impl Versions<'a>,
     owners: &Owners,
-    version: &str,
+    writer: Writer<'_>,
     merged: Value,
     last: Option<&Owned>,
 ) -> Value {
-    let Some(last) = last.filter(|last| !last.fields.is_empty()) else {
+    let Some(last) = last.filter(|last| !last.fields.has_none()) else {
         return merged;
     };
-    let owned = owners.by_version(&last.version);
-    // Most applies give up nothing.
-    if owned.first().is_some_and(|(first, now)| *first == last.version && last.fields.difference(now).is_empty()) {
+    // Most applies give up nothing, and what others own need not be looked at.
+    let now = owners.get(writer.manager).filter(|now| now.version == last.version);
+    if now.is_some_and(|now| last.fields.is_subset(&now.fields)) {
         return merged;
     }
-    match pruned(versions, &owned, version, &merged, last) {
+    let owned = owners.by_version(&last.version);
+    if owned.first().is_some_and(|(first, now)| *first == last.version && last.fields.is_subset(now)) {
+        return merged;
+    }
+    match pruned(versions, &owned, writer.version, &merged, last) {
         Some(pruned) => pruned,
         // The version of the last apply is gone, and with it the knowledge of what it meant.
         None => merged,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::element::{PathElement, same};
+use super::element::{PathElement, equal, same, side_by_side};
 use super::identity::of_item;
 use super::schema::FieldSchema;
 use super::set::{FieldSet, Node};
@@ -35,11 +35,6 @@ impl Comparison {
         }
         self
     }
-
-    /// What the second object has otherwise than the first one, or alone.
-    pub(super) fn changed(&self) -> FieldSet {
-        if self.modified.is_empty() { self.added.clone() } else { self.added.union(&self.modified) }
-    }
 }
 
 /// Compares two objects of one schema. Cost: proportional to both.
@@ -66,18 +61,23 @@ struct Part {
 
 impl Changes {
     /// Adds what was found one step below.
-    fn take(&mut self, element: &PathElement, changes: Self) {
-        self.added.take(element, changes.added);
-        self.modified.take(element, changes.modified);
-        self.removed.take(element, changes.removed);
+    fn take(&mut self, element: PathElement, changes: Self) {
+        self.modified.take(&element, changes.modified);
+        self.removed.take(&element, changes.removed);
+        self.added.take_owned(element, changes.added);
     }
 }
 
 impl Part {
     fn take(&mut self, element: &PathElement, part: Self) {
         if part.member || !part.below.is_empty() {
-            let below = FieldSet::from_nodes(part.below);
-            self.below.push(Node { element: element.clone(), member: part.member, below });
+            self.take_owned(element.clone(), part);
+        }
+    }
+
+    fn take_owned(&mut self, element: PathElement, part: Self) {
+        if part.member || !part.below.is_empty() {
+            self.below.push(Node { element, member: part.member, below: FieldSet::from_nodes(part.below) });
         }
     }
 }
@@ -121,14 +121,17 @@ fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: Option<&Value>, new: Opti
         // So that null and empty are told apart.
         return leaf(old, new, changes);
     }
-    for (name, old) in old_members {
-        let new = new_members.get(name);
-        if new != Some(old) {
-            changes.take(&PathElement::field(name), walk(view.member(name).0, Some(old), new));
+    let mut shared = 0;
+    for (name, old, new) in side_by_side(old_members, new_members) {
+        shared += usize::from(new.is_some());
+        if !new.is_some_and(|new| equal(old, new)) {
+            changes.take(PathElement::field(name), walk(view.member(name).0, Some(old), new));
         }
     }
-    for (name, new) in new_members.iter().filter(|(name, _)| !old_members.contains_key(*name)) {
-        changes.take(&PathElement::field(name), walk(view.member(name).0, None, Some(new)));
+    let all_are_known = shared == new_members.len();
+    let others = new_members.iter().filter(|_| !all_are_known);
+    for (name, new) in others.filter(|(name, _)| !old_members.contains_key(*name)) {
+        changes.take(PathElement::field(name), walk(view.member(name).0, None, Some(new)));
     }
     whole(old, new, changes);
 }
@@ -152,8 +155,8 @@ fn items<'a, S: FieldSchema<'a>>(view: View<S>, old: Option<&Value>, new: Option
             found.entry(element).or_default().1.push(item);
         }
     }
-    for (element, (old, new)) in &found {
-        changes.take(element, item(view.items(), old, new));
+    for (element, (old, new)) in found {
+        changes.take(element, item(view.items(), &old, &new));
     }
     whole(old, new, changes);
 }

@@ -3,10 +3,15 @@
 //! An owner is told apart by name, operation and subresource, one that updates also by version: a manager that applies has
 //! one entry, whatever version it applies.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use keelson_meta::clock::parse_rfc3339;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -17,6 +22,8 @@ use super::text::FieldsError;
 const MAX_UPDATE_MANAGERS: usize = 10;
 /// The name of the entry that the oldest updates are merged into.
 const OLD_UPDATES: &str = "ancient-changes";
+/// About how long the text of the owners of a common object is, in bytes.
+const TEXT_SIZE: usize = 4096;
 /// The only format of fields there is.
 const FIELDS_TYPE: &str = "FieldsV1";
 
@@ -71,12 +78,81 @@ impl Manager {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
     /// The fields.
-    pub fields: FieldSet,
+    pub fields: Fields,
     /// The version whose fields they are, such as `apps/v1`.
     pub version: String,
     /// When the owner last changed the object, as RFC 3339 text.
     pub time: Option<String>,
 }
+
+/// The fields of an owner: a set that is read from its text only when somebody looks into it. Most writes do not change
+/// what most owners own.
+#[derive(Clone, Debug, Default)]
+pub struct Fields {
+    text: Option<Arc<str>>,
+    set: OnceLock<FieldSet>,
+}
+
+impl Fields {
+    /// The set, to be changed.
+    pub fn to_mut(&mut self) -> &mut FieldSet {
+        let set = std::mem::take(self).into_set();
+        *self = set.into();
+        self.set.get_mut().expect("the set was just put there")
+    }
+
+    /// The set.
+    pub fn into_set(self) -> FieldSet {
+        let Self { text, set } = self;
+        set.into_inner().unwrap_or_else(|| text.map(|text| read_text(&text)).unwrap_or_default())
+    }
+
+    /// Whether there are no fields; like the set's own question, but without reading it.
+    pub(super) fn has_none(&self) -> bool {
+        match &self.text {
+            Some(text) => &**text == NO_FIELDS,
+            None => self.is_empty(),
+        }
+    }
+
+    fn write_text(&self, out: &mut String) {
+        match &self.text {
+            Some(text) => out.push_str(text),
+            None => self.deref().write_text(out),
+        }
+    }
+}
+
+/// The text of no fields.
+const NO_FIELDS: &str = "{}";
+
+/// What can't be read is no field: whoever stored it knew no better.
+fn read_text(text: &str) -> FieldSet {
+    FieldSet::from_text(text).unwrap_or_default()
+}
+
+impl Deref for Fields {
+    type Target = FieldSet;
+
+    fn deref(&self) -> &FieldSet {
+        self.set.get_or_init(|| self.text.as_deref().map(read_text).unwrap_or_default())
+    }
+}
+
+impl From<FieldSet> for Fields {
+    fn from(set: FieldSet) -> Self {
+        Self { text: None, set: OnceLock::from(set) }
+    }
+}
+
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        let same_text = self.text.is_some() && self.text == other.text;
+        same_text || **self == **other
+    }
+}
+
+impl Eq for Fields {}
 
 /// All owners of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,7 +192,20 @@ impl Owners {
             Value::Array(entries) => entries,
             _ => return Err(OwnersError::NotAList),
         };
-        entries.iter().enumerate().map(|(place, entry)| read_entry(place, entry)).collect::<Result<_, _>>().map(Self)
+        entries.iter().enumerate().map(|(place, entry)| read_tree(place, entry)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Reads the compact JSON text of `metadata.managedFields`, as it is stored. Fields are looked into only when they matter.
+    ///
+    /// # Errors
+    /// The first entry that is not as it has to be.
+    pub fn read_text(managed_fields: &str) -> Result<Self, OwnersError> {
+        let entries: Vec<EntryText<'_>> = serde_json::from_str(managed_fields).map_err(|_| OwnersError::NotAList)?;
+        let entry = |(place, entry): (usize, &EntryText<'_>)| {
+            let fields = entry.fields.map(RawValue::get).filter(|text| *text != "null").unwrap_or(NO_FIELDS);
+            read_entry(place, &entry.head(), Fields { text: Some(fields.into()), set: OnceLock::new() })
+        };
+        entries.iter().enumerate().map(entry).collect::<Result<_, _>>().map(Self)
     }
 
     /// Whether the value asks to forget all owners: one empty entry, or an empty list.
@@ -138,6 +227,13 @@ impl Owners {
         self.0.get(manager)
     }
 
+    /// The same owners, without when they last changed something.
+    #[must_use]
+    pub fn without_times(mut self) -> Self {
+        self.0.values_mut().for_each(|owned| owned.time = None);
+        self
+    }
+
     /// All owners.
     pub fn iter(&self) -> impl Iterator<Item = (&Manager, &Owned)> {
         self.0.iter()
@@ -145,14 +241,35 @@ impl Owners {
 
     /// As `metadata.managedFields`: those that apply first, then by time.
     pub fn write(&self) -> Value {
+        self.in_order().into_iter().map(|(manager, owned)| write_entry(manager, owned)).collect()
+    }
+
+    /// The text of what [`write`](Self::write) gives, as compact JSON.
+    pub fn write_text(&self) -> String {
+        let mut out = String::with_capacity(TEXT_SIZE);
+        out.push('[');
+        for (manager, owned) in self.in_order() {
+            if out.len() > 1 {
+                out.push(',');
+            }
+            write_entry_text(manager, owned, &mut out);
+        }
+        out.push(']');
+        out
+    }
+
+    fn in_order(&self) -> Vec<(&Manager, &Owned)> {
         let mut entries: Vec<_> = self.0.iter().collect();
         entries.sort_by(|left, right| left.0.operation.cmp(&right.0.operation).then_with(|| by_time(*left, *right)));
-        entries.into_iter().map(|(manager, owned)| write_entry(manager, owned)).collect()
+        entries
     }
 
     /// Merges the oldest updates into one entry for each version, until there are not too many.
     pub(super) fn limit_updates(&mut self) {
         let updates = self.0.iter().filter(|(manager, _)| manager.operation == Operation::Update);
+        if updates.clone().count() <= MAX_UPDATE_MANAGERS {
+            return;
+        }
         let mut oldest: Vec<_> = updates.map(|(manager, owned)| (manager.clone(), owned.clone())).collect();
         oldest.sort_by(|left, right| by_time((&left.0, &left.1), (&right.0, &right.1)));
         let mut count = oldest.len();
@@ -167,9 +284,9 @@ impl Owners {
             };
             let bucket = Manager::updates(OLD_UPDATES, &owned.version, "");
             let others = if self.0.contains_key(&bucket) { self.0.remove(&bucket) } else { self.0.remove(first) };
-            let fields = others.map_or_else(FieldSet::new, |others| others.fields).union(&owned.fields);
+            let fields = others.map(|others| others.fields).unwrap_or_default().union(&owned.fields);
             self.0.remove(&manager);
-            self.0.insert(bucket, Owned { fields, ..owned });
+            self.0.insert(bucket, Owned { fields: fields.into(), ..owned });
             count -= 1;
         }
     }
@@ -183,31 +300,107 @@ fn by_time(left: (&Manager, &Owned), right: (&Manager, &Owned)) -> Ordering {
     order.then_with(|| identity(left.0, left.1).cmp(&identity(right.0, right.1)))
 }
 
-fn read_entry(place: usize, entry: &Value) -> Result<(Manager, Owned), OwnersError> {
+/// An entry in the text of `managedFields`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryText<'a> {
+    #[serde(borrow, default)]
+    manager: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    operation: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    api_version: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    time: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    fields_type: Option<Cow<'a, str>>,
+    #[serde(borrow, default, rename = "fieldsV1")]
+    fields: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    subresource: Option<Cow<'a, str>>,
+}
+
+/// What an entry says besides its fields; what it does not say is empty.
+struct Head<'a> {
+    manager: &'a str,
+    operation: &'a str,
+    version: &'a str,
+    time: Option<&'a str>,
+    fields_type: &'a str,
+    subresource: &'a str,
+}
+
+impl EntryText<'_> {
+    fn head(&self) -> Head<'_> {
+        Head {
+            manager: self.manager.as_deref().unwrap_or_default(),
+            operation: self.operation.as_deref().unwrap_or_default(),
+            version: self.api_version.as_deref().unwrap_or_default(),
+            time: self.time.as_deref(),
+            fields_type: self.fields_type.as_deref().unwrap_or_default(),
+            subresource: self.subresource.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
+fn read_tree(place: usize, entry: &Value) -> Result<(Manager, Owned), OwnersError> {
     let entry = entry.as_object().ok_or(OwnersError::NotAList)?;
-    let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
-    let operation = match text("operation") {
-        "Apply" => Operation::Apply,
-        "Update" => Operation::Update,
-        _ => return Err(OwnersError::UnknownOperation),
+    let stated = |name: &str| entry.get(name).and_then(Value::as_str);
+    let text = |name: &str| stated(name).unwrap_or_default();
+    let head = Head {
+        manager: text("manager"),
+        operation: text("operation"),
+        version: text("apiVersion"),
+        time: stated("time"),
+        fields_type: text("fieldsType"),
+        subresource: text("subresource"),
     };
-    let version = text("apiVersion");
-    if version.is_empty() {
-        return Err(OwnersError::NoVersion);
-    }
-    match text("fieldsType") {
-        FIELDS_TYPE => {}
-        "" => return Err(OwnersError::NoFieldsType(place)),
-        other => return Err(OwnersError::UnknownFieldsType(other.to_owned(), place)),
-    }
+    let (manager, owned) = read_entry(place, &head, Fields::default())?;
     let fields = match entry.get("fieldsV1") {
         None | Some(Value::Null) => FieldSet::new(),
         Some(fields) => FieldSet::from_fields_v1(fields)?,
     };
-    let of_identity = if operation == Operation::Update { version } else { "" };
-    let manager = Manager::new(text("manager"), operation, of_identity, text("subresource"));
-    let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
-    Ok((manager, Owned { fields, version: version.to_owned(), time }))
+    Ok((manager, Owned { fields: fields.into(), ..owned }))
+}
+
+fn read_entry(place: usize, entry: &Head<'_>, fields: Fields) -> Result<(Manager, Owned), OwnersError> {
+    let operation = match entry.operation {
+        "Apply" => Operation::Apply,
+        "Update" => Operation::Update,
+        _ => return Err(OwnersError::UnknownOperation),
+    };
+    if entry.version.is_empty() {
+        return Err(OwnersError::NoVersion);
+    }
+    match entry.fields_type {
+        FIELDS_TYPE => {}
+        "" => return Err(OwnersError::NoFieldsType(place)),
+        other => return Err(OwnersError::UnknownFieldsType(other.to_owned(), place)),
+    }
+    let of_identity = if operation == Operation::Update { entry.version } else { "" };
+    let manager = Manager::new(entry.manager, operation, of_identity, entry.subresource);
+    Ok((manager, Owned { fields, version: entry.version.to_owned(), time: entry.time.map(str::to_owned) }))
+}
+
+fn write_entry_text(manager: &Manager, owned: &Owned, out: &mut String) {
+    let start = out.len();
+    let set = |name: &str, value: &str, out: &mut String| {
+        if !value.is_empty() {
+            out.push(if out.len() == start { '{' } else { ',' });
+            out.extend(["\"", name, "\":"]);
+            // A value prints itself as JSON.
+            out.push_str(&Value::from(value).to_string());
+        }
+    };
+    set("manager", &manager.name, out);
+    set("operation", manager.operation.as_str(), out);
+    set("apiVersion", &owned.version, out);
+    set("time", owned.time.as_deref().unwrap_or_default(), out);
+    set("fieldsType", FIELDS_TYPE, out);
+    out.push_str(",\"fieldsV1\":");
+    owned.fields.write_text(out);
+    set("subresource", &manager.subresource, out);
+    out.push('}');
 }
 
 fn write_entry(manager: &Manager, owned: &Owned) -> Value {

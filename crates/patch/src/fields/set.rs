@@ -67,6 +67,23 @@ impl FieldSet {
         self.combine(other, &|left, right| left || right)
     }
 
+    /// Adds the fields of the other set.
+    pub fn extend(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+        } else if !other.is_empty() {
+            *self = self.union(&other);
+        }
+    }
+
+    /// Whether the other set has all fields of this one.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.nodes.iter().all(|node| match other.node(&node.element) {
+            Some(theirs) => theirs.member >= node.member && node.below.is_subset(&theirs.below),
+            None => false,
+        })
+    }
+
     /// The fields that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {

@@ -3,9 +3,11 @@
 //! A tree of objects: `f:<name>` for fields, `k:<JSON>` for items by key, `v:<JSON>` for items of sets, `i:<number>` for
 //! positions. A field is a member if its object is empty or has a member `.`.
 
+use std::fmt;
+
 use keelson_meta::go_format;
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
-use thiserror::Error;
 
 use super::element::PathElement;
 use super::set::{FieldSet, Node};
@@ -14,7 +16,7 @@ use super::set::{FieldSet, Node};
 const SELF: &str = ".";
 
 /// Why `fieldsV1` cannot be read.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FieldsError {
     /// What should be an object is none.
     #[error("fields are not a JSON object")]
@@ -36,6 +38,95 @@ impl FieldSet {
     /// The set as `fieldsV1`.
     pub fn to_fields_v1(&self) -> Value {
         Value::Object(write(self, false))
+    }
+
+    /// Reads `fieldsV1` from its text, with no tree in between.
+    ///
+    /// # Errors
+    /// What is no object or no path element.
+    pub fn from_text(text: &str) -> Result<Self, FieldsError> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        // Texts come out of stored objects, whose depth is bounded.
+        deserializer.disable_recursion_limit();
+        let read = Below.deserialize(&mut deserializer).map_err(|error| FieldsError::BadElement(error.to_string()))?;
+        Ok(read.0)
+    }
+
+    /// Appends the text of `fieldsV1`: the bytes that [`to_fields_v1`](Self::to_fields_v1) has as compact JSON.
+    pub fn write_text(&self, out: &mut String) {
+        write_text(self, false, out);
+    }
+}
+
+/// Reads the members below a field, and whether the field itself is one.
+struct Below;
+
+impl<'de> DeserializeSeed<'de> for Below {
+    type Value = (FieldSet, bool);
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Below {
+    type Value = (FieldSet, bool);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", FieldsError::NotAnObject)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut itself = false;
+        let mut nodes = Vec::new();
+        while let Some(name) = members.next_key_seed(NameSeed)? {
+            match name {
+                Name::Element(element) => {
+                    let (below, member) = members.next_value_seed(Self)?;
+                    nodes.push(Node { element, member, below });
+                }
+                Name::Myself => {
+                    itself = true;
+                    members.next_value::<IgnoredAny>()?;
+                }
+                Name::Unknown => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        let set = FieldSet::from_nodes(nodes);
+        let itself = itself || set.is_empty();
+        Ok((set, itself))
+    }
+}
+
+/// The name of a member of `fieldsV1`.
+enum Name {
+    Element(PathElement),
+    Myself,
+    Unknown,
+}
+
+struct NameSeed;
+
+impl<'de> DeserializeSeed<'de> for NameSeed {
+    type Value = Name;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Name, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for NameSeed {
+    type Value = Name;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a path element")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Name, E> {
+        if name == SELF {
+            return Ok(Name::Myself);
+        }
+        Ok(parse(name).map_err(E::custom)?.map_or(Name::Unknown, Name::Element))
     }
 }
 
@@ -96,4 +187,31 @@ fn print(element: &PathElement) -> String {
         PathElement::Value(value) => format!("v:{}", go_format::json(value)),
         PathElement::Index(index) => format!("i:{index}"),
     }
+}
+
+fn write_text(set: &FieldSet, itself: bool, out: &mut String) {
+    out.push('{');
+    if itself && !set.is_empty() {
+        out.push_str("\".\":{}");
+    }
+    for node in set.nodes() {
+        if !out.ends_with('{') {
+            out.push(',');
+        }
+        match &node.element {
+            PathElement::Field(name) if is_plain(name) => {
+                out.extend(["\"f:", name, "\""]);
+            }
+            // A value prints itself as JSON.
+            element => out.push_str(&Value::String(print(element)).to_string()),
+        }
+        out.push(':');
+        write_text(&node.below, node.member, out);
+    }
+    out.push('}');
+}
+
+/// Whether a text stands in JSON as it is.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
 }

@@ -63,25 +63,40 @@ pub fn validate<'a>(schema: impl FieldSchema<'a>, object: &Value, duplicates: Du
     if found.violations.is_empty() { Ok(()) } else { Err(Violations(found.violations)) }
 }
 
-struct Found {
-    path: Vec<PathElement>,
+/// One step of the way to a value. Only a violation makes a text of it.
+enum Step<'v> {
+    Field(&'v str),
+    Item(PathElement),
+}
+
+impl fmt::Display for Step<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => write!(f, ".{name}"),
+            Self::Item(element) => element.fmt(f),
+        }
+    }
+}
+
+struct Found<'v> {
+    path: Vec<Step<'v>>,
     duplicates: Duplicates,
     violations: Vec<Violation>,
 }
 
-impl Found {
+impl<'v> Found<'v> {
     fn report(&mut self, message: impl Into<String>) {
-        let path = self.path.iter().map(PathElement::to_string).collect();
+        let path = self.path.iter().map(Step::to_string).collect();
         self.violations.push(Violation { path, message: message.into() });
     }
 
-    fn step<'a>(&mut self, element: PathElement, schema: impl FieldSchema<'a>, value: &Value) {
-        self.path.push(element);
+    fn step<'a>(&mut self, step: Step<'v>, schema: impl FieldSchema<'a>, value: &'v Value) {
+        self.path.push(step);
         self.walk(schema, value);
         self.path.pop();
     }
 
-    fn walk<'a>(&mut self, schema: impl FieldSchema<'a>, value: &Value) {
+    fn walk<'a>(&mut self, schema: impl FieldSchema<'a>, value: &'v Value) {
         let form = schema.form();
         match (form, value) {
             (Form::Any | Form::Deduced, _) | (_, Value::Null) => {}
@@ -89,11 +104,11 @@ impl Found {
             (Form::Map | Form::AtomicMap, Value::Object(members)) => {
                 for (name, value) in members {
                     match schema.member(name) {
-                        Member::Field(field) => self.step(PathElement::field(name), field, value),
-                        Member::Entry(entry) => self.step(PathElement::field(name), entry, value),
+                        Member::Field(field) => self.step(Step::Field(name), field, value),
+                        Member::Entry(entry) => self.step(Step::Field(name), entry, value),
                         Member::Unknown => {}
                         Member::Undeclared => {
-                            self.path.push(PathElement::field(name));
+                            self.path.push(Step::Field(name));
                             self.report("field not declared in schema");
                             self.path.pop();
                             return;
@@ -107,7 +122,7 @@ impl Found {
             (Form::AtomicList, Value::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     if let Some(schema) = schema.items() {
-                        self.step(PathElement::Index(index), schema, item);
+                        self.step(Step::Item(PathElement::Index(index)), schema, item);
                     }
                 }
             }
@@ -118,7 +133,7 @@ impl Found {
         }
     }
 
-    fn items<'a>(&mut self, schema: impl FieldSchema<'a>, items: &[Value]) {
+    fn items<'a>(&mut self, schema: impl FieldSchema<'a>, items: &'v [Value]) {
         let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             let element = match of_item(super::view::View::Known(schema), item) {
@@ -130,7 +145,7 @@ impl Found {
                 self.report(format!("duplicate entries for key {element}"));
             }
             if let Some(schema) = schema.items() {
-                self.step(element, schema, item);
+                self.step(Step::Item(element), schema, item);
             }
         }
     }

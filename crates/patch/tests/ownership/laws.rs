@@ -126,7 +126,7 @@ proptest! {
     fn without_force_nothing_of_others_changes(first in pod(), second in pod()) {
         let (one, two) = (Manager::applies("one", ""), Manager::applies("two", ""));
         let live = apply(&PodSpecs, &Owners::default(), writer(&one), &json!({}), &first, false).unwrap();
-        let before = live.owners.get(&one).map(|owned| owned.fields.clone()).unwrap_or_default();
+        let before = live.owners.get(&one).map(|owned| owned.fields.clone().into_set()).unwrap_or_default();
         match apply(&PodSpecs, &live.owners, writer(&two), &live.object, &second, false) {
             Ok(after) => {
                 let changes = compare(schema(), &live.object, &after.object);
@@ -147,7 +147,7 @@ proptest! {
         let left = apply(&PodSpecs, &live.owners, writer(&one), &live.object, &json!({}), false).unwrap();
         prop_assert!(left.owners.get(&one).is_none());
         prop_assert_eq!(left.owners.get(&two), live.owners.get(&two));
-        let owned = live.owners.get(&two).map(|owned| owned.fields.clone()).unwrap_or_default();
+        let owned = live.owners.get(&two).map(|owned| owned.fields.clone().into_set()).unwrap_or_default();
         let strangers = extract(schema(), &left.object).difference(&owned);
         prop_assert!(strangers.is_empty(), "{:?} in {}", strangers.paths(), left.object);
     }
@@ -159,7 +159,7 @@ proptest! {
         let owners = update(&PodSpecs, &live.owners, writer(&two), &live.object, &second);
         let changes = compare(schema(), &live.object, &second);
         let changed = changes.added.union(&changes.modified);
-        let of = |manager| owners.get(manager).map(|owned| owned.fields.clone()).unwrap_or_default();
+        let of = |manager| owners.get(manager).map(|owned| owned.fields.clone().into_set()).unwrap_or_default();
         prop_assert_eq!(of(&two), changed.clone());
         prop_assert!(of(&one).intersection(&changed.union(&changes.removed)).is_empty());
         prop_assert!(all_exist(&owners, &second));
