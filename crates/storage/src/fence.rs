@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use keelson_meta::{Clock, Revision};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::key::StoreKey;
@@ -48,6 +49,8 @@ pub struct Identity {
 /// What a server knows of its own identity. Shared by the one who keeps it and the store that compares it.
 pub struct Fence {
     standing: watch::Sender<Standing>,
+    /// The revision of the identity that a write did not find as it expected.
+    doubt: Mutex<Option<Revision>>,
     doubted: Notify,
     /// Keys with this prefix are written without an identity: those of the identities themselves.
     identities: String,
@@ -58,7 +61,7 @@ impl Fence {
     /// A fence that is open until the first [`Fence::hold`]. Keys that start with `identities` are never fenced.
     pub fn new(identities: impl Into<String>, clock: Arc<dyn Clock>) -> Self {
         let standing = watch::Sender::new(Standing::Starting);
-        Self { standing, doubted: Notify::new(), identities: identities.into(), clock }
+        Self { standing, doubt: Mutex::default(), doubted: Notify::new(), identities: identities.into(), clock }
     }
 
     /// The identity is written as told.
@@ -71,9 +74,35 @@ impl Fence {
         self.standing.send_replace(Standing::Lost);
     }
 
-    /// Returns when a write has met another identity than it expected, so that it should be looked after at once.
+    /// Returns when a write has met another identity than it expected, so that it should be looked after at once. A doubt
+    /// that was answered meanwhile is not told: whoever renews at each doubt would else raise the next one by doing so.
     pub async fn doubted(&self) {
-        self.doubted.notified().await;
+        loop {
+            self.doubted.notified().await;
+            if self.is_doubtful() {
+                return;
+            }
+        }
+    }
+
+    fn is_doubtful(&self) -> bool {
+        match &*self.standing.borrow() {
+            Standing::Starting => false,
+            Standing::Held(identity) => {
+                self.clock.now() >= identity.until || *self.doubt.lock() == Some(identity.revision)
+            }
+            Standing::Lost => true,
+        }
+    }
+
+    /// Has an identity looked after, if it still is the one that is held.
+    fn doubt(&self, met: &Identity) {
+        // ORDER: the standing is borrowed while the doubt is noted, so that an old doubt never takes the place of a newer one.
+        let standing = self.standing.borrow();
+        if matches!(&*standing, Standing::Held(identity) if identity == met) {
+            *self.doubt.lock() = Some(met.revision);
+            self.doubted.notify_one();
+        }
     }
 
     /// Whether writes pass.
@@ -108,7 +137,7 @@ impl Fence {
     /// When it was not just renewed.
     async fn renewed(&self, before: &Identity) -> Result<Identity, StoreError> {
         let mut standing = self.standing.subscribe();
-        self.doubted.notify_one();
+        self.doubt(before);
         let told = standing.wait_for(|standing| *standing != Standing::Held(before.clone()));
         match tokio::time::timeout(VERDICT_PATIENCE, told).await {
             Ok(Ok(standing)) => match &*standing {
@@ -296,6 +325,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_renewal_under_a_write_is_not_noticed() {
         write_during_a_registration(1).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_doubt_that_a_renewal_has_answered_leads_to_no_other_renewal() {
+        let server = Server::new();
+        server.register(1, true).await;
+        server.register(1, false).await;
+        let revision = server.store.get(&Server::key()).await.unwrap().unwrap().revision;
+        let until = server.clock.now() + Duration::from_secs(60);
+        // Whoever renews does not listen meanwhile, and finds the doubt afterwards.
+        let told = async { server.fence.hold(Identity { key: Server::key(), revision, until, registration: 1 }) };
+        tokio::join!(server.write(), told).0.unwrap();
+        let doubted = tokio::time::timeout(Duration::from_secs(3600), server.fence.doubted()).await;
+        assert!(doubted.is_err(), "the renewal that raised the doubt is what answers it");
     }
 
     #[tokio::test(start_paused = true)]
