@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use keelson_server::StoreConfig;
 use keelson_server::{AddressRange, PortRange};
 
 /// A Kubernetes API server for very large collections.
@@ -37,8 +36,9 @@ pub(crate) struct Serve {
     pub(crate) data_dir: PathBuf,
     /// Where to keep objects: sqlite:DIRECTORY (the data directory unless given), memory:, postgres://USER:PASSWORD@HOST/DATABASE
     /// or etcd://HOST:2379. Certificates and the kubeconfig live in the data directory in any case.
-    #[arg(long, env = "KEELSON_STORE", value_parser = store, hide_env_values = true)]
-    pub(crate) store: Option<StoreConfig>,
+    // Read later: what clap can't read it repeats, and this may hold a password.
+    #[arg(long, env = "KEELSON_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
     /// How long the past can be read: continued lists and resumed watches (such as 5m, 90s, 1h30m).
     #[arg(long, env = "KEELSON_HISTORY", default_value = "5m", value_parser = duration)]
     pub(crate) history: Duration,
@@ -134,16 +134,10 @@ pub(crate) enum Storage {
     /// first. An interrupted copy goes on when the command is given again.
     Copy {
         /// The store to read.
-        #[arg(value_parser = store)]
-        from: StoreConfig,
+        from: String,
         /// The store to write.
-        #[arg(value_parser = store)]
-        to: StoreConfig,
+        to: String,
     },
-}
-
-fn store(url: &str) -> Result<StoreConfig, String> {
-    StoreConfig::parse(url).map_err(|error| format!("{error:#}"))
 }
 
 /// Reads `5m`, `90s`, `1h30m`, `250ms`.

@@ -40,9 +40,10 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
             FeatureGate::ApiListChunking => registry.chunking = on,
         }
     }
+    let store = args.store.as_deref().map(StoreConfig::parse).transpose().context("reading --store")?;
     let mut config = Config {
         bind: args.bind,
-        store: args.store.unwrap_or_else(|| StoreConfig::Sqlite(data_dir.to_owned())),
+        store: store.unwrap_or_else(|| StoreConfig::Sqlite(data_dir.to_owned())),
         data_dir: Some(data_dir.to_owned()),
         history: args.history,
         cache_check_interval: args.cache_check_interval.0,

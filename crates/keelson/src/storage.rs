@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use keelson_server::CopyProgress;
+use keelson_server::{CopyProgress, StoreConfig};
 
 use crate::args::Storage;
 
@@ -23,6 +23,8 @@ pub(crate) fn run(command: Storage) -> anyhow::Result<()> {
             println!("restored {} into {}; revisions go on at {revision}", file.display(), data_dir.display());
         }
         Storage::Copy { from, to } => {
+            let from = StoreConfig::parse(&from).context("reading the URL of the source")?;
+            let to = StoreConfig::parse(&to).context("reading the URL of the target")?;
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
             let copied = runtime.block_on(keelson_server::copy_store(&from, &to, Progress::default().reporter()));

@@ -14,15 +14,22 @@ const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 /// The longest a start that is to be refused may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The server must end at once, with `expect` among its words.
-async fn check_refused(args: &[&str], expect: &str) {
+/// The server must end at once; what it says.
+async fn refused(args: &[&str]) -> String {
     let directory = TempDir::new().unwrap();
     let data = directory.path().join("data");
     let mut command = Command::new(KEELSON);
     command.args(["serve", "--bind", "127.0.0.1:0", "--data-dir"]).arg(data).args(args).kill_on_drop(true);
     let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("the server does not start").unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.contains(expect), "{args:?}: {text}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{args:?}: {text}");
+    text
+}
+
+/// The server must end at once, with `expect` among its words.
+async fn check_refused(args: &[&str], expect: &str) {
+    let text = refused(args).await;
+    assert!(text.contains(expect), "{args:?}: {text}");
 }
 
 /// A privacy setting that names nothing would leave open what it was to protect.
@@ -42,6 +49,17 @@ async fn a_setting_that_names_nothing_is_refused() {
     let ports = "\"9-1\" is not a range of ports such as 30000-32767";
     check_refused(&["--service-node-port-range", "9-1"], ports).await;
     check_refused(&["--server-id", ""], "a value is required for '--server-id").await;
+}
+
+/// The URL of a store may hold a password, and what a server says at its start ends up in logs.
+#[tokio::test]
+async fn a_store_that_can_not_be_is_refused_without_its_password() {
+    for (url, why) in
+        [("mysql://me:hunter2@host/db", "no such kind of store"), ("postgres://me:hunter2@host", "no database")]
+    {
+        let text = refused(&["--store", url]).await;
+        assert!(text.contains("reading --store") && text.contains(why) && !text.contains("hunter2"), "{text}");
+    }
 }
 
 #[tokio::test]
