@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn blocks_are_told_apart() {
-        let text = b"words\n-----BEGIN A-----\nYQ==\n-----END A-----\n-----BEGIN B-----\nx: y\n\nYQ==\n-----END B-----\n\
+        let text =
+            b"words\n-----BEGIN A-----\nYQ==\n-----END A-----\n-----BEGIN B-----\nx: y\n\nYQ==\n-----END B-----\n\
                      -----BEGIN C-----\n*\n-----END C-----\n";
         let (first, rest) = next(text);
         assert!(first.is_some_and(|block| block.label == "A" && !block.has_headers && !block.is_empty));

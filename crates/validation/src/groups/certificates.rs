@@ -47,10 +47,7 @@ const SPEC: Shape = Shape::of(&[
     ("usages", Required("")),
     ("usages", Check("usages that are known, none twice", usages)),
     ("signerName", Check("domain and name of a signer, not the legacy one", signer)),
-    (
-        "expirationSeconds",
-        Within(600, i64::MAX, "may not specify a duration less than 600 seconds (10 minutes)"),
-    ),
+    ("expirationSeconds", Within(600, i64::MAX, "may not specify a duration less than 600 seconds (10 minutes)")),
 ]);
 
 const STATUS: Shape = Shape::of(&[(
