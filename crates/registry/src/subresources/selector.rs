@@ -39,10 +39,12 @@ fn term(expression: &Value) -> Option<(&str, String)> {
     let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
     let mut values: Vec<&str> = values.filter_map(Value::as_str).collect();
     values.sort_unstable();
+    // A text with an empty list would mean the empty value.
+    let listed = !values.is_empty();
     let values = values.join(",");
     let text = match expression.get("operator")?.as_str()? {
-        "In" => format!("{key} in ({values})"),
-        "NotIn" => format!("{key} notin ({values})"),
+        "In" if listed => format!("{key} in ({values})"),
+        "NotIn" if listed => format!("{key} notin ({values})"),
         "Exists" => key.to_owned(),
         "DoesNotExist" => format!("!{key}"),
         _ => return None,
