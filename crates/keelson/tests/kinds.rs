@@ -1,5 +1,6 @@
 //! Every kind of the catalogue, from a minimal object: what is filled in, and that it reads the same in a get, a list and
-//! a watch, in every version that it is served in. `kinds/objects.json` has the objects and what they show.
+//! a watch, in every version that it is served in. `kinds/objects.json` has the objects and what they show,
+//! `kinds/refusals.json` what makes each of them break a rule.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -17,6 +18,13 @@ const HPA: &str = "horizontalpodautoscalers.autoscaling";
 struct Sample {
     body: Value,
     shows: BTreeMap<String, Value>,
+}
+
+/// What makes the object of a sample break a rule of its kind, by JSON pointer, and what is said of it.
+#[derive(Deserialize)]
+struct Refusal {
+    with: BTreeMap<String, Value>,
+    says: String,
 }
 
 /// A resource as discovery describes it.
@@ -204,6 +212,44 @@ async fn writing_back_what_was_read_changes_nothing_in_any_version() {
             assert_eq!(patched.expect(200).json(), before, "a patch of {path}");
         }
     }
+}
+
+/// Puts a value where a JSON pointer leads, and on the way there what is missing.
+fn put(body: &mut Value, pointer: &str, value: &Value) {
+    let mut place = body;
+    for step in pointer.split('/').skip(1) {
+        place = match place {
+            Value::Array(items) => &mut items[step.parse::<usize>().unwrap()],
+            other => &mut other[step],
+        };
+    }
+    *place = value.clone();
+}
+
+#[tokio::test]
+async fn every_kind_refuses_what_breaks_a_rule_of_it() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let refusals: BTreeMap<String, Refusal> = serde_json::from_str(include_str!("kinds/refusals.json")).unwrap();
+    let samples = samples();
+    assert!(samples.keys().eq(refusals.keys()), "each kind with a sample has a refusal");
+    let mut otherwise = BTreeMap::new();
+    for resource in &served(&raw).await {
+        let mut body = samples[&resource.name].body.clone();
+        if body["metadata"]["name"].is_null() {
+            body["metadata"] = json!({"name": "minimal"});
+        }
+        let refusal = &refusals[&resource.name];
+        refusal.with.iter().for_each(|(pointer, value)| put(&mut body, pointer, value));
+        let (_, path) = resource.versions.iter().find(|(version, _)| body["apiVersion"] == **version).unwrap();
+        let answer = raw.post(path.as_str(), &body).await.json();
+        let said = answer["message"].as_str().unwrap_or_default().split_once(" is invalid: ");
+        let said = said.map_or_else(|| answer.to_string(), |(_, said)| said.to_owned());
+        if answer["code"] != 422 || said != refusal.says {
+            otherwise.insert(resource.name.clone(), said);
+        }
+    }
+    assert!(otherwise.is_empty(), "{}", serde_json::to_string_pretty(&otherwise).unwrap());
 }
 
 /// By what clients notice that autoscalers are stored in another version.

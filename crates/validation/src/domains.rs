@@ -225,7 +225,7 @@ mod tests {
     use crate::pod::Pod;
     use crate::shape::Check;
 
-    fn check(rule: Check, value: Value, expected: &[&str]) {
+    fn check(rule: Check, value: &Value, expected: &[&str]) {
         let object = Object::from_value(json!({ "at": value })).expect("an object");
         let mut run = Run { faults: Vec::new(), object: &object, before: None, pod: Pod::default() };
         rule(&At::object(&object, None).field("at"), &mut run);
@@ -239,35 +239,35 @@ mod tests {
         for bad in ["*", "*.", "a.*.com", "*.*.com", "example.com"] {
             assert_eq!(WILDCARD.faults(bad).len(), 1, "{bad}");
         }
-        check(full_name, json!("a.example.com"), &[]);
+        check(full_name, &json!("a.example.com"), &[]);
         let short =
             "at: Invalid value: \"example.com\": should be a domain with at least three segments separated by dots";
-        check(full_name, json!("example.com"), &[short]);
-        check(host, json!("a.b."), &[]);
+        check(full_name, &json!("example.com"), &[short]);
+        check(host, &json!("a.b."), &[]);
         check(
             host,
-            json!("localhost"),
+            &json!("localhost"),
             &["at: Invalid value: \"localhost\": should be a domain with at least two segments separated by dots"],
         );
-        check(domain_and_path, json!("example.com/a/b"), &[]);
+        check(domain_and_path, &json!("example.com/a/b"), &[]);
         check(
             domain_and_path,
-            json!("example.com"),
+            &json!("example.com"),
             &["at: Invalid value: \"example.com\": must be a domain-prefixed path (such as \"acme.io/foo\")"],
         );
-        check(signer_name, json!("example.com/a"), &[]);
+        check(signer_name, &json!("example.com/a"), &[]);
         let form = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        check(signer_name, json!("example.com"), &[&format!("at: Invalid value: \"example.com\": {form}")]);
+        check(signer_name, &json!("example.com"), &[&format!("at: Invalid value: \"example.com\": {form}")]);
     }
 
     #[test]
     fn where_webhooks_are_called() {
-        check(client_config, json!({"url": "https://example.com:8443/a/b"}), &[]);
-        check(client_config, json!({}), &["at: Required value: exactly one of url or service is required"]);
+        check(client_config, &json!({"url": "https://example.com:8443/a/b"}), &[]);
+        check(client_config, &json!({}), &["at: Required value: exactly one of url or service is required"]);
         let form = "; desired format: https://host[/path]";
         check(
             client_config,
-            json!({"url": "http://u:p@example.com/?a=b#c"}),
+            &json!({"url": "http://u:p@example.com/?a=b#c"}),
             &[
                 &format!("at.url: Invalid value: \"http\": 'https' is the only allowed URL scheme{form}"),
                 "at.url: Invalid value: \"u:p\": user information is not permitted in the URL",
@@ -275,10 +275,10 @@ mod tests {
                 "at.url: Invalid value: \"a=b\": query parameters are not permitted in the URL",
             ],
         );
-        check(client_config, json!({"service": {"name": "a", "namespace": "b", "port": 443, "path": "/a/b/"}}), &[]);
+        check(client_config, &json!({"service": {"name": "a", "namespace": "b", "port": 443, "path": "/a/b/"}}), &[]);
         check(
             client_config,
-            json!({"service": {"name": "a", "port": 0, "path": "/a//b"}}),
+            &json!({"service": {"name": "a", "port": 0, "path": "/a//b"}}),
             &[
                 "at.service.namespace: Required value",
                 "at.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive",

@@ -12,7 +12,9 @@ use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::shape::Rule::{Always, Check, Each};
 use crate::shape::{Kind, Run, Shape, kind};
 
-pub(super) const KINDS: &[Kind] = &[kind("StorageVersion").below(&[("status", &STATUS)])];
+pub(super) const KINDS: &[Kind] = &[kind("StorageVersion").object(&NAMED).below(&[("status", &STATUS)])];
+
+const NAMED: Shape = Shape::of(&[("metadata", Check("named group.resource", named_by_resource))]);
 
 const STATUS: Shape = Shape::of(&[(
     "status",
@@ -33,6 +35,19 @@ const SERVER: Shape = Shape::of(&[
     ("decodableVersions", Check("versions, the one that is written among them", decodable)),
     ("servedVersions", Check("versions that can be read", served)),
 ]);
+
+fn named_by_resource(metadata: &At<'_, '_>, run: &mut Run<'_>) {
+    let name = metadata.field("name");
+    let Some((group, resource)) = name.text().rsplit_once('.') else {
+        return name.invalid(run, name.text(), "name must be in the form of <group>.<resource>");
+    };
+    for fault in DNS_SUBDOMAIN.faults(group) {
+        name.invalid(run, name.text(), format!("the group segment {fault}"));
+    }
+    for fault in DNS_1035_LABEL.faults(resource) {
+        name.invalid(run, name.text(), format!("the resource segment {fault}"));
+    }
+}
 
 fn version(at: &At<'_, '_>, run: &mut Run<'_>) {
     let faults = version_faults(at.text());

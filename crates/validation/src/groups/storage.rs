@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::at::At;
 use crate::formats::{DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::pod::resources::quantity;
+use crate::pod::volumes::DRIVER as CSI_NAME;
 use crate::selectors::SELECTOR;
 use crate::shape::Rule::{Always, Check, Immutable, NonNegative, OneOf, Range, Required, With, Within};
 use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
@@ -186,7 +187,7 @@ fn tokens(at: &At<'_, '_>, run: &mut Run<'_>) {
 const NODE: Shape = Shape::of(&[("drivers", With("unique names", drivers, &NODE_DRIVER))]);
 
 const NODE_DRIVER: Shape = Shape::of(&[
-    ("name", Check("DNS subdomain", |at, run| at.complain(run, DNS_SUBDOMAIN.faults(at.text())))),
+    ("name", CSI_NAME),
     ("nodeID", Required("")),
     (
         "nodeID",
@@ -325,13 +326,13 @@ fn inline_volume(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-fn new_attachment(spec: &At<'_, '_>, run: &mut Run<'_>) {
+fn new_attachment<'v>(spec: &At<'v, '_>, run: &mut Run<'v>) {
     if run.before.is_some() {
         return;
     }
     let (attacher, source) = (spec.field("attacher"), spec.field("source"));
     let volume = source.field("persistentVolumeName");
-    attacher.complain(run, DNS_SUBDOMAIN.faults(attacher.text()));
+    CSI_NAME.check(&attacher, run);
     if volume.is_set() {
         volume.complain(run, DNS_SUBDOMAIN.faults(volume.text()));
     }

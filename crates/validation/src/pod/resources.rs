@@ -81,7 +81,7 @@ fn is_standard(name: &str) -> bool {
         || name.starts_with("requests.hugepages-")
 }
 
-fn is_extended(name: &str) -> bool {
+pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && QUALIFIED_NAME.faults(&format!("requests.{name}")).is_empty()
 }
 

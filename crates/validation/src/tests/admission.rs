@@ -153,6 +153,10 @@ fn policies_say_what_they_are_for_and_what_they_ask() {
         &[("/status", json!({"typeChecking": {"expressionWarnings": [{"fieldRef": "spec.validations[0]"}]}}))],
         &["status.typeChecking.expressionWarnings[0].warning: Required value"],
     );
+}
+
+#[test]
+fn policies_that_change_requests_say_how() {
     let mutating = change(
         &policy(),
         &[

@@ -95,6 +95,10 @@ fn drivers_of_storage() {
            field is immutable",
         ],
     );
+}
+
+#[test]
+fn capacities_and_attachments() {
     let capacity = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity", "metadata": {"name": "c"},
         "storageClassName": "s", "capacity": "1Gi"});
     check_new(
@@ -111,11 +115,10 @@ fn drivers_of_storage() {
         "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}});
     check_new(
         &attachment,
-        &[("/spec/source", json!({})), ("/spec/attacher", json!(""))],
+        &[("/spec/source", json!({})), ("/spec/attacher", json!("A_b"))],
         &[
-            "spec.attacher: Required value",
             "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
-            "spec.attacher: Invalid value: \"\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+            "spec.attacher: Invalid value: \"A_b\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
              characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
              for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
         ],

@@ -6,6 +6,8 @@ mod admission;
 mod apis;
 mod cluster;
 mod config;
+mod devices;
+mod extensions;
 mod networking;
 mod pods;
 mod services;

@@ -1,0 +1,209 @@
+//! Definitions of custom resources, and certificate signing requests.
+
+use serde_json::{Value, json};
+
+use super::{change, check_below, check_new, check_update};
+
+fn definition() -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.org"},
+        "spec": {"group": "example.org", "scope": "Namespaced", "conversion": {"strategy": "None"},
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [
+                {"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}},
+                {"name": "v1beta1", "served": true, "storage": false, "deprecated": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+        "status": {"acceptedNames": {"plural": "", "kind": ""}, "storedVersions": ["v1"]}})
+}
+
+#[test]
+fn names_and_scope_of_definitions() {
+    check_new(
+        &definition(),
+        &[
+            ("/metadata/name", json!("x.y")),
+            ("/spec/scope", json!("Galaxy")),
+            ("/spec/names/listKind", json!("Widget")),
+            ("/spec/names/shortNames", json!(["W"])),
+        ],
+        &[
+            "metadata.name: Invalid value: \"x.y\": must be spec.names.plural+\".\"+spec.group",
+            "spec.scope: Unsupported value: \"Galaxy\": supported values: \"Cluster\", \"Namespaced\"",
+            "spec.names.shortNames[0]: Invalid value: \"W\": a DNS-1035 label must consist of lower case alphanumeric \
+             characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
+            "spec.names.listKind: Invalid value: \"Widget\": kind and listKind may not be the same",
+        ],
+    );
+    check_new(
+        &definition(),
+        &[("/metadata/name", json!("widgets.x.k8s.io")), ("/spec/group", json!("x.k8s.io"))],
+        &[
+            "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation \
+           \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111",
+        ],
+    );
+    check_new(
+        &definition(),
+        &[("/spec/preserveUnknownFields", json!(true))],
+        &[
+            "spec.preserveUnknownFields: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown-fields to \
+           true in spec.versions[*].schema instead",
+        ],
+    );
+}
+
+#[test]
+fn versions_of_definitions() {
+    // What versions do not have alike is shown with them, in Go's form; what they have alike is not.
+    let bare = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object"}}});
+    check_new(
+        &definition(),
+        &[("/spec/versions", json!([bare("v1", true), bare("v1", true)]))],
+        &["must contain unique version names", "must have exactly one version marked as storage version"].map(|detail| {
+            let version = "{\"Name\":\"v1\",\"Served\":true,\"Storage\":true,\"Deprecated\":false,\"DeprecationWarning\":null,\
+                           \"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}";
+            format!("spec.versions: Invalid value: [{version},{version}]: {detail}")
+        })
+        .each_ref()
+        .map(String::as_str),
+    );
+    check_new(
+        &definition(),
+        &[
+            (
+                "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
+                json!({"properties": {"a": {"type": "array"}}}),
+            ),
+            ("/spec/versions/1/schema", Value::Null),
+        ],
+        &[
+            "spec.versions[1].schema.openAPIV3Schema: Required value: schemas are required",
+            "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[a].items: Required value: must be specified",
+            "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified \
+             object fields",
+        ],
+    );
+    check_new(
+        &definition(),
+        &[
+            ("/spec/versions/0/deprecationWarning", json!("soon")),
+            ("/spec/versions/0/additionalPrinterColumns", json!([{"name": "A", "type": "colour"}])),
+            ("/spec/versions/0/subresources", json!({"scale": {"specReplicasPath": ".replicas"}})),
+        ],
+        &[
+            "spec.versions[0].deprecationWarning: Invalid value: \"soon\": can only be set for deprecated versions",
+            "spec.versions[0].subresources.scale.specReplicasPath: Invalid value: \".replicas\": should be a json path under \
+             .spec",
+            "spec.versions[0].subresources.scale.statusReplicasPath: Required value",
+            "spec.versions[0].additionalPrinterColumns[0].type: Invalid value: \"colour\": must be one of \
+             boolean,date,integer,number,string",
+            "spec.versions[0].additionalPrinterColumns[0].JSONPath: Required value",
+        ],
+    );
+    let only = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {}}}]);
+    check_new(
+        &definition(),
+        &[("/spec/versions", only)],
+        &["spec.validation.openAPIV3Schema.type: Required value: must not be empty at the root"],
+    );
+}
+
+#[test]
+fn stored_versions_and_names_stay() {
+    let only = json!([{"name": "v1beta1", "served": true, "storage": false, "deprecated": true}]);
+    let gone = "missing from spec.versions; v1 was previously a storage version, and must remain in spec.versions until a \
+                storage migration ensures no data remains persisted in v1 and removes v1 from status.storedVersions";
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    check_update(
+        &definition(),
+        &[("/spec/versions", only), ("/spec/versions/0/schema", schema), ("/spec/group", json!("example.com"))],
+        &[
+            "spec.versions: Invalid value: [{\"Name\":\"v1beta1\",\"Served\":true,\"Storage\":false,\"Deprecated\":true,\
+             \"DeprecationWarning\":null,\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\
+             \"SelectableFields\":null}]: must have exactly one version marked as storage version",
+            "spec.group: Invalid value: \"example.com\": field is immutable",
+            &format!("status.storedVersions[0]: Invalid value: \"v1\": {gone}"),
+        ],
+    );
+    check_update(&definition(), &[("/spec/scope", json!("Cluster"))], &[]);
+    let conditions = json!([{"type": "Established", "status": "True"}]);
+    let established = change(&definition(), &[("/status/conditions", conditions)]);
+    check_update(
+        &established,
+        &[("/spec/scope", json!("Cluster"))],
+        &["spec.scope: Invalid value: \"Cluster\": field is immutable"],
+    );
+    check_update(
+        &definition(),
+        &[("/status/storedVersions", json!([]))],
+        &["status.storedVersions: Invalid value: []: must have at least one stored version"],
+    );
+    check_update(
+        &definition(),
+        &[("/spec/versions/0/storage", json!(false)), ("/spec/versions/1/storage", json!(true))],
+        &["status.storedVersions: Invalid value: [\"v1\"]: must have the storage version v1beta1"],
+    );
+}
+
+#[test]
+fn conversion_of_custom_resources() {
+    check_new(
+        &definition(),
+        &[("/spec/conversion", json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v7", "v7"]}}))],
+        &[
+            "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
+            "spec.conversion.conversionReviewVersions[1]: Invalid value: \"v7\": duplicate version",
+            "spec.conversion.conversionReviewVersions: Invalid value: [\"v7\",\"v7\"]: must include at least one of v1, v1beta1",
+        ],
+    );
+    check_new(
+        &definition(),
+        &[("/spec/conversion", json!({"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}}))],
+        &["spec.conversion.conversionReviewVersions: Forbidden: should not be set when strategy is not set to Webhook"],
+    );
+}
+
+/// `-----BEGIN CERTIFICATE REQUEST-----`, a few bytes, and the end.
+const REQUEST: &str =
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIUQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+
+#[test]
+fn requests_for_certificates() {
+    let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": {"name": "r"}, "spec": {"request": REQUEST, "signerName": "example.org/signer", "usages": ["client auth"]}});
+    check_new(
+        &request,
+        &[
+            ("/spec/request", json!("YWJj")),
+            ("/spec/usages", json!([])),
+            ("/spec/signerName", json!("kubernetes.io/legacy-unknown")),
+            ("/spec/expirationSeconds", json!(599)),
+        ],
+        &[
+            "spec.request: Invalid value: \"YWJj\": PEM block type must be CERTIFICATE REQUEST",
+            "spec.usages: Required value",
+            "spec.signerName: Invalid value: \"kubernetes.io/legacy-unknown\": the legacy signerName is not allowed via this API \
+             version",
+            "spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 600 seconds (10 minutes)",
+        ],
+    );
+    check_new(
+        &request,
+        &[("/spec/usages", json!(["client auth", "client auth"]))],
+        &["spec.usages[1]: Duplicate value: \"client auth\""],
+    );
+    check_below(
+        Some("status"),
+        &request,
+        &[("/status", json!({"certificate": REQUEST}))],
+        &["status.certificate: Invalid value: \"<certificate data>\": only CERTIFICATE PEM blocks are allowed, found \
+           \"CERTIFICATE REQUEST\""],
+    );
+    check_below(
+        Some("status"),
+        &request,
+        &[("/status", json!({"certificate": "YWJj"}))],
+        &["status.certificate: Invalid value: \"<certificate data>\": must contain at least one CERTIFICATE PEM block"],
+    );
+}
