@@ -178,3 +178,85 @@ async fn a_scale_is_judged_as_a_change_of_the_whole() {
     raw.patch(path.as_str(), MERGE, &json!({"spec": {"replicas": 3}})).await.expect(200);
     raw.patch(path.as_str(), MERGE, &json!({"spec": {"replicas": -1}})).await.expect(422);
 }
+
+/// Each kind that serves the servers themselves, as it should not be.
+#[tokio::test]
+async fn what_describes_the_api_is_held_to_its_rules() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "s"},
+        "addressType": "IPv4", "endpoints": [{"addresses": ["example.com"]}]});
+    let address = "endpoints[0].addresses[0]";
+    let causes = [
+        (address, "Invalid", "Invalid value: \"example.com\": must be a valid IPv4 address"),
+        (address, "Invalid", "Invalid value: \"example.com\": must be a valid IP address"),
+    ];
+    check_create(&raw, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice, &causes).await;
+    let schema = json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": {"name": "s"},
+        "spec": {"rules": []}});
+    let required = "Required value: must reference a priority level";
+    let causes = [("spec.priorityLevelConfiguration.name", "Required", required)];
+    check_create(&raw, "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", schema, &causes).await;
+    let level = json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": "l"}, "spec": {"type": "Limited"}});
+    let causes = [("spec.limited", "Required", "Required value: must not be empty when type is Limited")];
+    check_create(&raw, "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", level, &causes).await;
+    let class =
+        json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "c"}, "handler": "a"});
+    let causes = [("handler", "Invalid", "Invalid value: \"b\": field is immutable")];
+    check_change(&raw, "/apis/node.k8s.io/v1/runtimeclasses", class, json!({"handler": "b"}), &causes).await;
+    let service = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.a.org"},
+        "spec": {"group": "a.org", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 2000}});
+    let causes = [("spec.versionPriority", "Invalid", "Invalid value: 2000: must be positive and less than 1000")];
+    check_create(&raw, "/apis/apiregistration.k8s.io/v1/apiservices", service, &causes).await;
+    let migration = json!({"apiVersion": "storagemigration.k8s.io/v1beta1", "kind": "StorageVersionMigration",
+        "metadata": {"name": "m"}, "spec": {"resource": {"group": "apps", "resource": ""}}});
+    let causes = [("spec.resource.resource", "Required", "Required value: resource is required to be set")];
+    check_create(&raw, "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations", migration, &causes).await;
+    let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": {"name": "r"}, "spec": {"request": "YWJj", "signerName": "a.org/s", "usages": ["any"]}});
+    let causes = [("spec.request", "Invalid", "Invalid value: \"YWJj\": PEM block type must be CERTIFICATE REQUEST")];
+    check_create(&raw, "/apis/certificates.k8s.io/v1/certificatesigningrequests", request, &causes).await;
+}
+
+#[tokio::test]
+async fn a_definition_keeps_the_versions_that_objects_may_be_stored_in() {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object"}}});
+    let mut definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "x.y"}, "spec": {"group": "example.org", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"}, "versions": [version("v1", true)]}});
+    let named = "Invalid value: \"x.y\": must be spec.names.plural+\".\"+spec.group";
+    check_create(&raw, DEFINITIONS, definition.clone(), &[("metadata.name", "Invalid", named)]).await;
+    definition["metadata"]["name"] = json!("widgets.example.org");
+    let made = raw.post(DEFINITIONS, &definition).await.expect(201).json();
+    assert_eq!(made["status"]["storedVersions"], json!(["v1"]));
+    let path = format!("{DEFINITIONS}/widgets.example.org");
+    let both = json!({"spec": {"versions": [version("v1", false), version("v2", true)]}});
+    let changed = raw.patch(path.as_str(), MERGE, &both).await.expect(200).json();
+    assert_eq!(changed["status"]["storedVersions"], json!(["v1", "v2"]));
+    let only = json!({"spec": {"versions": [version("v2", true)]}});
+    let answer = raw.patch(path.as_str(), MERGE, &only).await.expect(422).json();
+    let gone = "Invalid value: \"v1\": missing from spec.versions; v1 was previously a storage version, and must remain in \
+                spec.versions until a storage migration ensures no data remains persisted in v1 and removes v1 from \
+                status.storedVersions";
+    check_causes(&answer, "CustomResourceDefinition", &[("status.storedVersions[0]", "Invalid", gone)]);
+}
+
+#[tokio::test]
+async fn a_storage_version_says_what_its_servers_write() {
+    const VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let version = json!({"apiVersion": "internal.apiserver.k8s.io/v1alpha1", "kind": "StorageVersion",
+        "metadata": {"name": "example.org.widgets"}, "spec": {}});
+    raw.post(VERSIONS, &version).await.expect(201);
+    let server_entry = json!({"apiServerID": "a", "encodingVersion": "v1", "decodableVersions": ["v1"]});
+    let status = json!({"status": {"commonEncodingVersion": "v2", "storageVersions": [server_entry]}});
+    let path = format!("{VERSIONS}/example.org.widgets/status");
+    let answer = raw.patch(path.as_str(), MERGE, &status).await.expect(422).json();
+    let actual = "Invalid value: \"v2\": the actual common encoding version is v1";
+    check_causes(&answer, "StorageVersion", &[("status.commonEncodingVersion", "Invalid", actual)]);
+}

@@ -2,6 +2,7 @@
 
 mod certificate;
 mod classes;
+mod definition;
 mod device;
 mod namespace;
 mod node;
@@ -67,6 +68,9 @@ pub(crate) fn prepare_update(target: &Target, current: &Object, next: &mut Objec
         ("", "namespaces") => namespace::prepare_update(target, current, next),
         ("", "services") => service::prepare_update(current, next),
         ("apps", "daemonsets") => workload::count_templates(current, next),
+        ("apiextensions.k8s.io", "customresourcedefinitions") if target.subresource.is_none() => {
+            definition::add_stored_version(next);
+        }
         _ => return,
     }
     in_order(target, next);

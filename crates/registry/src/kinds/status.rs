@@ -29,6 +29,9 @@ fn stated(target: &Target, object: &Object, now: SystemTime) -> Map<String, Valu
         ("", "pods") => json!({ "phase": "Pending", "qosClass": quality_of_service(object) }),
         ("", "persistentvolumes") => json!({ "phase": "Pending", "lastPhaseTransitionTime": rfc3339(now) }),
         ("", "persistentvolumeclaims") => json!({ "phase": "Pending" }),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => {
+            json!({ "storedVersions": super::definition::first_stored_versions(object) })
+        }
         ("apiregistration.k8s.io", "apiservices") if object.get(&["spec", "service"]).is_none() => json!({
             "conditions": [{
                 "type": "Available",

@@ -1,0 +1,32 @@
+//! Definitions of custom resources: the status lists every version that objects may have been stored in.
+
+use keelson_meta::Object;
+use serde_json::{Value, json};
+
+/// The stored versions of a new definition: the one that is stored. There is nothing if none is marked.
+pub(super) fn first_stored_versions(definition: &Object) -> Value {
+    storage_version(definition).map_or(Value::Null, |version| json!([version]))
+}
+
+/// Adds the version that objects are stored in from now on to those that they may have been stored in.
+pub(super) fn add_stored_version(next: &mut Object) {
+    let Some(version) = storage_version(next).map(|version| json!(version)) else { return };
+    let status = next.0.entry("status").or_insert_with(|| json!({}));
+    let Value::Object(status) = status else { return };
+    let stored = status.entry("storedVersions").or_insert_with(|| json!([]));
+    if stored.is_null() {
+        *stored = json!([]);
+    }
+    if let Value::Array(stored) = stored
+        && !stored.contains(&version)
+    {
+        stored.push(version);
+    }
+}
+
+/// The first version that is marked as the one to store.
+fn storage_version(definition: &Object) -> Option<String> {
+    let versions = definition.get(&["spec", "versions"])?.as_array()?;
+    let stored = versions.iter().find(|version| version.get("storage").and_then(Value::as_bool) == Some(true))?;
+    stored.get("name")?.as_str().map(str::to_owned)
+}
