@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use keelson_meta::ApiError;
 use keelson_meta::error::ConflictKind;
 use keelson_meta::options::PatchOptions;
-use keelson_meta::{ApiError, Object};
 use serde_json::{Value, json};
 
 use crate::intake::{place, strict};
@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::subresources;
 use crate::target::Target;
 use crate::update::check_preconditions;
-use crate::write::Written;
+use crate::write::{Draft, Written};
 use crate::writer::Writer;
 
 /// How often an apply begins anew because the object comes and goes under it.
@@ -55,13 +55,14 @@ impl Registry {
         for _ in 0..ATTEMPTS {
             let applied = self.change(target, name, options.dry_run, |current| {
                 let mut shown = self.shown(target, current)?;
-                let mut next = managed::apply(target, &mut shown, &application)?;
+                let Draft { object: mut next, managed } =
+                    managed::apply(target, &mut shown.object, shown.managed, &application)?;
                 strict()?;
                 place(target, &mut next)?;
-                check_preconditions(target, name, &shown, &next)?;
-                next = subresources::confine(target, &shown, next, now)?;
-                kinds::complete_update(target, &shown, &mut next, now);
-                self.settle(target, shown, next)
+                check_preconditions(target, name, &shown.object, &next)?;
+                next = subresources::confine(target, &shown.object, next, now)?;
+                kinds::complete_update(target, &shown.object, &mut next, now);
+                self.settle(target, &shown, Draft { object: next, managed })
             });
             match applied.await {
                 // Nobody but the change itself says that the object is not there.
@@ -80,9 +81,9 @@ impl Registry {
     }
 
     /// The object that an apply makes where there is none.
-    fn first(&self, target: &Target, name: &str, application: &Application<'_>) -> Result<Object, ApiError> {
+    fn first(&self, target: &Target, name: &str, application: &Application<'_>) -> Result<Draft, ApiError> {
         let mut nothing = managed::nothing(&target.kind());
-        let mut object = managed::apply(target, &mut nothing, application)?;
+        let Draft { mut object, managed } = managed::apply(target, &mut nothing, None, application)?;
         if !object.uid().is_empty() {
             let message = format!(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",
@@ -93,7 +94,7 @@ impl Registry {
         object.remove_meta("resourceVersion");
         place(target, &mut object)?;
         kinds::complete_new(target, &mut object, application.now);
-        Ok(object)
+        Ok(Draft { object, managed })
     }
 }
 

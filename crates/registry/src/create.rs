@@ -12,7 +12,7 @@ use crate::managed;
 use crate::prepare::{check_new, stamp_new};
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
-use crate::write::Written;
+use crate::write::{Draft, Written};
 use crate::writer::Writer;
 
 /// How many generated names are tried before the client is told to.
@@ -48,12 +48,13 @@ impl Registry {
         let generated = object.name().is_empty() && !object.generate_name().is_empty();
         let base = object.generate_name().to_owned();
         kinds::complete_new(target, &mut object, self.now());
-        managed::track_new(target, &mut object, writer, self.now());
+        let managed = managed::track_new(target, &mut object, writer, self.now());
         object = self.stamped(target, object, writer)?;
         let name = object.name().to_owned();
         let taken = |name: String| ApiError::AlreadyExists { resource: target.group_resource(), name };
         if !generated {
-            return self.create_named(target, object, options.dry_run).await?.ok_or_else(|| taken(name));
+            let draft = Draft { object, managed };
+            return self.create_named(target, draft, options.dry_run).await?.ok_or_else(|| taken(name));
         }
         let mut tried = String::new();
         for _ in 0..NAME_ATTEMPTS {
@@ -61,6 +62,7 @@ impl Registry {
             // What a kind adds may hold the name, so each name starts from what was sent.
             let mut named = object.clone();
             named.set_meta("name", tried.as_str());
+            let named = Draft { object: named, managed: managed.clone() };
             if let Some(created) = self.create_named(target, named, options.dry_run).await? {
                 return Ok(created);
             }
@@ -75,12 +77,13 @@ impl Registry {
     pub(crate) async fn create_tracked(
         &self,
         target: &Target,
-        object: Object,
+        draft: Draft,
         writer: &Writer,
         dry_run: bool,
     ) -> Result<Option<Created>, ApiError> {
+        let Draft { object, managed } = draft;
         let object = self.stamped(target, object, writer)?;
-        self.create_named(target, object, dry_run).await
+        self.create_named(target, Draft { object, managed }, dry_run).await
     }
 
     /// A new object in the version that is stored, with what only the server can give it.
@@ -97,22 +100,22 @@ impl Registry {
     async fn create_named(
         &self,
         target: &Target,
-        mut object: Object,
+        mut draft: Draft,
         dry_run: bool,
     ) -> Result<Option<Created>, ApiError> {
-        kinds::admit(self, target, &mut object)?;
-        kinds::prepare_create(target, &mut object);
-        check_new(target, &object)?;
-        let name = object.name().to_owned();
-        let mut encoded = StoredObject::encode(&object);
+        kinds::admit(self, target, &mut draft.object)?;
+        kinds::prepare_create(target, &mut draft.object);
+        check_new(target, &draft.object)?;
+        let name = draft.object.name().to_owned();
+        let mut encoded = draft.encode();
         for attempt in 0..PLAN_ATTEMPTS {
             let guard = self.namespace_guard(target, &name).await?;
             let mut companions = Companions::default();
             if has_companions(target) {
                 // Each attempt starts from what was sent, not from what the last one could not get.
-                let mut completed = object.clone();
+                let mut completed = draft.object.clone();
                 companions = self.accompany(target, None, Some(&mut completed), attempt).await?;
-                encoded = StoredObject::encode(&completed);
+                encoded = StoredObject::encode_with(&completed, draft.managed.as_deref());
             }
             match self.commit_new(target, &name, &encoded, guard, companions, dry_run).await? {
                 Attempt::Done(created) => return Ok(Some(created)),

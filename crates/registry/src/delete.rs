@@ -63,13 +63,13 @@ impl Registry {
         kinds::check_delete(target, object.name())?;
         object.remove_meta("resourceVersion");
         match grace::of(target, &object, options) {
-            Grace::Pending => Ok(Change::Put(object)),
+            Grace::Pending => Ok(Change::Put(object.into())),
             Grace::Within(period) => {
                 let held_by = finalizers(target, &object, options);
                 set_finalizers(&mut object, held_by);
                 grace::grant(&mut object, period, self.now());
                 let stays = period > 0 || !object.finalizers().is_empty();
-                Ok(if stays { Change::Put(object) } else { Change::Remove(StoredObject::encode(&object)) })
+                Ok(if stays { Change::Put(object.into()) } else { Change::Remove(StoredObject::encode(&object)) })
             }
             Grace::None => Ok(self.plain_deletion(target, object, options)),
         }
@@ -90,7 +90,7 @@ impl Registry {
             grace::count_deletion(&mut object);
             kinds::mark_terminating(target, &mut object);
         }
-        Change::Put(object)
+        Change::Put(object.into())
     }
 }
 

@@ -16,7 +16,8 @@ use crate::managed;
 use crate::prepare::stamp_new;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
-use crate::write::Change;
+use crate::update::Shown;
+use crate::write::{Change, Draft};
 use crate::writer::Writer;
 
 /// The namespaces that every cluster has.
@@ -56,11 +57,11 @@ impl Registry {
         object.set_type(&target.kind());
         fit(target, &mut object)?;
         kinds::complete_new(target, &mut object, self.now());
-        managed::track_new(target, &mut object, &Writer::server(), self.now());
+        let managed = managed::track_new(target, &mut object, &Writer::server(), self.now());
         let mut object = self.to_storage(target, object)?;
         stamp_new(self, target, &mut object);
         kinds::prepare_create(target, &mut object);
-        Ok(StoredObject::encode(&object))
+        Ok(Draft { object, managed }.encode())
     }
 
     /// The condition under which an object may be created in the target's namespace: that the namespace is as it is now.
@@ -128,16 +129,17 @@ impl Registry {
     pub async fn finalize_namespace(&self, name: &str, uid: &str) -> Result<(), ApiError> {
         let target = namespaces_target()?;
         self.change(&target, name, false, |current| {
-            let mut before = current.object.decode(current.revision);
+            let Shown { object: mut before, managed: known } = Shown::of(current);
             let mut namespace = before.clone();
             if namespace.uid() != uid || namespace.deletion_timestamp().is_none() {
                 return Err(ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() });
             }
             kinds::finalize_namespace(&mut namespace);
-            managed::track(&target, &mut before, &mut namespace, &Writer::server(), self.now());
+            let managed = managed::track(&target, &mut before, &mut namespace, known, &Writer::server(), self.now());
             namespace.remove_meta("resourceVersion");
             let held = !namespace.finalizers().is_empty() || !kinds::may_go(&target, &namespace);
-            Ok(if held { Change::Put(namespace) } else { Change::Remove(current.object.clone()) })
+            let draft = Draft { object: namespace, managed };
+            Ok(if held { Change::Put(draft) } else { Change::Remove(current.object.clone()) })
         })
         .await
         .map(|_| ())

@@ -4,7 +4,6 @@
 //! These are changes of the server's own and touch nothing else, so an object need not be valid by today's rules to be let
 //! go. Each names the uid of the object it means: another one of the same name is left alone.
 
-use keelson_codec::stored::StoredObject;
 use keelson_meta::{ApiError, Object};
 use serde_json::{Value, json};
 
@@ -12,7 +11,8 @@ use crate::kinds;
 use crate::managed;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::Change;
+use crate::update::Shown;
+use crate::write::{Change, Draft};
 use crate::writer::Writer;
 
 impl Registry {
@@ -74,17 +74,18 @@ impl Registry {
     ) -> Result<(), ApiError> {
         let missing = || ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() };
         let change = self.change(target, name, false, |current| {
-            let mut before = current.object.decode(current.revision);
+            let Shown { object: mut before, managed: known } = Shown::of(current);
             let mut object = before.clone();
             if object.uid() != uid {
                 return Err(missing());
             }
             edit(&mut object);
-            managed::track(target, &mut before, &mut object, &Writer::server(), self.now());
+            let managed = managed::track(target, &mut before, &mut object, known, &Writer::server(), self.now());
             object.remove_meta("resourceVersion");
             let held = object.deletion_timestamp().is_none() || !object.finalizers().is_empty();
             let stays = held || !kinds::may_go(target, &object);
-            Ok(if stays { Change::Put(object) } else { Change::Remove(StoredObject::encode(&object)) })
+            let draft = Draft { object, managed };
+            Ok(if stays { Change::Put(draft) } else { Change::Remove(draft.encode()) })
         });
         change.await.map(|_| ())
     }

@@ -9,8 +9,10 @@ use keelson_schema::Schemas;
 use serde_json::Value;
 
 use crate::intake::{check_type, duplicate, object_of, place, shape};
+use crate::managed::{MANAGED_FIELDS, set_managed};
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::update::Shown;
 use crate::write::Written;
 use crate::writer::Writer;
 
@@ -54,15 +56,17 @@ impl Registry {
     ) -> Result<Written, ApiError> {
         let kind = target.kind();
         let faults = patch.faults();
+        let with_all = patch.reaches_owners();
         let mut warnings = Vec::new();
         let mut written = self
             .change(target, name, options.dry_run, |current| {
                 let shown = self.shown(target, current)?;
-                let patched = patch.apply(&kind, shown.clone())?;
+                let whole = || with_owners(&shown);
+                let patched = patch.apply(&kind, if with_all { whole() } else { shown.object.clone() })?;
                 let mut next = object_of(patched, target.resource.kind)?;
                 check_type(target, &mut next)?;
                 warnings = shape(&kind, &mut next, &faults, options.field_validation)
-                    .map_err(|fault| unfit(&patch.apply(&kind, shown.clone()).unwrap_or_default(), fault))?;
+                    .map_err(|fault| unfit(&patch.apply(&kind, whole()).unwrap_or_default(), fault))?;
                 place(target, &mut next)?;
                 self.replace(target, name, shown, next, writer)
             })
@@ -95,6 +99,20 @@ impl Patch {
         }
     }
 
+    /// Whether the patch may look at the owners of fields, or change them.
+    fn reaches_owners(&self) -> bool {
+        match self.kind {
+            PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => {
+                !self.document["metadata"][MANAGED_FIELDS].is_null() || !self.document["metadata"].is_object()
+            }
+            PatchKind::Json => {
+                let operations = self.document.as_array().into_iter().flatten();
+                let mut paths = operations.flat_map(|operation| [&operation["path"], &operation["from"]]);
+                paths.any(|path| reaches_owners(path.as_str().unwrap_or_default()))
+            }
+        }
+    }
+
     /// What strictness minds about the document itself.
     pub(crate) fn faults(&self) -> Vec<String> {
         let duplicates = self.duplicates.iter().map(|path| duplicate(path));
@@ -106,6 +124,21 @@ impl Patch {
             }
         }
     }
+}
+
+/// Whether a JSON pointer names the owners of fields, something of theirs, or something that has them.
+fn reaches_owners(pointer: &str) -> bool {
+    let mut steps = pointer.split('/').skip(1);
+    match (steps.next(), steps.next()) {
+        (None, _) | (Some("metadata"), None | Some(MANAGED_FIELDS)) => true,
+        (Some(_), _) => false,
+    }
+}
+
+fn with_owners(shown: &Shown<'_>) -> Object {
+    let mut object = shown.object.clone();
+    set_managed(&mut object, shown.managed.and_then(|text| serde_json::from_str(text).ok()));
+    object
 }
 
 /// The fields of an operation (RFC 6902, section 4).

@@ -1,9 +1,9 @@
 //! Replacing an object, or its status.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use keelson_cache::Entry;
-use keelson_codec::stored::StoredObject;
 use keelson_meta::error::ConflictKind;
 use keelson_meta::options::UpdateOptions;
 use keelson_meta::{ApiError, Object};
@@ -15,8 +15,24 @@ use crate::registry::Registry;
 use crate::subresources;
 use crate::target::Target;
 use crate::versions::convert;
-use crate::write::{Change, Written, modified};
+use crate::write::{Change, Draft, Written, modified};
 use crate::writer::Writer;
+
+/// A stored object as a writer sees it, with its owners beside it: most writes leave them as they are.
+pub(crate) struct Shown<'e> {
+    /// The object, without `metadata.managedFields`.
+    pub(crate) object: Object,
+    /// That as text.
+    pub(crate) managed: Option<&'e str>,
+}
+
+impl<'e> Shown<'e> {
+    /// The object in the version that it is stored in.
+    pub(crate) fn of(current: &'e Entry) -> Self {
+        let (object, managed) = current.object.decode_apart(current.revision);
+        Self { object, managed }
+    }
+}
 
 impl Registry {
     /// Replaces the object of the target's URL by one that [`accept`](crate::accept) has taken in; below `/status` only its
@@ -44,9 +60,9 @@ impl Registry {
     ///
     /// # Errors
     /// 500 when it is in no version of its kind.
-    pub(crate) fn shown(&self, target: &Target, current: &Entry) -> Result<Object, ApiError> {
-        let mut shown = current.object.decode(current.revision);
-        convert(target, &mut shown, &target.kind())?;
+    pub(crate) fn shown<'e>(&self, target: &Target, current: &'e Entry) -> Result<Shown<'e>, ApiError> {
+        let mut shown = Shown::of(current);
+        convert(target, &mut shown.object, &target.kind())?;
         Ok(shown)
     }
 
@@ -59,15 +75,16 @@ impl Registry {
         &self,
         target: &Target,
         name: &str,
-        mut current: Object,
+        mut current: Shown<'_>,
         mut next: Object,
         writer: &Writer,
     ) -> Result<Change, ApiError> {
-        check_preconditions(target, name, &current, &next)?;
-        next = subresources::confine(target, &current, next, self.now())?;
-        kinds::complete_update(target, &current, &mut next, self.now());
-        managed::track(target, &mut current, &mut next, writer, self.now());
-        self.settle(target, current, next)
+        let Shown { object, managed: known } = &mut current;
+        check_preconditions(target, name, object, &next)?;
+        next = subresources::confine(target, object, next, self.now())?;
+        kinds::complete_update(target, object, &mut next, self.now());
+        let managed = managed::track(target, object, &mut next, *known, writer, self.now());
+        self.settle(target, &current, Draft { object: next, managed })
     }
 
     /// What becomes of `current` when it shall be `next`, whose owners are noted already. Both are in the version of the
@@ -75,9 +92,9 @@ impl Registry {
     ///
     /// # Errors
     /// 422 for what is not valid.
-    pub(crate) fn settle(&self, target: &Target, mut current: Object, next: Object) -> Result<Change, ApiError> {
-        convert(target, &mut current, &self.storage_kind(target))?;
-        let stored = current;
+    pub(crate) fn settle(&self, target: &Target, current: &Shown<'_>, next: Draft) -> Result<Change, ApiError> {
+        let stored = self.as_stored(target, &current.object)?;
+        let Draft { object: next, managed } = next;
         let mut next = managed::confine(target, &stored, self.to_storage(target, next)?);
         kinds::check_finalizers(target, &next)?;
         // ORDER: what admission fills in is no change, so the generation is counted after it.
@@ -85,11 +102,22 @@ impl Registry {
         carry_over(target, &stored, &mut next);
         kinds::prepare_update(target, &stored, &mut next);
         validate_update(target, &stored, &next)?;
-        managed::keep_times(&stored, &mut next);
+        let managed = managed::keep_times(&stored, current.managed, &mut next, managed);
         if stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && kinds::may_go(target, &next) {
-            return Ok(Change::Remove(StoredObject::encode(&next)));
+            return Ok(Change::Remove(Draft { object: next, managed }.encode()));
         }
-        Ok(Change::Put(next))
+        Ok(Change::Put(Draft { object: next, managed }))
+    }
+
+    /// An object of the request's version in the one that is stored, which is nearly always the same.
+    fn as_stored<'o>(&self, target: &Target, object: &'o Object) -> Result<Cow<'o, Object>, ApiError> {
+        let kind = self.storage_kind(target);
+        if object.api_version() == Some(kind.group_version().to_string().as_str()) {
+            return Ok(Cow::Borrowed(object));
+        }
+        let mut converted = object.clone();
+        convert(target, &mut converted, &kind)?;
+        Ok(Cow::Owned(converted))
     }
 }
 

@@ -58,10 +58,29 @@ impl Written {
     }
 }
 
+/// An object as it shall be stored.
+pub(crate) struct Draft {
+    pub(crate) object: Object,
+    /// `metadata.managedFields` as text, where the object does not have it.
+    pub(crate) managed: Option<String>,
+}
+
+impl Draft {
+    pub(crate) fn encode(&self) -> StoredObject {
+        StoredObject::encode_with(&self.object, self.managed.as_deref())
+    }
+}
+
+impl From<Object> for Draft {
+    fn from(object: Object) -> Self {
+        Self { object, managed: None }
+    }
+}
+
 /// What a change makes of an object.
 pub(crate) enum Change {
     /// This is how it shall be.
-    Put(Object),
+    Put(Draft),
     /// It shall go, and this is what it was at last, as the client is shown it.
     Remove(StoredObject),
 }
@@ -70,7 +89,7 @@ impl Change {
     /// What shall be put.
     fn put(&mut self) -> Option<&mut Object> {
         match self {
-            Self::Put(object) => Some(object),
+            Self::Put(draft) => Some(&mut draft.object),
             Self::Remove(_) => None,
         }
     }
@@ -103,8 +122,8 @@ impl Registry {
             let companions = self.accompany(target, Some(&current), changed.put(), attempt - 1).await?;
             let (write, object) = match changed {
                 Change::Remove(last) => (Write::Delete { key: store_key.clone() }, last),
-                Change::Put(object) => {
-                    let encoded = StoredObject::encode(&object);
+                Change::Put(draft) => {
+                    let encoded = draft.encode();
                     if encoded.bytes() == current.object.bytes() && !current.completed {
                         return Ok(Written::new(encoded, Some(current.revision)));
                     }

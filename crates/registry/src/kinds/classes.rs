@@ -20,6 +20,9 @@ const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// The classes that every cluster has, also before its server has made the objects.
 const SYSTEM: [(&str, i64); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
+/// What stands in the bytes of a priority class that is the default.
+const GLOBAL_DEFAULT: &str = "\"globalDefault\":true";
+
 const PREEMPT: &str = "PreemptLowerPriority";
 
 /// The priority of a pod's class, of the class that is the default, or 0.
@@ -139,8 +142,11 @@ fn newest_default(
 
 /// The priority class that is the default: of several, which only a race can make, the one of least priority.
 fn default_priority(registry: &Registry) -> Result<Option<Object>, ApiError> {
-    let classes = all(registry, "scheduling.k8s.io", "priorityclasses")?;
-    Ok(classes.into_iter().filter(is_global_default).min_by_key(value))
+    let classes = registry.collection(&classes_target("scheduling.k8s.io", "priorityclasses")?)?.snapshot();
+    // Every pod asks this, and nearly every class says no.
+    let may_be = classes.range("", None).filter(|entry| entry.object.text().contains(GLOBAL_DEFAULT));
+    let classes = may_be.map(|entry| entry.object.decode(entry.revision));
+    Ok(classes.filter(is_global_default).min_by_key(value))
 }
 
 fn is_global_default(class: &Object) -> bool {

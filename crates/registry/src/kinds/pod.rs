@@ -1,5 +1,8 @@
 //! Pods: each may stay for a while on a node that is in trouble.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use keelson_meta::Object;
 use keelson_schema::Schemas;
 use serde_json::{Value, json};
@@ -28,9 +31,16 @@ pub(super) fn tolerate_troubles(pod: &mut Object) {
 /// Puts the members of a pod's `spec` where its schema has them, after some were added. What is in them is in order
 /// already, so this is much less work than a walk of the whole pod.
 pub(super) fn spec_in_order(pod: &mut Object) {
-    let schema = Schemas::builtin().kind("", "v1", "Pod").and_then(|pod| pod.field("spec"));
-    let (Some(schema), Some(Value::Object(spec))) = (schema, pod.0.get_mut("spec")) else { return };
-    let position = |name: &str| schema.fields().position(|field| field.field_name() == name);
+    static POSITIONS: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
+        let spec = Schemas::builtin().kind("", "v1", "Pod").and_then(|pod| pod.field("spec"));
+        let fields = spec.into_iter().flat_map(|spec| spec.fields());
+        fields.enumerate().map(|(position, field)| (field.field_name(), position)).collect()
+    });
+    let position = |name: &str| POSITIONS.get(name).copied();
+    let Some(Value::Object(spec)) = pod.0.get_mut("spec") else { return };
+    if spec.keys().is_sorted_by_key(|name| position(name)) {
+        return;
+    }
     let mut members: Vec<_> =
         std::mem::take(spec).into_iter().map(|(name, value)| (position(&name), name, value)).collect();
     members.sort_by_key(|(position, ..)| *position);

@@ -13,11 +13,10 @@ use keelson_patch::fields::{
 use keelson_schema::SchemaRef;
 use serde_json::Value;
 
-use super::{
-    KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, lend, nothing, set_managed, take_managed,
-};
+use super::{KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, lend, nothing};
 use crate::intake::shape;
 use crate::target::Target;
+use crate::write::Draft;
 
 /// What somebody applies: an object that says only what they want.
 #[derive(Clone, Debug)]
@@ -33,21 +32,26 @@ pub(crate) struct Application<'a> {
 }
 
 /// Applies to a live object, which is in the version of the request, or to what a kind always has. The result is in the
-/// same version and names its owners.
+/// same version, with its owners (`managed` are those of the live object).
 ///
 /// Stored objects had their schema's shape when they were taken in, so only what is applied is checked against it.
 ///
 /// # Errors
 /// 400 for another kind or version, or for owners in what is applied; 409 for fields that others want otherwise; 500, as
 /// upstream has it, for what does not fit the schema.
-pub(crate) fn apply(target: &Target, live: &mut Object, application: &Application<'_>) -> Result<Object, ApiError> {
+pub(crate) fn apply(
+    target: &Target,
+    live: &mut Object,
+    managed: Option<&str>,
+    application: &Application<'_>,
+) -> Result<Draft, ApiError> {
     let kind = target.kind();
     let version = kind.group_version().to_string();
     let versions = KindVersions::of(target);
     let schema = versions.schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
     check_applied(schema, &kind, application.object)?;
-    let managed = take_managed(live);
-    let known = Owners::read(managed.as_ref().unwrap_or(&Value::Null))
+    let known = managed
+        .map_or_else(|| Ok(Owners::default()), Owners::read_text)
         .map_err(|error| ApiError::Unclassified(format!("failed to decode managed fields: {error}")))?;
 
     let subresource = target.subresource_name().unwrap_or_default();
@@ -62,11 +66,10 @@ pub(crate) fn apply(target: &Target, live: &mut Object, application: &Applicatio
     if application.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, application.object);
     }
-    // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
-    set_managed(&mut object, if done.owners == known { managed.clone() } else { Some(done.owners.write()) });
     give_back(live, before);
-    set_managed(live, managed);
-    Ok(object)
+    // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
+    let managed = if done.owners == known { managed.map(str::to_owned) } else { Some(done.owners.write_text()) };
+    Ok(Draft { object, managed: managed.filter(|_| !done.owners.is_empty()) })
 }
 
 /// How an apply writes.

@@ -22,7 +22,7 @@ use crate::writer::Writer;
 
 pub(crate) use apply::{Application, apply, check_applied};
 pub(crate) use endpoints::confine;
-pub(crate) use versions::KindVersions;
+use versions::KindVersions;
 
 /// The field of the metadata that this module keeps.
 pub(crate) const MANAGED_FIELDS: &str = "managedFields";
@@ -30,29 +30,52 @@ pub(crate) const MANAGED_FIELDS: &str = "managedFields";
 /// Notes in a new object, which is in the version of the request, who owns its fields.
 ///
 /// What the client sent as `managedFields` counts if it can be read: an object may move with its owners.
-pub(crate) fn track_new(target: &Target, object: &mut Object, writer: &Writer, now: SystemTime) {
+///
+/// Returns the owners as text, unless the client had a say in them: then they are in the object, to be checked like all
+/// that a client says.
+pub(crate) fn track_new(target: &Target, object: &mut Object, writer: &Writer, now: SystemTime) -> Option<String> {
     let sent = take_managed(object);
     let owners = sent.as_ref().and_then(|sent| Owners::read(sent).ok()).unwrap_or_default();
-    let mut before = nothing(&target.kind());
-    let owners = updated(target, &owners, writer, now, &mut before, object);
-    set_managed(object, Some(owners.write()));
+    let after = updated(target, &owners, writer, now, &mut nothing(&target.kind()), object);
+    noted(object, &after, !owners.is_empty())
 }
 
 /// Notes in what an object shall become who owns its fields; both are in the same version.
 ///
-/// An object whose owners nobody knows stays one: all its fields would seem to be the next writer's.
-pub(crate) fn track(target: &Target, current: &mut Object, next: &mut Object, writer: &Writer, now: SystemTime) {
-    let known = take_managed(current);
+/// An object whose owners nobody knows stays one: all its fields would seem to be the next writer's. Returns the owners
+/// as [`track_new`] does.
+pub(crate) fn track(
+    target: &Target,
+    current: &mut Object,
+    next: &mut Object,
+    known: Option<&str>,
+    writer: &Writer,
+    now: SystemTime,
+) -> Option<String> {
     let sent = take_managed(next).filter(|_| target.subresource.is_none());
-    let wanted = sent.filter(|sent| known.as_ref() != Some(sent)).and_then(|sent| wanted(&sent));
-    let owners = wanted.clone().unwrap_or_else(|| read(known.as_ref()));
-    if !owners.is_empty() {
-        let after = updated(target, &owners, writer, now, current, next);
-        // What nobody changed keeps its form too, so that a write without effect leaves the same bytes.
-        let same = wanted.is_none() && after == owners;
-        set_managed(next, if same { known.clone() } else { Some(after.write()) });
+    let sent = sent.filter(|sent| known != Some(sent.to_string().as_str()));
+    let known_owners = known.and_then(|known| Owners::read_text(known).ok()).unwrap_or_default();
+    let wanted = sent.and_then(|sent| wanted(&sent)).filter(|wanted| *wanted != known_owners);
+    let is_wanted = wanted.is_some();
+    let owners = wanted.unwrap_or(known_owners);
+    if owners.is_empty() {
+        return None;
     }
-    set_managed(current, known);
+    let after = updated(target, &owners, writer, now, current, next);
+    // What nobody changed keeps its form too, so that a write without effect leaves the same bytes.
+    if !is_wanted && after == owners {
+        return known.map(str::to_owned);
+    }
+    noted(next, &after, is_wanted)
+}
+
+/// Puts owners into an object if they have to be checked, and returns them otherwise.
+fn noted(object: &mut Object, owners: &Owners, are_checked: bool) -> Option<String> {
+    if are_checked {
+        set_managed(object, Some(owners.write()));
+        return None;
+    }
+    (!owners.is_empty()).then(|| owners.write_text())
 }
 
 /// The owners that a client wants an object to have: those it names, or none at all; `None` for what can't be read, or
@@ -64,33 +87,38 @@ fn wanted(sent: &Value) -> Option<Owners> {
     Owners::read(sent).ok().filter(|owners| !owners.is_empty())
 }
 
-/// Takes times back that are all that a write would change: it is then no change. Both objects are as they are stored.
-pub(crate) fn keep_times(current: &Object, next: &mut Object) {
-    let (Some(before), Some(after)) = (current.meta(MANAGED_FIELDS), next.meta(MANAGED_FIELDS)) else { return };
-    if before == after || !same_but_for_times(before, after) || !same_otherwise(current, next) {
-        return;
+/// The owners that are stored, with times taken back that are all that a write would change: it is then no change. Both
+/// objects are as they are stored, `known` is what stands beside the current one, `managed` beside the next one.
+pub(crate) fn keep_times(
+    current: &Object,
+    known: Option<&str>,
+    next: &mut Object,
+    managed: Option<String>,
+) -> Option<String> {
+    let managed = managed.or_else(|| take_managed(next).map(|managed| managed.to_string()));
+    match (known, &managed) {
+        (Some(before), Some(after))
+            if before != after && same_but_for_times(before, after) && same_otherwise(current, next) =>
+        {
+            Some(before.to_owned())
+        }
+        _ => managed,
     }
-    next.set_meta(MANAGED_FIELDS, before.clone());
 }
 
-fn same_but_for_times(left: &Value, right: &Value) -> bool {
-    let (Some(left), Some(right)) = (left.as_array(), right.as_array()) else { return false };
-    let untimed = |entry: &Value| {
-        let fields = entry.as_object().into_iter().flatten().filter(|(name, _)| *name != "time");
-        fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
-    };
-    left.len() == right.len() && left.iter().zip(right).all(|(left, right)| untimed(left) == untimed(right))
+fn same_but_for_times(left: &str, right: &str) -> bool {
+    let untimed = |text: &str| Owners::read_text(text).ok().map(Owners::without_times);
+    untimed(left).is_some_and(|left| untimed(right) == Some(left))
 }
 
 fn same_otherwise(left: &Object, right: &Object) -> bool {
-    let shown = |name: &str| name != MANAGED_FIELDS && name != "resourceVersion";
-    let metadata = |object: &Object| {
-        let fields = object.metadata().into_iter().flatten().filter(|(name, _)| shown(name));
-        fields.map(|(name, value)| (name.clone(), value.clone())).collect::<serde_json::Map<_, _>>()
-    };
+    fn metadata(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
+        object.metadata().into_iter().flatten().filter(|(name, _)| *name != "resourceVersion")
+    }
     left.0.len() == right.0.len()
+        && metadata(left).count() == metadata(right).count()
+        && metadata(left).all(|(name, value)| right.meta(name) == Some(value))
         && left.0.iter().all(|(name, value)| name == "metadata" || right.0.get(name) == Some(value))
-        && metadata(left) == metadata(right)
 }
 
 fn updated(
@@ -127,11 +155,6 @@ pub(crate) fn nothing(kind: &GroupVersionKind) -> Object {
         schema.walk(&mut object, &mut WalkReport::default(), options);
     }
     object
-}
-
-/// The owners that a stored object names; none if they can't be read.
-pub(crate) fn read(managed: Option<&Value>) -> Owners {
-    managed.and_then(|managed| Owners::read(managed).ok()).unwrap_or_default()
 }
 
 pub(crate) fn take_managed(object: &mut Object) -> Option<Value> {

@@ -96,7 +96,7 @@ fn bound(
     merge(&mut pod, "labels", topology.iter());
     conditions::set(&mut pod, json!({"type": "PodScheduled", "status": "True"}), now);
     kinds::in_order(pods, &mut pod);
-    Ok(Change::Put(pod))
+    Ok(Change::Put(pod.into()))
 }
 
 /// Why a pod can't be bound, if it can't.

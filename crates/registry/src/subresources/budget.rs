@@ -56,8 +56,8 @@ impl Registry {
         budgets.subresource = budgets.version.subresource("status");
         self.change(&budgets, budget, dry_run, |current| {
             let current = self.shown(&budgets, current)?;
-            check(&current)?;
-            let next = decremented(&budgets, &current, pod, self.now());
+            check(&current.object)?;
+            let next = decremented(&budgets, &current.object, pod, self.now());
             self.replace(&budgets, budget, current, next, &Writer::server())
         })
         .await

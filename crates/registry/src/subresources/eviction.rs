@@ -50,7 +50,7 @@ impl Registry {
             applies = condition(&pod);
             if !applies {
                 pod.remove_meta("resourceVersion");
-                return Ok(Change::Put(pod));
+                return Ok(Change::Put(pod.into()));
             }
             mark(pods, &mut pod, self.now());
             self.deletion(pods, pod, options)

@@ -91,7 +91,7 @@ impl Registry {
             return Err(invalid(name, &json!(wanted), "must be greater than or equal to 0"));
         }
         let current = self.shown(target, current)?;
-        let mut next = current.clone();
+        let mut next = current.object.clone();
         next.set_meta("uid", scale.uid());
         next.set_meta("resourceVersion", scale.resource_version());
         let spec = next.0.entry("spec").or_insert_with(|| json!({}));

@@ -1,0 +1,158 @@
+//! What a write costs in CPU, stage by stage and without HTTP: `cargo run --release -p keelson-registry --example write_path`.
+//!
+//! Pods of 4.9 KB over a store in memory, one at a time on one thread. Prints the median of a write.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement that ends at the first surprise")]
+
+#[path = "../../bench/src/pods.rs"]
+#[allow(dead_code, unused_imports, reason = "the benchmark uses the rest")]
+mod pods;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_codec::{FieldPath, json};
+use keelson_meta::Object;
+use keelson_meta::clock::SystemClock;
+use keelson_meta::options::{CreateOptions, FieldValidation, PatchOptions, UpdateOptions};
+use keelson_meta::random::SeededRandom;
+use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Target, Writer, accept, namespaces_target};
+use keelson_resources::Catalogue;
+use keelson_storage::memory::MemoryStore;
+use serde_json::{Value, json};
+
+/// As the server has it.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// How many pods are written in a round.
+const PODS: usize = 2_000;
+
+fn main() {
+    let rounds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(3);
+    let only = std::env::args().nth(2).unwrap_or_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(run(rounds, &only));
+}
+
+async fn run(rounds: usize, only: &str) {
+    let registry = registry().await;
+    let mut pods = pods::Pods::new(PODS, vec!["7c1b2a5e-4b1f-4f57-9c7d-3f1e5f0f6a21".to_owned()]);
+    pods.pad(3_800);
+    let writer = Writer::named("bench");
+    for namespace in pods::Pods::namespaces() {
+        let object = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": namespace}});
+        let object = Object::from_value(object).unwrap();
+        registry.create(&namespaces_target().unwrap(), object, &writer, &CreateOptions::default()).await.unwrap();
+    }
+    let target = |number: usize| target(&pods.path(number));
+    let taken_in = |number: usize| {
+        let parsed = json::parse(&pods.body(number)).unwrap();
+        accept(&target(number), parsed.value, &parsed.duplicates, FieldValidation::Warn).unwrap().object
+    };
+
+    time("body", |number| drop(pods.body(number)));
+    time("parse", |number| drop(json::parse(&pods.body(number)).unwrap()));
+    time("take in", |number| drop(taken_in(number)));
+    let mut clock = Clock::new();
+    for number in 0..PODS {
+        registry.create(&target(number), taken_in(number), &writer, &CreateOptions::default()).await.unwrap();
+        clock.lap();
+    }
+    clock.print("create");
+    for round in 0..rounds {
+        if only.is_empty() || only == "update" {
+            let mut clock = Clock::new();
+            for number in 0..PODS {
+                let target = target(number);
+                let name = target.name.clone().unwrap();
+                let options = UpdateOptions::default();
+                registry.update(&target, &name, &taken_in(number), &writer, &options).await.unwrap();
+                clock.lap();
+            }
+            clock.print("update");
+        }
+        if only.is_empty() || only == "patch" {
+            let mut clock = Clock::new();
+            for number in 0..PODS {
+                let document = json!({"metadata": {"labels": {"write": format!("p{round}")}}});
+                patch(&registry, &target(number), PatchKind::Merge, document, &writer).await;
+                clock.lap();
+            }
+            clock.print("patch");
+        }
+        if only.is_empty() || only == "apply" {
+            let mut clock = Clock::new();
+            for number in 0..PODS {
+                let document = json::parse(&pods.labelled(number, round)).unwrap().value;
+                let applied = Patch { kind: PatchKind::Apply, document, duplicates: Vec::new() };
+                let options = PatchOptions { force: Some(true), ..PatchOptions::default() };
+                let target = target(number);
+                let name = target.name.clone().unwrap();
+                registry.apply(&target, &name, &applied, &Writer::named("applier"), &options).await.unwrap();
+                clock.lap();
+            }
+            clock.print("apply");
+        }
+    }
+}
+
+async fn patch(registry: &Registry, target: &Target, kind: PatchKind, document: Value, writer: &Writer) {
+    let patch = Patch { kind, document, duplicates: Vec::new() };
+    let name = target.name.clone().unwrap();
+    registry.patch(target, &name, &patch, writer, &PatchOptions::default()).await.unwrap();
+}
+
+fn time(what: &str, work: impl Fn(usize)) {
+    let mut clock = Clock::new();
+    for number in 0..PODS {
+        work(number);
+        clock.lap();
+    }
+    clock.print(what);
+}
+
+/// Times of single writes. Their median says what one costs also while others use the machine.
+struct Clock {
+    last: Instant,
+    laps: Vec<u128>,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { last: Instant::now(), laps: Vec::with_capacity(PODS) }
+    }
+
+    fn lap(&mut self) {
+        let now = Instant::now();
+        self.laps.push((now - self.last).as_nanos());
+        self.last = now;
+    }
+
+    fn print(mut self, what: &str) {
+        self.laps.sort_unstable();
+        let at = |percent: usize| self.laps[self.laps.len() * percent / 100] as f64 / 1e3;
+        println!("{what:10}{:8.1} us  (fastest tenth {:.1})", at(50), at(10));
+    }
+}
+
+fn target(path: &str) -> Target {
+    let parts: Vec<_> = path.split('/').collect();
+    let (resource, version) = Catalogue::builtin().lookup("", "v1", "pods").unwrap();
+    let (namespace, name) = (Some(parts[4].to_owned()), Some(parts[6].to_owned()));
+    Target { resource, version, subresource: None, namespace, name }
+}
+
+async fn registry() -> Arc<Registry> {
+    let clock = Arc::new(SystemClock);
+    let store = Arc::new(MemoryStore::new());
+    let specs = Catalogue::builtin().collections().iter().map(|collection| CollectionSpec {
+        prefix: collection.key_prefix(),
+        fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
+        dispatch: collection.dispatch,
+        namespaced: collection.namespaced,
+        complete: None,
+    });
+    let cache = Cache::start(store.clone(), specs.collect(), CacheConfig::new(clock.clone())).await.unwrap();
+    Arc::new(Registry::new(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default()))
+}
