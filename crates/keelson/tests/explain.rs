@@ -84,6 +84,14 @@ async fn fields_are_explained_from_both_versions_of_openapi() {
             assert!(text.contains("managedFields <[]"), "{kind} as {output}: {text}");
         }
     }
+    for (field, values) in [
+        ("pod.spec.restartPolicy", "ENUM: Always Never OnFailure DESCRIPTION"),
+        ("ingress.spec.rules.http.paths.pathType", "ENUM: Exact ImplementationSpecific Prefix DESCRIPTION"),
+        ("cronjob.spec.concurrencyPolicy", "ENUM: Allow Forbid Replace DESCRIPTION"),
+    ] {
+        let text = words(&explain(&server, &[field]).await);
+        assert!(text.contains(values), "{field}: {text}");
+    }
     let refused = server.kubectl(["explain", "pod.spec.nope"]).await.refused();
     assert!(refused.contains("field \"nope\" does not exist"), "{refused}");
 }

@@ -328,10 +328,11 @@ mod tests {
     #[test]
     fn defaults_are_declared_ones_or_the_zero_values_that_are_always_written() {
         let port = "io.k8s.api.core.v1.ContainerPort";
-        check(Dialect::V3, port, "protocol", &json!({ "default": "TCP", "type": "string" }));
+        let values = ["SCTP", "TCP", "UDP"];
+        check(Dialect::V3, port, "protocol", &json!({ "default": "TCP", "type": "string", "enum": values }));
         check(Dialect::V3, port, "containerPort", &json!({ "default": 0, "type": "integer", "format": "int32" }));
         check(Dialect::V3, port, "hostIP", &json!({ "type": "string" }));
-        check(Dialect::V2, port, "protocol", &json!({ "type": "string" }));
+        check(Dialect::V2, port, "protocol", &json!({ "type": "string", "enum": values }));
     }
 
     #[test]

@@ -129,7 +129,10 @@ impl Compiler<'_> {
                 None => NodeSpec::leaf(Type::Object, go_type),
             },
             Some("string") if schema["format"] == "byte" => NodeSpec::leaf(Type::Bytes, go_type),
-            Some("string") => NodeSpec::leaf(Type::String, go_type),
+            Some("string") => {
+                let allowed = self.facts.values_of(go_type).to_vec();
+                NodeSpec { allowed, ..NodeSpec::leaf(Type::String, go_type) }
+            }
             Some("integer") if schema["format"] == "int64" => NodeSpec::leaf(Type::Int64, go_type),
             Some("integer") => NodeSpec::leaf(Type::Int32, go_type),
             Some("number") => NodeSpec::leaf(Type::Number, go_type),

@@ -8,6 +8,7 @@ use crate::layout::{ListType, MapType, PATCH_MERGE, PATCH_REPLACE, PATCH_RETAIN_
 /// The facts about all types, by the name of the definition.
 pub struct Facts {
     types: HashMap<String, TypeFacts>,
+    enums: HashMap<String, Vec<String>>,
 }
 
 /// What is said of one type.
@@ -40,7 +41,7 @@ pub struct Notes {
 impl Facts {
     /// Reads every `.txt` file in the folder.
     pub fn read(folder: &Path) -> Self {
-        let mut facts = Self { types: HashMap::new() };
+        let mut facts = Self { types: HashMap::new(), enums: HashMap::new() };
         let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("cannot read {}: {e}", folder.display()));
         for entry in entries {
             let path = entry.expect("the folder of facts can be listed").path();
@@ -55,6 +56,12 @@ impl Facts {
     /// The facts about this definition.
     pub fn of(&self, definition: &str) -> Option<&TypeFacts> {
         self.types.get(definition)
+    }
+
+    /// The values of a type that is published as an enumeration; none of any other.
+    pub fn values_of(&self, go_type: &str) -> &[String] {
+        let name = go_type.rsplit('.').next().unwrap_or(go_type);
+        self.enums.get(name).map_or(&[], Vec::as_slice)
     }
 
     fn read_file(&mut self, path: &Path, text: &str) {
@@ -73,6 +80,12 @@ impl Facts {
             [] => {}
             [first, ..] if first.starts_with('#') => {}
             ["package", name] if !indented => place.package = (*name).to_owned(),
+            ["enum", name, values] if !indented => {
+                let values = values.split('|').map(str::to_owned).collect();
+                if self.enums.insert((*name).to_owned(), values).is_some() {
+                    return Err("the enumeration has been described before");
+                }
+            }
             ["type", name, notes @ ..] if !indented => {
                 place.definition = format!("{}.{name}", place.package);
                 let facts = TypeFacts { fields: Vec::new(), notes: Notes::parse(notes)? };
@@ -89,7 +102,7 @@ impl Facts {
                     notes: Notes::parse(notes)?,
                 });
             }
-            _ => return Err("neither a package nor a type nor a field with its type"),
+            _ => return Err("neither a package nor a type, an enumeration or a field with its type"),
         }
         Ok(())
     }
