@@ -10,8 +10,8 @@ use tokio_postgres::config::TargetSessionAttrs;
 use super::error::PostgresError;
 use super::tls::{Tls, TlsMode};
 
-/// How long one attempt to connect may take, unless the URL says otherwise.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one attempt to connect to a host may take, unless the URL says otherwise.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection on which nobody speaks is asked whether it lives after this long, then this often, so many times.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);

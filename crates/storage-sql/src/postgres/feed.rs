@@ -56,8 +56,11 @@ async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>
     let session = link.session().await?;
     if !listening.as_ref().is_some_and(|known| Arc::ptr_eq(known, &session)) {
         // ORDER: listening begins before the look, so that nothing can be committed between the two unnoticed.
-        session.client.batch_execute("LISTEN keelson").await.map_err(|error| super::error::store_error(&error))?;
-        *listening = Some(session);
+        let listens = link.read(|session| async move {
+            session.client.batch_execute("LISTEN keelson").await?;
+            Ok(session)
+        });
+        *listening = Some(listens.await?);
     }
     let before = shared.highest();
     let (after, until) = shared.timeline.lock().gap();

@@ -166,7 +166,7 @@ mod tests {
         let Some(server) = PostgresServer::shared() else { return };
         let config = PostgresConfig::from_url(&server.create_database("plans")).unwrap();
         let connector = Connector::new(&config);
-        let (client, _) = connector.connect().await.unwrap();
+        let (client, _driver) = connector.connect().await.unwrap();
         setup::prepare(&client, Revision::ZERO).await.unwrap();
         let fill = "INSERT INTO keelson_history SELECT n, '/registry/pods/' || lpad(n::text, 6, '0'), NULL, false, 'v' \
             FROM generate_series(2, 20001) n; UPDATE keelson_state SET revision = 20001";

@@ -4,6 +4,7 @@
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::try_join_all;
@@ -11,9 +12,10 @@ use keelson_storage::StoreError;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::{AsyncMessage, Client, Config, Statement};
 
-use super::config::PostgresConfig;
+use super::config::{CONNECT_TIMEOUT, PostgresConfig};
 use super::error::{Meaning, meaning, store_error, text};
 use super::statements::Query;
 use super::stats::{PostgresCounters, count};
@@ -54,7 +56,16 @@ const SETUP: &str = "
 pub(crate) struct Session {
     pub(crate) client: Client,
     statements: Vec<Statement>,
-    driver: AbortHandle,
+    driver: Driver,
+}
+
+/// What moves the bytes of a connection; the connection ends with it.
+pub(crate) struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Session {
@@ -65,7 +76,7 @@ impl Session {
 
     /// Ends the connection, whatever it is doing: it no longer answers, or leads to the wrong server.
     pub(crate) fn abandon(&self) {
-        self.driver.abort();
+        self.driver.0.abort();
     }
 }
 
@@ -73,6 +84,9 @@ impl Session {
 pub(crate) struct Connector {
     config: Config,
     tls: Tls,
+    /// Whether a server has once taken a connection and said nothing. Since then the hosts are tried in any order, so that one
+    /// that hangs does not stand before the others.
+    hung: AtomicBool,
     /// Told of every notification, by whichever session listens.
     pub(crate) hint: Arc<Notify>,
     pub(crate) counters: Arc<PostgresCounters>,
@@ -81,12 +95,17 @@ pub(crate) struct Connector {
 impl Connector {
     pub(crate) fn new(config: &PostgresConfig) -> Self {
         let (connection, tls) = (config.connection.clone(), config.tls.clone());
-        Self { config: connection, tls, hint: Arc::new(Notify::new()), counters: Arc::default() }
+        let (hung, hint) = (AtomicBool::new(false), Arc::new(Notify::new()));
+        Self { config: connection, tls, hung, hint, counters: Arc::default() }
     }
 
     /// A connection that is set up, without our statements.
-    pub(crate) async fn connect(&self) -> Result<(Client, AbortHandle), tokio_postgres::Error> {
-        let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
+    pub(crate) async fn connect(&self) -> Result<(Client, Driver), tokio_postgres::Error> {
+        let mut config = self.config.clone();
+        if self.hung.load(Ordering::Relaxed) {
+            config.load_balance_hosts(LoadBalanceHosts::Random);
+        }
+        let (client, mut connection) = config.connect(self.tls.clone()).await?;
         let hint = self.hint.clone();
         let driver = tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
@@ -97,9 +116,10 @@ impl Connector {
             // Whoever listened must look whether it still does.
             hint.notify_one();
         });
+        let driver = Driver(driver.abort_handle());
         client.batch_execute(SETUP).await?;
         count(&self.counters.connections);
-        Ok((client, driver.abort_handle()))
+        Ok((client, driver))
     }
 
     async fn session(&self) -> Result<Session, tokio_postgres::Error> {
@@ -108,21 +128,37 @@ impl Connector {
         Ok(Session { client, statements, driver })
     }
 
-    /// Tries until there is a session or patience has ended.
-    pub(crate) async fn patiently<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, tokio_postgres::Error>
+    /// Tries until there is a session or patience has ended. Says why there is none.
+    pub(crate) async fn patiently<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, String>
     where
         F: Future<Output = Result<T, tokio_postgres::Error>>,
     {
         let deadline = Instant::now() + PATIENCE;
         let mut pause = PAUSES.0;
         loop {
-            match attempt().await {
-                Ok(made) => return Ok(made),
-                Err(error) if is_final(&error) || Instant::now() + pause > deadline => return Err(error),
-                Err(_) => sleep(pause).await,
+            let why = match timeout(self.longest_attempt(), attempt()).await {
+                Ok(Ok(made)) => return Ok(made),
+                Ok(Err(error)) if is_final(&error) => return Err(text(&error)),
+                Ok(Err(error)) => text(&error),
+                Err(_) => {
+                    self.hung.store(true, Ordering::Relaxed);
+                    "it takes connections and does not answer".to_owned()
+                }
+            };
+            if Instant::now() + pause > deadline {
+                return Err(why);
             }
+            sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }
+    }
+
+    /// Time for a connection to each host in vain, and as much again for a greeting and the making of a session. The crate
+    /// itself bounds nothing behind the connection, but a server whose disk hangs takes connections and says nothing.
+    fn longest_attempt(&self) -> Duration {
+        let hosts = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX);
+        let each = self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        each.saturating_mul(hosts.saturating_add(1))
     }
 }
 
@@ -176,8 +212,8 @@ impl Link {
                 *held = Held { session: Some(session.clone()), failed: None };
                 Ok(session)
             }
-            Err(error) => {
-                let error = StoreError::Unavailable(format!("cannot connect to PostgreSQL: {}", text(&error)));
+            Err(why) => {
+                let error = StoreError::Unavailable(format!("cannot connect to PostgreSQL: {why}"));
                 *held = Held { session: None, failed: Some((Instant::now(), error.clone())) };
                 Err(error)
             }

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::config::PostgresConfig;
-use super::error::{PostgresError, exchanged, stopped, text};
+use super::error::{PostgresError, exchanged, stopped};
 use super::feed;
 use super::read::{self, State};
 use super::session::{Connector, LONG, Link, Pool, SHORT};
@@ -112,8 +112,8 @@ impl PostgresStore {
     /// When the database can't be reached within some seconds, was written by a newer keelson, or refuses.
     pub async fn open(config: PostgresConfig) -> Result<Self, PostgresError> {
         let connector = Arc::new(Connector::new(&config));
-        let (client, _) =
-            connector.patiently(|| connector.connect()).await.map_err(|error| PostgresError::Connect(text(&error)))?;
+        let connected = connector.patiently(|| connector.connect()).await;
+        let (client, _driver) = connected.map_err(PostgresError::Connect)?;
         let found = setup::prepare(&client, config.least_revision).await?;
         let shared = Arc::new(Shared {
             incarnation: found.incarnation,
