@@ -86,10 +86,15 @@ impl Guarded {
         }
     }
 
-    /// kill -9.
+    /// kill -9 of the server and of the processes that it has started, at one moment.
     pub(crate) fn kill(&mut self) {
         let mut server = self.server.take().expect("the server runs");
+        let started = started_by(server.id());
+        // ORDER: they stop before it ends. A process of PostgreSQL that sees its parent die no longer waits for the replica,
+        // and shows others for a moment what nobody else has.
+        send("STOP", &started);
         server.kill().expect("a child of ours can be killed");
+        send("KILL", &started);
         server.wait().expect("a child of ours can be waited for");
         self.note_end();
     }
@@ -125,6 +130,19 @@ impl Drop for Guarded {
         drop(self.shell.stdin.take());
         let _ = self.server.take().map(|mut server| server.wait());
         let _ = self.shell.wait();
+    }
+}
+
+/// The processes that a process has started and that run; none where the system does not tell.
+fn started_by(process: u32) -> Vec<String> {
+    let told = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    told.split_whitespace().map(str::to_owned).collect()
+}
+
+fn send(signal: &str, processes: &[String]) {
+    if !processes.is_empty() {
+        // Some may have ended by themselves.
+        let _ = Command::new("kill").args(["-s", signal]).args(processes).stderr(Stdio::null()).status();
     }
 }
 
