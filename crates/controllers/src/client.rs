@@ -3,7 +3,7 @@
 //! An update always states the revision that was read, so that a controller never overwrites what it has not seen.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use keelson_cache::Entry;
 use keelson_meta::options::{
@@ -16,6 +16,8 @@ use serde_json::Value;
 
 /// How many objects a chunk of a list has.
 const CHUNK: usize = 500;
+/// How long a server that stops may take to give up one thing that it holds.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The verbs for one controller.
 #[derive(Clone)]
@@ -119,6 +121,15 @@ pub(crate) fn collection(
     Ok(Target { resource, version, subresource: None, namespace: namespace.map(str::to_owned), name: None })
 }
 
+/// Does what a server that stops has to do last. A store that is away does not keep it from stopping.
+pub(crate) async fn farewell(act: impl Future<Output = Result<(), ApiError>>, otherwise: &str) {
+    match tokio::time::timeout(FAREWELL, act).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "{otherwise}"),
+        Err(_) => tracing::warn!("{otherwise}: no answer in {FAREWELL:?}"),
+    }
+}
+
 fn read(entry: &Entry) -> Stored {
     Stored { object: entry.object.decode(entry.revision), revision: entry.revision }
 }
@@ -126,4 +137,16 @@ fn read(entry: &Entry) -> Stored {
 fn stored(written: &Written) -> Stored {
     let revision = written.revision.unwrap_or(Revision::ZERO);
     Stored { object: written.object.decode(revision), revision }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_says_nothing_does_not_keep_a_server_from_stopping() {
+        let begun = tokio::time::Instant::now();
+        farewell(std::future::pending(), "it was not given up").await;
+        assert_eq!(begun.elapsed(), FAREWELL);
+    }
 }

@@ -17,7 +17,7 @@ use keelson_storage::{Fence, Identity, StoreKey};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored};
+use crate::client::{Client, Stored, farewell};
 use crate::kubernetes_service::LiveServers;
 use crate::leases;
 
@@ -115,9 +115,7 @@ impl IdentityLease {
         let Some(held) = self.held.take() else { return };
         self.fence.lose();
         let released = async { self.client.delete(&leases::collection()?, &held).await };
-        if let Err(error) = released.await {
-            tracing::warn!(%error, "the identity lease was left behind; it ends by itself");
-        }
+        farewell(released, "the identity lease was left behind; it ends by itself").await;
     }
 
     async fn step(&mut self) -> Result<(), ApiError> {

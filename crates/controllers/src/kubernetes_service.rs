@@ -15,12 +15,10 @@ use keelson_registry::{Family, Registry, ServiceRanges, Target};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored, collection};
+use crate::client::{Client, Stored, collection, farewell};
 
 /// How often the objects are looked at, as in the reference server.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// How long a server that stops may take to take its address away.
-const FAREWELL: Duration = Duration::from_secs(2);
 /// Who owns what is written here, as in the reference server.
 const MANAGER: &str = "kube-apiserver";
 
@@ -84,11 +82,7 @@ impl KubernetesService {
                 }
             }
         }
-        match tokio::time::timeout(FAREWELL, self.leave()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "this server's address could not be taken away"),
-            Err(_) => tracing::warn!("this server's address could not be taken away in time"),
-        }
+        farewell(self.leave(), "this server's address could not be taken away").await;
     }
 
     /// Makes the ServiceCIDR of the cluster, and says that it is ready.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored};
+use crate::client::{Client, Stored, farewell};
 use crate::leases;
 
 /// The name of the lease.
@@ -128,10 +128,8 @@ impl Leadership {
     async fn release(&self, lease: Stored) {
         let mut free = lease.object;
         leases::set(&mut free, [("holderIdentity", json!("")), ("leaseDurationSeconds", json!(1))]);
-        let released = async { self.client.update(&leases::collection()?, free).await };
-        if let Err(error) = released.await {
-            tracing::warn!(%error, "the lead was not given up; it ends by itself");
-        }
+        let released = async { self.client.update(&leases::collection()?, free).await.map(|_| ()) };
+        farewell(released, "the lead was not given up; it ends by itself").await;
     }
 
     fn lease(&self, now: SystemTime) -> Value {

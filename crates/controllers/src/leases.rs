@@ -35,10 +35,10 @@ pub(crate) fn holder(lease: &Object) -> &str {
     lease.get(&["spec", "holderIdentity"]).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// When a lease ends unless it is renewed; `None` for one that says neither when it was renewed nor for how long.
+/// When a lease ends unless it is renewed; `None` for one that does not say when it was renewed and for how long.
 pub(crate) fn end(lease: &Object) -> Option<SystemTime> {
     let seconds = lease.get(&["spec", "leaseDurationSeconds"])?.as_u64()?;
-    Some(renewed(lease)? + Duration::from_secs(seconds))
+    renewed(lease)?.checked_add(Duration::from_secs(seconds))
 }
 
 /// When a lease was renewed last.

@@ -106,6 +106,8 @@ impl Server {
         let pki = pki.context("preparing certificates")?.context("preparing certificates")?;
 
         let stopping = CancellationToken::new();
+        // What has been started does not outlive a start that fails.
+        let starting = stopping.clone().drop_guard();
         let background = TaskTracker::new();
         let (probe, probing) = StoreProbe::start(fenced, stopping.clone());
         background.spawn(probing);
@@ -125,6 +127,7 @@ impl Server {
         let server_id = config.server_id;
         tracing::info!(server_id, %addr, "the server is ready");
         let listener = Some(listener);
+        starting.disarm();
         Ok(RunningServer {
             addr,
             server_id,
@@ -212,9 +215,6 @@ impl Drop for RunningServer {
         if let Some(listener) = &self.listener {
             listener.abort();
         }
-        if let Some(identity) = &self.identity {
-            identity.keeper.abort();
-        }
     }
 }
 
@@ -225,12 +225,18 @@ impl IdentityTask {
         Self { leaving, keeper }
     }
 
-    async fn end(self) {
+    async fn end(mut self) {
         self.leaving.cancel();
-        match self.keeper.await {
+        match (&mut self.keeper).await {
             Ok(lease) => lease.release().await,
             Err(error) => tracing::error!(%error, "keeping the identity ended badly"),
         }
+    }
+}
+
+impl Drop for IdentityTask {
+    fn drop(&mut self) {
+        self.keeper.abort();
     }
 }
 
