@@ -191,10 +191,11 @@ fn pages(store: Arc<dyn Store>, span: Span) -> impl Stream<Item = Result<Vec<Key
     })
 }
 
-/// The entry of a stored value, if it is an object.
+/// The entry of a stored value, if it is an object. The cache has named and counted those that are none; every chunk of
+/// every walk would say so again.
 fn shown(collection: &Collection, stored: &KeyValue) -> Option<Arc<Entry>> {
-    let decoded = collection.decode(stored).map_err(|error| {
-        tracing::error!(key = %stored.key, %error, "a stored value is not an object and is not shown");
+    let decoded = collection.decode(stored).inspect_err(|error| {
+        tracing::debug!(key = %stored.key, %error, "a stored value is not an object and is not shown");
     });
     decoded.ok()
 }
