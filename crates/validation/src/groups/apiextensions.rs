@@ -234,26 +234,45 @@ fn stored_versions(status: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Groups that belong to the community need its approval, or a word that there is none.
+/// Whether the community's approval is stated.
+#[derive(PartialEq)]
+enum Approval {
+    Missing,
+    Meaningless,
+    Stated,
+}
+
+impl Approval {
+    fn of(annotation: &str) -> Self {
+        match annotation {
+            "" => Self::Missing,
+            text if text.starts_with("unapproved") || text.contains("://") => Self::Stated,
+            _ => Self::Meaningless,
+        }
+    }
+}
+
+/// Groups that belong to the community need its approval, or a word that there is none. What was wrong may stay so.
 fn approval(metadata: &At<'_, '_>, run: &mut Run<'_>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
     let group = spec_text(run, &["spec", "group"]);
-    let protected = ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|domain| group.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with('.')));
-    if !protected || run.before.is_some() {
+    let of = |domain: &&str| group.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    let annotations = metadata.field("annotations");
+    let annotation = annotations.key(ANNOTATION);
+    let state = Approval::of(annotation.text());
+    let before = Approval::of(annotation.old.as_str().unwrap_or_default());
+    if !["k8s.io", "kubernetes.io"].iter().any(of) || run.before.is_some() && state == before {
         return;
     }
-    let annotations = metadata.field("annotations");
-    let approved = annotations.key(ANNOTATION);
     let need = format!("protected groups must have approval annotation {}", go_format::quote(ANNOTATION));
-    let text = approved.text();
-    if text.is_empty() {
-        approved.required(run, format!("{need}, {SEE}"));
-    } else if !text.starts_with("unapproved") && !text.contains("://") {
-        let detail = format!("{need} with either a URL or a reason starting with \"unapproved\", {SEE}");
-        approved.invalid(run, text, detail);
+    match state {
+        Approval::Stated => {}
+        Approval::Missing => annotation.required(run, format!("{need}, {SEE}")),
+        Approval::Meaningless => {
+            let detail = format!("{need} with either a URL or a reason starting with \"unapproved\", {SEE}");
+            annotation.invalid(run, annotation.text(), detail);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use keelson_meta::field_error::FieldError;
 
-use crate::at::At;
+use crate::at::{At, Tree};
 use crate::domains;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, Format as TextFormat, LABEL_VALUE, QUALIFIED_NAME, parse_ip};
 use crate::selectors::labels;
@@ -107,7 +107,7 @@ fn of_family(at: &At<'_, '_>, is: fn(&IpAddr) -> bool, detail: &str, run: &mut R
 }
 
 fn topology(at: &At<'_, '_>, run: &mut Run<'_>) {
-    let count = at.tree().map_or(0, |tree| tree.len());
+    let count = at.tree().map_or(0, Tree::len);
     if count > TOPOLOGY_MAX {
         run.faults.push(FieldError::too_many(at.path(), count, TOPOLOGY_MAX));
     }

@@ -54,6 +54,33 @@ fn names_and_scope_of_definitions() {
 }
 
 #[test]
+fn groups_of_the_community_are_approved() {
+    const APPROVED: &str = "api-approved.kubernetes.io";
+    let of_community = change(
+        &definition(),
+        &[
+            ("/metadata/name", json!("widgets.x.k8s.io")),
+            ("/spec/group", json!("x.k8s.io")),
+            ("/metadata/annotations", json!({APPROVED: "unapproved, a test"})),
+        ],
+    );
+    check_new(
+        &of_community,
+        &[("/metadata/annotations", json!({APPROVED: "yes"}))],
+        &[
+            "metadata.annotations[api-approved.kubernetes.io]: Invalid value: \"yes\": protected groups must have approval \
+           annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see \
+           https://github.com/kubernetes/enhancements/pull/1111",
+        ],
+    );
+    let missing = "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval \
+                   annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
+    check_update(&of_community, &[("/metadata/annotations", Value::Null)], &[missing]);
+    let never = change(&of_community, &[("/metadata/annotations", Value::Null)]);
+    check_update(&never, &[("/metadata/labels", json!({"a": "b"}))], &[]);
+}
+
+#[test]
 fn versions_of_definitions() {
     // What versions do not have alike is shown with them, in Go's form; what they have alike is not.
     let bare = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object"}}});
