@@ -1,19 +1,19 @@
-//! Servers that are processes of their own, and are killed one after another: kill -9, and started again at once.
+//! Servers that are processes of their own and of two builds, and are killed one after another: kill -9, and started again at
+//! once as one of the other build.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use keelson_storage::Store;
-use keelson_testkit::{ProcessServer, Raw};
+use keelson_testkit::{ProcessServer, ProcessServerBuilder, Raw};
 use tempfile::TempDir;
 
 use crate::cluster::{SERVERS, fill, stored_at};
 use crate::engines::{Engine, on_engine};
 use crate::walks::{OBJECTS, Walk, keys};
 use crate::watches::{Watcher, history};
-use crate::{CONFIG_MAPS, Progress, config_map, revision, write};
+use crate::{CONFIG_MAPS, Progress, config_map, mixed, revision, write};
 
-const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 /// How many kills there are at the least.
 const KILLS: usize = 4;
 
@@ -21,10 +21,17 @@ on_engine!(postgres, postgres: inv05_walks_and_watches_go_on_while_servers_are_k
 on_engine!(etcd, etcd: inv05_walks_and_watches_go_on_while_servers_are_killed);
 
 /// Kills one server after the other, each when the one before is back, until told to stop.
-async fn kill(mut servers: Vec<ProcessServer>, kills: Arc<AtomicUsize>, enough: Arc<AtomicBool>) -> Vec<ProcessServer> {
+async fn kill(
+    mut servers: Vec<ProcessServer>,
+    start: impl Fn(usize, usize) -> ProcessServerBuilder,
+    (kills, enough): (Arc<AtomicUsize>, Arc<AtomicBool>),
+) -> Vec<ProcessServer> {
     while !enough.load(Ordering::SeqCst) {
-        let server = &mut servers[kills.load(Ordering::SeqCst) % SERVERS];
+        let done = kills.load(Ordering::SeqCst);
+        let number = done % SERVERS;
+        let server = &mut servers[number];
         server.kill().await;
+        server.change(start(number, done / SERVERS + 1));
         server.restart().await;
         kills.fetch_add(1, Ordering::SeqCst);
     }
@@ -51,13 +58,14 @@ async fn inv05_walks_and_watches_go_on_while_servers_are_killed(engine: Engine) 
     let store = engine.open().await;
     fill(&*store, OBJECTS).await;
     let certificates = TempDir::new().unwrap();
+    let (url, data) = (engine.url().to_owned(), certificates.path().to_owned());
+    let start = move |number, time| mixed::server(&url, &data, number, time);
     let mut servers = Vec::new();
     for number in 0..SERVERS {
-        let server = ProcessServer::builder(KEELSON).data_dir(certificates.path());
-        let server = server.arg("--store").arg(engine.url()).arg("--server-id").arg(format!("server-{number}"));
-        servers.push(server.start().await);
+        servers.push(start(number, 0).start().await);
     }
     let clients: Vec<Raw> = servers.iter().map(|server| server.raw()).collect();
+    mixed::begin(&clients, &*store).await;
     let mut watchers = Vec::new();
     for number in 0..3 {
         let watcher = Watcher::begin(&clients, number).await;
@@ -70,8 +78,12 @@ async fn inv05_walks_and_watches_go_on_while_servers_are_killed(engine: Engine) 
             tokio::spawn(async move { write(&clients, &progress, writer).await })
         })
         .collect();
+    let scaler = tokio::spawn({
+        let (clients, progress) = (clients.clone(), progress.clone());
+        async move { mixed::scale(&clients, &progress).await }
+    });
     let (kills, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    let killer = tokio::spawn(kill(servers, kills.clone(), enough.clone()));
+    let killer = tokio::spawn(kill(servers, start, (kills.clone(), enough.clone())));
     while kills.load(Ordering::SeqCst) < KILLS {
         walk(&clients, &*store).await;
     }
@@ -81,6 +93,7 @@ async fn inv05_walks_and_watches_go_on_while_servers_are_killed(engine: Engine) 
     for writer in writers {
         writer.await.unwrap();
     }
+    mixed::end(&clients, &scaler.await.unwrap()).await;
     walk(&clients, &*store).await;
     let last = clients[0].post(CONFIG_MAPS, &config_map("zz-last", 0)).await.expect(201).json();
     for watcher in watchers {

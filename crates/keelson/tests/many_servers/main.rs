@@ -9,6 +9,7 @@ mod history;
 mod identity;
 mod killed;
 mod linear;
+mod mixed;
 mod outages;
 mod verbs;
 mod walks;

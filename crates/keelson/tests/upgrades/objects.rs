@@ -8,90 +8,72 @@ use crate::fixture::Record;
 /// Where the objects of namespaces are.
 const LAB: &str = "namespaces/lab";
 
-/// A group's version, its resource, and a body. The name is always `kept`.
-fn bodies() -> Vec<(&'static str, &'static str, Value)> {
-    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
-        {"name": "web", "image": "nginx:1.29", "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1500m"}}}
-    ]}});
-    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "kept"});
-    vec![
-        ("api/v1", "nodes", json!({"status": {"capacity": {"cpu": "4"}}})),
-        (
-            "api/v1",
-            "persistentvolumes",
-            json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
-            "hostPath": {"path": "/data"}}}),
-        ),
-        (
-            "apis/rbac.authorization.k8s.io/v1",
-            "clusterroles",
-            json!({"rules": [
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]}),
-        ),
-        ("apis/storage.k8s.io/v1", "storageclasses", json!({"provisioner": "example.com/disks"})),
-        (
-            "api/v1",
-            "configmaps",
-            json!({"data": {"sky": "blue", "words": "grüße 日本語 \u{1f600}"},
-            "binaryData": {"bytes": "AAEC/w=="}}),
-        ),
-        ("api/v1", "secrets", json!({"type": "Opaque", "stringData": {"password": "swordfish"}})),
-        (
-            "api/v1",
-            "pods",
-            json!({"metadata": {"labels": {"app": "web"}}, "spec": {"nodeName": "kept",
-            "containers": [{"name": "web", "image": "nginx"}]}}),
-        ),
-        (
-            "api/v1",
-            "services",
-            json!({"spec": {"type": "NodePort", "selector": {"app": "web"},
-            "ports": [{"port": 80, "name": "http"}]}}),
-        ),
-        (
-            "api/v1",
-            "events",
-            json!({"involvedObject": {"kind": "Pod", "namespace": "lab", "name": "kept"},
-            "reason": "Started", "type": "Normal", "source": {"component": "kubelet"}}),
-        ),
-        (
-            "apis/apps/v1",
-            "deployments",
-            json!({"spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
-            "template": template}}),
-        ),
-        (
-            "apis/autoscaling/v2",
-            "horizontalpodautoscalers",
-            json!({"spec": {"maxReplicas": 5, "scaleTargetRef": target,
-            "metrics": [{"type": "Resource", "resource": {"name": "cpu",
-                "target": {"type": "Utilization", "averageUtilization": 60}}}]}}),
-        ),
-        (
-            "apis/coordination.k8s.io/v1",
-            "leases",
-            json!({"spec": {"holderIdentity": "me",
-            "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.123456Z"}}),
-        ),
-        (
-            "apis/networking.k8s.io/v1",
-            "networkpolicies",
-            json!({"spec": {"podSelector": {"matchLabels": {"app": "web"}},
-            "policyTypes": ["Ingress"]}}),
-        ),
-    ]
+/// Collections of the whole cluster, and what is made in each. The name is always `kept`.
+fn of_the_cluster() -> Vec<(String, Value)> {
+    let volume = json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/data"}}});
+    let rules = json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]});
+    let bodies = [
+        ("api/v1/nodes", json!({"status": {"capacity": {"cpu": "4"}}})),
+        ("api/v1/persistentvolumes", volume),
+        ("apis/rbac.authorization.k8s.io/v1/clusterroles", rules),
+        ("apis/storage.k8s.io/v1/storageclasses", json!({"provisioner": "example.com/disks"})),
+    ];
+    bodies.map(|(collection, body)| (format!("/{collection}"), body)).into()
 }
 
-fn collection(version: &str, resource: &str) -> String {
-    match resource {
-        "nodes" | "persistentvolumes" | "clusterroles" | "storageclasses" => format!("/{version}/{resource}"),
-        _ => format!("/{version}/{LAB}/{resource}"),
-    }
+/// Collections of the namespace, likewise.
+fn of_the_namespace() -> Vec<(String, Value)> {
+    let core = [
+        (
+            "configmaps",
+            json!({"data": {"sky": "blue", "words": "grüße 日本語 \u{1f600}"}, "binaryData": {"b": "AAEC/w=="}}),
+        ),
+        ("secrets", json!({"type": "Opaque", "stringData": {"password": "swordfish"}})),
+        (
+            "pods",
+            json!({"metadata": {"labels": {"app": "web"}}, "spec": {"nodeName": "kept",
+                "containers": [{"name": "web", "image": "nginx"}]}}),
+        ),
+        (
+            "services",
+            json!({"spec": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80, "name": "http"}]}}),
+        ),
+        (
+            "events",
+            json!({"involvedObject": {"kind": "Pod", "namespace": "lab", "name": "kept"}, "reason": "Started",
+                "type": "Normal", "source": {"component": "kubelet"}}),
+        ),
+    ];
+    let core = core.map(|(resource, body)| (format!("/api/v1/{LAB}/{resource}"), body));
+    core.into_iter().chain(of_groups()).collect()
+}
+
+fn of_groups() -> [(String, Value); 4] {
+    let container = json!({"name": "web", "image": "nginx:1.29", "ports": [{"containerPort": 80}],
+        "resources": {"limits": {"cpu": "1500m"}}});
+    let deployment = json!({"spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}}});
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "kept"});
+    let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}});
+    let autoscaler = json!({"spec": {"maxReplicas": 5, "scaleTargetRef": target,
+        "metrics": [{"type": "Resource", "resource": cpu}]}});
+    let lease = json!({"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15,
+        "renewTime": "2026-01-01T00:00:00.123456Z"}});
+    let policy = json!({"spec": {"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Ingress"]}});
+    let bodies = [
+        ("apps/v1", "deployments", deployment),
+        ("autoscaling/v2", "horizontalpodautoscalers", autoscaler),
+        ("coordination.k8s.io/v1", "leases", lease),
+        ("networking.k8s.io/v1", "networkpolicies", policy),
+    ];
+    bodies.map(|(group, resource, body)| (format!("/apis/{group}/{LAB}/{resource}"), body))
 }
 
 /// The paths of all objects that are recorded.
 fn paths() -> Vec<String> {
-    let made = bodies().into_iter().map(|(version, resource, _)| format!("{}/kept", collection(version, resource)));
+    let made =
+        of_the_cluster().into_iter().chain(of_the_namespace()).map(|(collection, _)| format!("{collection}/kept"));
     let more = ["configmaps/applied", "configmaps/leaving"].map(|path| format!("/api/v1/{LAB}/{path}"));
     std::iter::once(format!("/api/v1/{LAB}")).chain(made).chain(more).collect()
 }
@@ -99,9 +81,9 @@ fn paths() -> Vec<String> {
 /// Makes them in an empty store.
 pub(crate) async fn make(raw: &Raw) {
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.expect(201);
-    for (version, resource, mut body) in bodies() {
+    for (collection, mut body) in of_the_cluster().into_iter().chain(of_the_namespace()) {
         body["metadata"]["name"] = json!("kept");
-        raw.post(collection(version, resource), &body).await.expect(201);
+        raw.post(collection, &body).await.expect(201);
     }
     let maps = format!("/api/v1/{LAB}/configmaps");
     let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {"a": "b"}});
