@@ -5,6 +5,7 @@
 //! Pure functions from a value and a patch to a value. A patch that cannot be applied leaves no trace, and none can make
 //! a value the server could not read back. What the result means to the API is judged elsewhere.
 
+pub mod equal;
 mod error;
 pub mod fields;
 mod go_text;

@@ -9,6 +9,8 @@ use keelson_meta::go_format;
 use keelson_meta::metadata_rules::validate_metadata;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
+use keelson_patch::equal::equal;
+
 use crate::kinds;
 use crate::registry::Registry;
 use crate::target::Target;
@@ -121,5 +123,9 @@ fn same_specification(left: &Object, right: &Object) -> bool {
     let own = |key: &str| !matches!(key, "kind" | "apiVersion" | "metadata" | "status");
     let fields = |object: &Object| object.0.iter().filter(|(key, _)| own(key)).count();
     fields(left) == fields(right)
-        && left.0.iter().filter(|(key, _)| own(key)).all(|(key, value)| right.0.get(key) == Some(value))
+        && left
+            .0
+            .iter()
+            .filter(|(key, _)| own(key))
+            .all(|(key, value)| right.0.get(key).is_some_and(|other| equal(value, other)))
 }

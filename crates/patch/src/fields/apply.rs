@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::compare::{Comparison, compare};
 use super::conflict::{Conflict, Conflicts};
-use super::element::{PathElement, equal};
+use super::element::PathElement;
 use super::extract::extract;
 use super::merge::merge;
 use super::named::with_named_fields;
@@ -19,6 +19,7 @@ use super::owners::{Manager, Owned, Owners};
 use super::remove::remove;
 use super::schema::FieldSchema;
 use super::set::FieldSet;
+use crate::equal::equal;
 
 /// The manager that owns what an object has when it is first applied to and nobody owns anything: an update from nothing.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -77,16 +78,20 @@ pub fn update<'a>(
 ) -> Owners {
     let mut owners = owners.clone();
     let mut comparisons = Comparisons::new(versions, writer.version, before, after);
-    let losses = comparisons.losses(&owners, None);
+    let keeps = comparisons.at(writer.version).is_some_and(|changes| owners.keeps(writer.manager, changes));
+    let losses = comparisons.losses(&owners, keeps.then_some(writer.manager));
     owners.take(losses);
     let mut taken = FieldSet::new();
     if let Some(changes) = comparisons.take(writer.version) {
         taken = changes.added;
         taken.extend(changes.modified);
         taken.subtract(&changes.removed);
-        taken.subtract(&UNOWNED_FIELDS);
     }
-    if !taken.is_empty() {
+    if keeps && let Some(owned) = owners.0.get_mut(writer.manager) {
+        if !taken.is_empty() {
+            owned.time = writer.now.map(str::to_owned);
+        }
+    } else if !taken.is_empty() {
         if let Some(before) = owners.0.remove(writer.manager) {
             taken.extend(before.fields.into_set());
         }
@@ -193,7 +198,12 @@ impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
         let schema = self.versions.schema(version)?;
         let before = converted(self.versions, self.before, self.version, version)?;
         let after = converted(self.versions, self.after, self.version, version)?;
-        Some(compare(schema, &before, &after).without(&self.versions.reset_fields(version)))
+        let mut comparison = compare(schema, &before, &after).without(&self.versions.reset_fields(version));
+        // Nobody loses what nobody owns; a client that leaves it out of an update changes nothing.
+        for set in [&mut comparison.added, &mut comparison.modified, &mut comparison.removed] {
+            set.subtract(&UNOWNED_FIELDS);
+        }
+        Some(comparison)
     }
 
     /// What all managers but one lose by the change.
@@ -252,6 +262,13 @@ impl Losses {
 }
 
 impl Owners {
+    /// Whether an update by this manager leaves it just the fields that it owns: it changes only those, and removes none.
+    fn keeps(&self, manager: &Manager, changes: &Comparison) -> bool {
+        let Some(owned) = self.0.get(manager).filter(|owned| owned.version == manager.version) else { return false };
+        let all_are_owned = |set: &FieldSet| set.is_subset(&owned.fields.intersection(set));
+        changes.removed.is_empty() && all_are_owned(&changes.added) && all_are_owned(&changes.modified)
+    }
+
     fn take(&mut self, losses: Losses) {
         for manager in &losses.obsolete {
             self.0.remove(manager);

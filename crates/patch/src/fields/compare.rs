@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::element::{PathElement, equal, same, side_by_side};
+use super::element::{PathElement, same};
 use super::identity::of_item;
 use super::schema::FieldSchema;
 use super::set::{FieldSet, Node};
 use super::view::{View, Walk};
+use crate::equal::{equal, side_by_side};
 
 /// The fields in which two objects differ. Unlike in [`super::extract`], objects that appear or go are members too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

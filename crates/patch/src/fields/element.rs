@@ -189,33 +189,3 @@ fn rank(value: &Value) -> u8 {
 pub(super) fn same(left: &Value, right: &Value) -> bool {
     left == right || order(left, right).is_eq()
 }
-
-/// Whether two values are equal. Most objects that are compared have their members in the same order, so that nothing needs
-/// to be searched.
-pub(super) fn equal(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Object(left), Value::Object(right)) => {
-            left.len() == right.len()
-                && side_by_side(left, right).all(|(_, left, right)| right.is_some_and(|right| equal(left, right)))
-        }
-        (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
-        }
-        (left, right) => left == right,
-    }
-}
-
-/// The members of the left object, each with its value in the right one.
-pub(super) fn side_by_side<'v>(
-    left: &'v Map<String, Value>,
-    right: &'v Map<String, Value>,
-) -> impl Iterator<Item = (&'v str, &'v Value, Option<&'v Value>)> {
-    let mut next = right.iter().peekable();
-    left.iter().map(move |(name, value)| {
-        let other = match next.next_if(|(other, _)| *other == name) {
-            Some((_, other)) => Some(other),
-            None => right.get(name),
-        };
-        (name.as_str(), value, other)
-    })
-}

@@ -101,6 +101,15 @@ impl Fields {
         self.set.get_mut().expect("the set was just put there")
     }
 
+    /// The fields that are in the other set too. Of a text, only what the other set has is read.
+    #[must_use]
+    pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+        match (&self.text, self.set.get()) {
+            (Some(text), None) => FieldSet::near(text, other).unwrap_or_default().intersection(other),
+            _ => self.deref().intersection(other),
+        }
+    }
+
     /// The set.
     pub fn into_set(self) -> FieldSet {
         let Self { text, set } = self;

@@ -208,6 +208,11 @@ impl FieldSet {
         self.search(element).ok().and_then(|place| self.nodes.get(place))
     }
 
+    /// What is at a path element and below it; empty where only the element is there.
+    pub(super) fn nodes_at(&self, element: &PathElement) -> Option<&Self> {
+        self.node(element).map(|node| &node.below)
+    }
+
     fn node_mut(&mut self, element: &PathElement) -> &mut Node {
         let place = self.search(element).unwrap_or_else(|place| {
             self.nodes.insert(place, Node { element: element.clone(), member: false, below: Self::new() });

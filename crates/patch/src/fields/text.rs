@@ -45,10 +45,20 @@ impl FieldSet {
     /// # Errors
     /// What is no object or no path element.
     pub fn from_text(text: &str) -> Result<Self, FieldsError> {
+        Self::read(text, Below { near: None })
+    }
+
+    /// Reads of such a text only the fields that the other set has, or has something below: what nobody asks for is passed
+    /// over.
+    pub(super) fn near(text: &str, other: &Self) -> Result<Self, FieldsError> {
+        Self::read(text, Below { near: Some(other) })
+    }
+
+    fn read(text: &str, below: Below<'_>) -> Result<Self, FieldsError> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         // Texts come out of stored objects, whose depth is bounded.
         deserializer.disable_recursion_limit();
-        let read = Below.deserialize(&mut deserializer).map_err(|error| FieldsError::BadElement(error.to_string()))?;
+        let read = below.deserialize(&mut deserializer).map_err(|error| FieldsError::BadElement(error.to_string()))?;
         Ok(read.0)
     }
 
@@ -59,9 +69,12 @@ impl FieldSet {
 }
 
 /// Reads the members below a field, and whether the field itself is one.
-struct Below;
+struct Below<'n> {
+    /// What is to be read; `None` for all.
+    near: Option<&'n FieldSet>,
+}
 
-impl<'de> DeserializeSeed<'de> for Below {
+impl<'de> DeserializeSeed<'de> for Below<'_> {
     type Value = (FieldSet, bool);
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -69,7 +82,7 @@ impl<'de> DeserializeSeed<'de> for Below {
     }
 }
 
-impl<'de> Visitor<'de> for Below {
+impl<'de> Visitor<'de> for Below<'_> {
     type Value = (FieldSet, bool);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,12 +90,18 @@ impl<'de> Visitor<'de> for Below {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        let mut itself = false;
+        let (mut itself, mut has_members) = (false, false);
         let mut nodes = Vec::new();
         while let Some(name) = members.next_key_seed(NameSeed)? {
             match name {
                 Name::Element(element) => {
-                    let (below, member) = members.next_value_seed(Self)?;
+                    has_members = true;
+                    let near = self.near.map(|near| near.nodes_at(&element));
+                    if let Some(None) = near {
+                        members.next_value::<IgnoredAny>()?;
+                        continue;
+                    }
+                    let (below, member) = members.next_value_seed(Below { near: near.flatten() })?;
                     nodes.push(Node { element, member, below });
                 }
                 Name::Myself => {
@@ -92,9 +111,7 @@ impl<'de> Visitor<'de> for Below {
                 Name::Unknown => drop(members.next_value::<IgnoredAny>()?),
             }
         }
-        let set = FieldSet::from_nodes(nodes);
-        let itself = itself || set.is_empty();
-        Ok((set, itself))
+        Ok((FieldSet::from_nodes(nodes), itself || !has_members))
     }
 }
 

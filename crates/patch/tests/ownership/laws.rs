@@ -7,7 +7,7 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::NOON;
+use super::{NOON, V1};
 
 struct PodSpecs;
 
@@ -150,6 +150,19 @@ proptest! {
         let owned = live.owners.get(&two).map(|owned| owned.fields.clone().into_set()).unwrap_or_default();
         let strangers = extract(schema(), &left.object).difference(&owned);
         prop_assert!(strangers.is_empty(), "{:?} in {}", strangers.paths(), left.object);
+    }
+
+    #[test]
+    fn of_a_text_as_much_is_read_as_matters(first in pod(), second in pod()) {
+        let (owned, asked) = (fields(&first), fields(&second));
+        let entry = json!({
+            "manager": "m", "operation": "Update", "apiVersion": V1, "fieldsType": "FieldsV1",
+            "fieldsV1": owned.to_fields_v1(),
+        });
+        let owners = Owners::read_text(&json!([entry]).to_string()).unwrap();
+        let unread = owners.get(&Manager::updates("m", V1, "")).map(|owned| owned.fields.clone()).unwrap_or_default();
+        prop_assert_eq!(unread.intersection(&asked), owned.intersection(&asked));
+        prop_assert_eq!(unread.into_set(), owned);
     }
 
     #[test]
