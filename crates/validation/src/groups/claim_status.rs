@@ -46,7 +46,7 @@ pub(super) const STATUS: Shape = Shape::of(&[(
                         "a new one",
                         |at, run| {
                             if at.is_set() && at.old.is_null() {
-                                ALLOCATION.check(at, run)
+                                ALLOCATION.check(at, run);
                             }
                         },
                         &ALLOCATION,
@@ -109,7 +109,7 @@ const DEVICE: Shape = Shape::of(&[
         "data",
         Check("an object of at most 10 KiB", |at, run| {
             if at.is_set() {
-                parameters(at, run)
+                parameters(at, run);
             }
         }),
     ),

@@ -157,7 +157,7 @@ const TAINT_SELECTOR: Shape = Shape::of(&[
         "driver",
         Check("DNS subdomain of 63 bytes", |at, run| {
             if at.is_set() {
-                DRIVER.check(at, run)
+                DRIVER.check(at, run);
             }
         }),
     ),
@@ -165,7 +165,7 @@ const TAINT_SELECTOR: Shape = Shape::of(&[
         "pool",
         Check("name of a pool", |at, run| {
             if at.is_set() {
-                pool_name(at, run)
+                pool_name(at, run);
             }
         }),
     ),
@@ -173,7 +173,7 @@ const TAINT_SELECTOR: Shape = Shape::of(&[
         "device",
         Check("DNS label", |at, run| {
             if at.is_set() {
-                NAME.check(at, run)
+                NAME.check(at, run);
             }
         }),
     ),
@@ -194,7 +194,7 @@ const POOL_REQUEST: Shape = Shape::of(&[(
                     "poolName",
                     Check("name of a pool", |at, run| {
                         if at.is_set() {
-                            pool_name(at, run)
+                            pool_name(at, run);
                         }
                     }),
                 ),
