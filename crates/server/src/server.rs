@@ -120,13 +120,12 @@ impl Server {
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
         let tokens = service_account_tokens(&config, &pki, registry.clone())?;
         let parts = (registry.clone(), tokens, metrics);
-        let pipeline = Arc::new(pipeline(&config, parts, addr, probe, &bootstrap, stopping.clone()));
-        let listener = tokio::spawn(listener::serve(port, tls, pipeline, config.shutdown_grace));
+        let pipeline = pipeline(&config, parts, addr, probe, &bootstrap, stopping.clone());
+        let listener = Some(tokio::spawn(listener::serve(port, tls, Arc::new(pipeline), config.shutdown_grace)));
         let shared = matches!(config.store, StoreConfig::Shared(_));
         let identity = Some(identity);
         let server_id = config.server_id;
         tracing::info!(server_id, %addr, "the server is ready");
-        let listener = Some(listener);
         starting.disarm();
         Ok(RunningServer {
             addr,
