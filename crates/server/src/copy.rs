@@ -28,6 +28,11 @@ pub async fn copy_store(
     let source = from.open_at_least(Revision::ZERO).await.context("opening the source")?.store;
     let newest = source.current_revision().await.context("reading the source")?;
     let least = Revision::new(newest.get().saturating_add(REVISION_MARGIN));
+    if to.is_shared() {
+        // ORDER: before its revisions are raised, which ends the watches of servers that may run on it.
+        let target = to.open_at_least(Revision::ZERO).await.context("opening the target")?.store;
+        copy::check_target(&*target).await?;
+    }
     let target = to.open_at_least(least).await.context("opening the target")?.store;
     let now = SystemTime::now();
     Ok(copy::copy(&*source, &*target, |key| expiry(key, now), report).await?)

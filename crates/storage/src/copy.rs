@@ -72,6 +72,18 @@ pub async fn is_unfinished(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.get(&StoreKey::new(MARK)).await?.is_some())
 }
 
+/// Whether a store can be copied into: it holds nothing, or what an interrupted copy has left. Changes nothing.
+///
+/// # Errors
+/// When it holds something else, or can't be read.
+pub async fn check_target(to: &dyn Store) -> Result<(), CopyError> {
+    let found = to.range(all(None, Some(1))).await.map_err(CopyError::Target)?;
+    if found.entries.is_empty() || is_unfinished(to).await.map_err(CopyError::Target)? {
+        return Ok(());
+    }
+    Err(CopyError::TargetNotEmpty)
+}
+
 /// Copies everything. `expiry` tells of a key when what is written there now ends by itself, if ever: stores do not tell
 /// what is left of an object's time.
 ///
@@ -108,13 +120,11 @@ pub async fn copy(
     Err(CopyError::SourceRestless)
 }
 
-/// Marks the target, which has to be empty unless it is marked already.
+/// Marks the target, unless it is marked already.
 async fn begin(to: &dyn Store) -> Result<(), CopyError> {
+    check_target(to).await?;
     if is_unfinished(to).await.map_err(CopyError::Target)? {
         return Ok(());
-    }
-    if !to.range(all(None, Some(1))).await.map_err(CopyError::Target)?.entries.is_empty() {
-        return Err(CopyError::TargetNotEmpty);
     }
     write(to, Transaction::default().put(StoreKey::new(MARK), "a copy into this store is not finished")).await
 }
