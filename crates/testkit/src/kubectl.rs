@@ -52,6 +52,13 @@ impl Kubectl {
         self
     }
 
+    /// Sets a variable of its environment (`KUBE_EDITOR`).
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
     /// Starts the command and leaves it running, to be read line by line (`-w`).
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 //! A server is started on a free port with fresh certificates and speaks TLS as it does to users; nothing here reaches
 //! around the wire. Helpers panic with a text that says what was asked and what came back, since all callers are tests.
 
+mod controller;
 mod endpoint;
 mod kubectl;
 pub mod linear;
@@ -11,6 +12,7 @@ mod raw;
 mod record;
 mod server;
 
+pub use controller::{BROKEN_IMAGE, TestController};
 pub use endpoint::Endpoint;
 pub use keelson_teststores::{EtcdServer, EtcdServerBuilder, PostgresServer, PostgresServerBuilder};
 pub use kubectl::{Kubectl, KubectlOutput, KubectlStream};

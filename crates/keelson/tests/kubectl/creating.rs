@@ -63,6 +63,72 @@ async fn generators_make_what_they_say() {
 }
 
 #[tokio::test]
+async fn the_other_generators_do_so_too() {
+    let shell = Shell::start().await;
+    let pki = shell.server.data_dir().join("pki");
+    let tls = format!("create secret tls pair --cert={0}/admin.crt --key={0}/admin.key", pki.display());
+    let registry =
+        "create secret docker-registry registry --docker-server=r.example.com --docker-username=u --docker-password=p";
+    let session = [
+        (tls.as_str(), "secret/pair created\n"),
+        (registry, "secret/registry created\n"),
+        ("create service loadbalancer balanced --tcp=80:8080", "service/balanced created\n"),
+        ("create service externalname mail --external-name=mail.example.com", "service/mail created\n"),
+        ("create service clusterip bare --clusterip=None", "service/bare created\n"),
+        ("create ingress all --class=lab --default-backend=web:http", "ingress.networking.k8s.io/all created\n"),
+        (
+            "create ingress safe --rule='shop.example.com/api*=web:80,tls=pair' --annotation=a=b",
+            "ingress.networking.k8s.io/safe created\n",
+        ),
+        ("create quota best --hard=pods=3 --scopes=BestEffort", "resourcequota/best created\n"),
+        (
+            "create clusterrole probe --verb=get --non-resource-url=/livez",
+            "clusterrole.rbac.authorization.k8s.io/probe created\n",
+        ),
+        ("create clusterrole sum --aggregation-rule=part=yes", "clusterrole.rbac.authorization.k8s.io/sum created\n"),
+        ("create cronjob nightly --image=tool --schedule=@daily", "cronjob.batch/nightly created\n"),
+        ("create job now --from=cronjob/nightly", "job.batch/now created\n"),
+        ("create pdb most --selector=app=web --max-unavailable=50%", "poddisruptionbudget.policy/most created\n"),
+        (
+            "create priorityclass low --value=-5 --preemption-policy=Never --description=last",
+            "priorityclass.scheduling.k8s.io/low created\n",
+        ),
+        ("run server --image=web --port=80 --expose --env=A=b", "service/server created\npod/server created\n"),
+    ];
+    shell.check(&session).await;
+    let seen = [
+        ("get secrets pair registry -o jsonpath={.items[*].type}", "kubernetes.io/tls kubernetes.io/dockerconfigjson"),
+        ("get services balanced mail -o jsonpath={.items[*].spec.type}", "LoadBalancer ExternalName"),
+        ("get service bare -o jsonpath={.spec.clusterIPs}", r#"["None"]"#),
+        ("get ingress all -o jsonpath={.spec.defaultBackend.service.port.name}", "http"),
+        (
+            "get ingress safe -o jsonpath='{.spec.tls[0].secretName} {.spec.rules[0].http.paths[0].pathType}'",
+            "pair Prefix",
+        ),
+        ("get job now -o jsonpath='{.metadata.ownerReferences[0].kind} {.spec.completions}'", "CronJob 1"),
+        ("get pdb most -o jsonpath={.spec.maxUnavailable}", "50%"),
+        ("get priorityclass low -o jsonpath='{.value} {.preemptionPolicy}'", "-5 Never"),
+        ("get pod server -o jsonpath={.spec.containers[0].env}", r#"[{"name":"A","value":"b"}]"#),
+    ];
+    shell.check(&seen).await;
+    let refused = [
+        (
+            "create cronjob odd --image=tool --schedule='* * * *'",
+            "error: failed to create cronjob: CronJob.batch \"odd\" is invalid: spec.schedule: Invalid value: \"* * * *\": \
+             expected exactly 5 fields, found 4: [* * * *]\n",
+        ),
+        (
+            "create quota odd --hard=cpu=1 --scopes=BestEffort",
+            "error: failed to create quota: ResourceQuota \"odd\" is invalid: spec.scopes: Invalid value: \
+             [\"BestEffort\"]: unsupported scope applied to resource\n",
+        ),
+    ];
+    for (line, said) in refused {
+        assert_eq!(shell.refused(line).await, said, "kubectl {line}");
+    }
+}
+
+#[tokio::test]
 async fn manifests_come_as_yaml_documents_and_as_json_lists() {
     let shell = Shell::start().await;
     let yaml = "# two documents\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: quoted\ndata:\n  on: 'true'\n  text: |\n    \

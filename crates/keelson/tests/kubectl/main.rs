@@ -10,9 +10,12 @@ mod cluster;
 mod creating;
 mod credentials;
 mod deleting;
+mod editing;
+mod installing;
 mod nodes;
 mod reading;
 mod refusals;
+mod rollouts;
 mod server_side;
 mod watching;
 

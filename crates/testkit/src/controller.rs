@@ -1,0 +1,89 @@
+//! A small controller manager, scheduler and kubelet in one, with which tests show what users see of a cluster at work:
+//! replica sets of deployments, pods of replica sets, pods that are bound, run and go, and budgets that count them.
+//!
+//! It is a client over the wire like any other. A watch only says that something has changed; a round then reads what there
+//! is, which shows every write of the rounds before it, and moves each object one step. Rounds go on until one changes nothing.
+
+mod api;
+mod budgets;
+mod deployments;
+mod pods;
+mod protection;
+mod replica_sets;
+mod sizes;
+
+use anyhow::Result;
+use futures::future::try_join_all;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+pub use pods::BROKEN_IMAGE;
+
+use crate::Endpoint;
+use api::{Api, BUDGETS, CLAIMS, DEPLOYMENTS, Kind, NODES, PODS, REPLICA_SETS, VOLUMES, owned_by};
+
+/// A running controller; it stops when this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct TestController {
+    task: JoinHandle<()>,
+}
+
+impl TestController {
+    /// Starts it on a server; it ends with the server.
+    pub fn start(endpoint: &Endpoint) -> Self {
+        let api = Api::new(endpoint.raw());
+        let work = async move {
+            let changed = Notify::new();
+            let watches = [BUDGETS, CLAIMS, DEPLOYMENTS, NODES, PODS, REPLICA_SETS, VOLUMES];
+            let watched = try_join_all(watches.map(|kind| watch(&api, kind, &changed)));
+            // Either ends with an error alone, when the server has gone.
+            tokio::select! {
+                _ = watched => {}
+                _ = rounds(&api, &changed) => {}
+            }
+        };
+        Self { task: tokio::spawn(work) }
+    }
+}
+
+impl Drop for TestController {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn watch(api: &Api, kind: Kind, changed: &Notify) -> Result<()> {
+    loop {
+        // A watch begins with what there is, so nothing is missed between two.
+        let mut events = api.watch(kind).await?;
+        while events.next_chunk().await?.is_some() {
+            changed.notify_one();
+        }
+    }
+}
+
+async fn rounds(api: &Api, changed: &Notify) -> Result<()> {
+    loop {
+        changed.notified().await;
+        // ORDER: owners and budgets are read before what they own and count, so that no count is older than its owner's.
+        let budgets = api.list(BUDGETS).await?;
+        let deployments = api.list(DEPLOYMENTS).await?;
+        let sets = api.list(REPLICA_SETS).await?;
+        let pods = api.list(PODS).await?;
+        let nodes = api.list(NODES).await?;
+        for pod in &pods {
+            pods::reconcile(api, pod, &pods, &nodes).await?;
+        }
+        for set in &sets {
+            replica_sets::reconcile(api, set, &owned_by(set, &pods)).await?;
+        }
+        for deployment in &deployments {
+            deployments::reconcile(api, deployment, &owned_by(deployment, &sets)).await?;
+        }
+        for budget in &budgets {
+            budgets::reconcile(api, budget, &pods).await?;
+        }
+        protection::reconcile(api, &pods).await?;
+    }
+}
