@@ -46,11 +46,11 @@ async fn server_with_foreign_values() -> (MemoryStore, TestServer) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn json_of_another_server_is_served_and_changed() {
     let (_shared, server) = server_with_foreign_values().await;
-    let found = server.raw().get(&format!("{CONFIG_MAPS}/json")).await.expect(200).json();
+    let found = server.raw().get(format!("{CONFIG_MAPS}/json")).await.expect(200).json();
     assert_eq!((&found["data"]["a"], &found["metadata"]["name"]), (&json!("b"), &json!("json")));
     let mut changed = found.clone();
     changed["data"]["a"] = json!("c");
-    let changed = server.raw().put(&format!("{CONFIG_MAPS}/json"), &changed).await.expect(200).json();
+    let changed = server.raw().put(format!("{CONFIG_MAPS}/json"), &changed).await.expect(200).json();
     assert_eq!(changed["data"]["a"], "c");
     assert_ne!(changed["metadata"]["resourceVersion"], found["metadata"]["resourceVersion"]);
 }
@@ -69,7 +69,7 @@ async fn what_can_not_be_read_is_refused_in_words_and_never_written_over() {
         server.raw().delete(&url).await.expect(500);
         assert_eq!(shared.get(&key(name)).await.unwrap(), before);
     }
-    server.raw().get(&format!("{CONFIG_MAPS}/nothing")).await.expect(404);
+    server.raw().get(format!("{CONFIG_MAPS}/nothing")).await.expect(404);
 }
 
 /// What belongs to an owner that can't be read stays; what belongs to none at all goes.

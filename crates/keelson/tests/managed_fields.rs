@@ -47,7 +47,10 @@ async fn nobody_owns_what_an_endpoint_does_not_change() {
     });
     let below = patch(&raw, &format!("{path}/status?fieldManager=watcher"), MERGE, &change).await;
     assert_eq!((&below["status"]["replicas"], &below["spec"]["replicas"]), (&json!(3), &json!(1)));
-    assert_eq!((&below["metadata"]["labels"], &below["metadata"]["annotations"]["seen"]), (&Value::Null, &json!("yes")));
+    assert_eq!(
+        (&below["metadata"]["labels"], &below["metadata"]["annotations"]["seen"]),
+        (&Value::Null, &json!("yes"))
+    );
     let expected = json!({
         "f:metadata": {"f:annotations": {".": {}, "f:seen": {}}}, "f:status": {"f:replicas": {}},
     });
@@ -73,7 +76,7 @@ async fn owners_of_several_versions_meet() {
     };
     let path = |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers/a");
     let first = scaler("v1", json!({"targetCPUUtilizationPercentage": 60}));
-    raw.patch(&format!("{}?fieldManager=old", path("v1")), APPLY, &first).await.expect(201);
+    raw.patch(format!("{}?fieldManager=old", path("v1")), APPLY, &first).await.expect(201);
     let metric = |target: u32| {
         let target = json!({"type": "Utilization", "averageUtilization": target});
         json!({"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]})
@@ -82,7 +85,10 @@ async fn owners_of_several_versions_meet() {
     let second = format!("{}?fieldManager=new", path("v2"));
     patch(&raw, &second, APPLY, &scaler("v2", metric(60))).await;
     let refused = raw.patch(&second, APPLY, &scaler("v2", metric(70))).await.expect(409).json();
-    assert_eq!(refused["message"], "Apply failed with 1 conflict: conflict with \"old\": .spec.targetCPUUtilizationPercentage");
+    assert_eq!(
+        refused["message"],
+        "Apply failed with 1 conflict: conflict with \"old\": .spec.targetCPUUtilizationPercentage"
+    );
     let forced = patch(&raw, &format!("{second}&force=true"), APPLY, &scaler("v2", metric(70))).await;
     assert!(owned(&forced, "old", "")["f:spec"]["f:targetCPUUtilizationPercentage"].is_null(), "{forced}");
     assert!(owned(&forced, "new", "")["f:spec"]["f:metrics"].is_object(), "{forced}");
@@ -93,10 +99,9 @@ async fn clients_bring_owners_along_or_forget_them() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let mut brought = deployment("a:1");
-    let entry = |manager: &str, fields: Value| {
-        json!({"manager": manager, "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
-    };
-    brought["metadata"]["managedFields"] = json!([entry("elsewhere", json!({"f:metadata": {"f:labels": {"f:x": {}}}}))]);
+    let entry = |manager: &str, fields: Value| json!({"manager": manager, "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": fields});
+    brought["metadata"]["managedFields"] =
+        json!([entry("elsewhere", json!({"f:metadata": {"f:labels": {"f:x": {}}}}))]);
     let made = raw.post(format!("{DEPLOYMENTS}?fieldManager=maker"), &brought).await.expect(201).json();
     assert!(owned(&made, "elsewhere", "").is_object() && owned(&made, "maker", "").is_object(), "{made}");
 

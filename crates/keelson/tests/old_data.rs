@@ -12,8 +12,11 @@ use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// What a store may hold of each kind: where, under which URL, what, and the defaults that it lacks.
-fn old() -> [(&'static str, &'static str, Value, Vec<(&'static str, Value)>); 3] {
+/// Where an object is stored, its URL, what is stored, and the defaults that it lacks.
+type Old = (&'static str, &'static str, Value, Vec<(&'static str, Value)>);
+
+/// What a store may hold of several kinds.
+fn old() -> [Old; 3] {
     let metadata = json!({"name": "old", "namespace": "default", "uid": "5cf4b8a1-0c86-4d3a-9a4f-000000000001",
         "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"age": "old"}});
     let container = json!({"name": "c", "image": "nginx", "ports": [{"containerPort": 80}]});

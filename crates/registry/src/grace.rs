@@ -106,6 +106,7 @@ mod tests {
         Target { resource, version, subresource: None, namespace: Some("a".into()), name: None }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "a case reads better as what it is than as references to it")]
     fn check(pod: Value, asked: Option<i64>, expected: Grace) {
         let object = Object::from_value(pod.clone()).unwrap();
         let options = DeleteOptions { grace_period_seconds: asked, ..DeleteOptions::default() };

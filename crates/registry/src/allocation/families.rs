@@ -228,6 +228,7 @@ mod tests {
     const BOTH: &[&str] = &["10.0.0.0/24", "fd00::/112"];
 
     /// Fills in a spec that has a type; what it shows then, or the first error.
+    #[expect(clippy::needless_pass_by_value, reason = "a case reads better as what it is than as references to it")]
     fn check(addresses: &[&str], before: Option<Value>, mut spec: Value, expect: Result<(&str, &[&str]), &str>) {
         spec["type"] = json!("ClusterIP");
         let given = spec.to_string();

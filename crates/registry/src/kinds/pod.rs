@@ -33,7 +33,7 @@ pub(super) fn tolerate_troubles(pod: &mut Object) {
 pub(super) fn spec_in_order(pod: &mut Object) {
     static POSITIONS: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
         let spec = Schemas::builtin().kind("", "v1", "Pod").and_then(|pod| pod.field("spec"));
-        let fields = spec.into_iter().flat_map(|spec| spec.fields());
+        let fields = spec.into_iter().flat_map(keelson_schema::SchemaRef::fields);
         fields.enumerate().map(|(position, field)| (field.field_name(), position)).collect()
     });
     let position = |name: &str| POSITIONS.get(name).copied();

@@ -113,6 +113,7 @@ fn same_node_ports(old: &Tree, new: &Tree) -> bool {
 mod tests {
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "a case reads better as what it is than as references to it")]
     fn check(old: Value, new: Value, expect: Value) {
         let service = |spec: Value| Object::from_value(json!({ "spec": spec })).unwrap();
         let mut next = service(new.clone());
