@@ -168,15 +168,22 @@ impl StoredObject {
     /// and that as text.
     pub fn decode_apart(&self, revision: Revision) -> (Object, Option<&str>) {
         let Some((member, value)) = self.managed_fields() else { return (self.decode(revision), None) };
+        let owners = std::str::from_utf8(&self.bytes[value]).ok();
+        if self.bytes.get(member.start) != Some(&b',') {
+            // The first member of the metadata, which is nearly always the name.
+            let mut object = self.decode(revision);
+            object.remove_meta(MANAGED_FIELDS);
+            return (object, owners);
+        }
         let mut text = Vec::with_capacity(self.object_len(revision));
         text.extend_from_slice(self.slice(0, self.splice));
         self.write_revision(revision, &mut text);
         text.extend_from_slice(&self.bytes[self.splice as usize..member.start]);
         text.extend_from_slice(&self.bytes[member.end..]);
-        (decoded(&text), std::str::from_utf8(&self.bytes[value]).ok())
+        (decoded(&text), owners)
     }
 
-    /// Where `metadata.managedFields` stands: the member with the comma before it, and its value.
+    /// Where `metadata.managedFields` stands: the member, with the comma before it if there is one, and its value.
     fn managed_fields(&self) -> Option<(Range<usize>, Range<usize>)> {
         let mut cursor = Cursor::new(&self.bytes, self.body as usize);
         cursor.take(METADATA_START);
@@ -187,9 +194,7 @@ impl StoredObject {
             let value = cursor.position();
             cursor.skip();
             if key.is(MANAGED_FIELDS) {
-                // The first member of the metadata has no comma before it, and is nearly always the name.
-                let follows = self.bytes.get(start) == Some(&b',');
-                return follows.then(|| (start..cursor.position(), value..cursor.position()));
+                return Some((start..cursor.position(), value..cursor.position()));
             }
         }
     }
