@@ -74,7 +74,7 @@ pub(crate) const ALL: [Row; 28] = [
     row("get", "get one pod, 32 in flight", Work::Get, Some(Quantity::Rate(15_000.0))),
     row("list", "whole list, JSON", Work::List(Form::Json), Some(Quantity::millis(1_000))),
     row("list-gzip", "whole list, gzip accepted", Work::List(Form::Gzip), Some(Quantity::millis(900))),
-    row("list-table", "whole list as a Table", Work::List(Form::Table), Some(Quantity::millis(500))),
+    row("list-table", "whole list as a Table", Work::List(Form::Table), Some(Quantity::millis(1500))),
     row("list-metadata", "whole list, metadata alone", Work::List(Form::Metadata), Some(Quantity::millis(600))),
     row("list-protobuf", "whole list, protobuf", Work::List(Form::Protobuf), Some(Quantity::millis(1_000))),
     row("list-yaml", "whole list, YAML", Work::List(Form::Yaml), Some(Quantity::millis(3_000))),
