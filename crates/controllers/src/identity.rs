@@ -33,6 +33,8 @@ const ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
 const MANAGER: &str = "kube-apiserver";
 /// How long after a failure a registration or renewal is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often a registration is tried at once when others write the same lease.
+const TAKE_ATTEMPTS: usize = 4;
 /// How many renewals a server may miss before it is taken to be gone, as far as clients are sent to it.
 const MISSED_RENEWALS: u32 = 3;
 /// How often the leases of dead servers are looked for at the least.
@@ -158,22 +160,31 @@ impl IdentityLease {
     }
 
     async fn take(&mut self) -> Result<(), ApiError> {
-        let leases = leases::collection()?;
-        let now = self.client.now();
-        let taken = match self.client.get(&leases, &self.config.server_id).await? {
-            None => self.client.create(&leases, self.lease(now)).await?,
-            Some(mut found) => {
-                let lease = self.lease(now);
-                for field in ["labels", "annotations"] {
-                    found.object.set_meta(field, lease["metadata"][field].clone());
-                }
-                found.object.0.insert("spec".to_owned(), lease["spec"].clone());
-                self.client.update(&leases, found.object).await?
-            }
-        };
+        let mut taken = self.try_take().await;
+        for _ in 1..TAKE_ATTEMPTS {
+            // A server of the same name that is just stopping writes it too.
+            let Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. } | ApiError::NotFound { .. }) = taken
+            else {
+                break;
+            };
+            taken = self.try_take().await;
+        }
         self.registration += 1;
-        self.hold(taken);
+        self.hold(taken?);
         Ok(())
+    }
+
+    async fn try_take(&self) -> Result<Stored, ApiError> {
+        let leases = leases::collection()?;
+        let lease = self.lease(self.client.now());
+        let Some(mut found) = self.client.get(&leases, &self.config.server_id).await? else {
+            return self.client.create(&leases, lease).await;
+        };
+        for field in ["labels", "annotations"] {
+            found.object.set_meta(field, lease["metadata"][field].clone());
+        }
+        found.object.0.insert("spec".to_owned(), lease["spec"].clone());
+        self.client.update(&leases, found.object).await
     }
 
     /// The lease of a registration that begins now.

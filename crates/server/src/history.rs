@@ -52,7 +52,13 @@ impl Compactor {
     }
 
     async fn step(&mut self) -> Result<(), keelson_storage::StoreError> {
-        self.store.expire(self.clock.now()).await?;
+        // What goes wrong with one of the two does not keep the other: history that is never cut fills the disk.
+        let expired = self.store.expire(self.clock.now()).await;
+        self.cut().await?;
+        expired.map(|_| ())
+    }
+
+    async fn cut(&mut self) -> Result<(), keelson_storage::StoreError> {
         let now = Instant::now();
         self.seen.push_back((now, self.store.current_revision().await?));
         let mut oldest = None;
