@@ -70,12 +70,17 @@ fn of_groups() -> [(String, Value); 4] {
     bodies.map(|(group, resource, body)| (format!("/apis/{group}/{LAB}/{resource}"), body))
 }
 
-/// The paths of all objects that are recorded.
+/// The paths of all objects that are compared.
 fn paths() -> Vec<String> {
-    let made =
-        of_the_cluster().into_iter().chain(of_the_namespace()).map(|(collection, _)| format!("{collection}/kept"));
+    let made = of_the_cluster().into_iter().chain(of_the_namespace());
+    let made = made.map(|(collection, _)| format!("{collection}/kept")).filter(|path| lasts(path));
     let more = ["configmaps/applied", "configmaps/leaving"].map(|path| format!("/api/v1/{LAB}/{path}"));
     std::iter::once(format!("/api/v1/{LAB}")).chain(made).chain(more).collect()
+}
+
+/// Whether an object stays: an event ends an hour after it was made, and fixtures are older.
+fn lasts(path: &str) -> bool {
+    !path.contains("/events/")
 }
 
 /// Makes them in an empty store.
@@ -117,6 +122,7 @@ pub(crate) async fn check(raw: &Raw, recorded: &Record, revisions: bool) -> Reco
     let found = read(raw).await;
     let compared = |record: &Record| -> Record {
         let mut record = record.clone();
+        record.retain(|path, _| lasts(path));
         if !revisions {
             record.values_mut().for_each(|object| object["metadata"]["resourceVersion"] = Value::Null);
         }
