@@ -10,13 +10,13 @@ use crate::selectors::{SELECTOR, is_everything};
 use crate::shape::Rule::{self, Always, Check, Immutable, In, NonNegative, Required};
 use crate::shape::{Kind, NEGATIVE, Run, Shape, kind};
 
-use super::replication::{always_restarted, parts, template_fits};
+use super::replication::{CONTROLLER_STATUS, always_restarted, parts, template_fits};
 
 pub(super) const KINDS: &[Kind] = &[
     kind("ControllerRevision").object(&REVISION).then(&REVISION_UPDATE),
     kind("DaemonSet").object(&DAEMON_SET).then(&SELECTOR_STAYS).below(&[("status", &DAEMON_SET_STATUS)]),
     kind("Deployment").object(&DEPLOYMENT).then(&SELECTOR_STAYS).below(&[("status", &DEPLOYMENT_STATUS)]),
-    kind("ReplicaSet").object(&REPLICA_SET).then(&SELECTOR_STAYS).below(&[("status", &REPLICA_SET_STATUS)]),
+    kind("ReplicaSet").object(&REPLICA_SET).then(&SELECTOR_STAYS).below(&[("status", &CONTROLLER_STATUS)]),
     kind("StatefulSet").object(&STATEFUL_SET).then(&STATEFUL_SET_UPDATE).below(&[("status", &STATEFUL_SET_STATUS)]),
 ];
 
@@ -139,27 +139,6 @@ const DEPLOYMENT_STATUS: Shape = Shape::of(&[(
                     }),
                 ),
                 ("collisionCount", NOT_DECREMENTED),
-            ])
-        },
-    ),
-)]);
-
-const REPLICA_SET_STATUS: Shape = Shape::of(&[(
-    "status",
-    Always(
-        &const {
-            Shape::of(&[
-                ("replicas", NonNegative),
-                ("fullyLabeledReplicas", NonNegative),
-                ("readyReplicas", NonNegative),
-                ("availableReplicas", NonNegative),
-                ("observedGeneration", NonNegative),
-                (
-                    "",
-                    Check("no part is more than the whole", |at, run| {
-                        parts(at, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"], run);
-                    }),
-                ),
             ])
         },
     ),

@@ -25,6 +25,7 @@ pub(super) const CONTROLLER: Shape = Shape::of(&[(
     ),
 )]);
 
+/// The status of a replication controller, and of a replica set.
 pub(super) const CONTROLLER_STATUS: Shape = Shape::of(&[(
     "status",
     Always(
