@@ -23,8 +23,9 @@ pub struct Entry {
     pub labels: Labels,
     /// The object.
     pub object: StoredObject,
-    /// Whether the store has it without something that was added to it here, see [`CollectionSpec::complete`].
-    pub completed: bool,
+    /// Whether the store has it in other bytes: in protobuf, in JSON of another form, or without what
+    /// [`CollectionSpec::complete`] adds.
+    pub rewritten: bool,
     fields: Fields,
 }
 
@@ -45,13 +46,12 @@ impl Entry {
         spec: &CollectionSpec,
         interner: &LabelInterner,
     ) -> Result<Self, DecodeError> {
-        let stored = StoredObject::parse(value)?;
-        let complete = spec.complete.and_then(|complete| complete(&stored));
-        let completed = complete.is_some();
-        let object = complete.unwrap_or(stored);
+        let stored = StoredObject::parse(value.clone())?;
+        let object = spec.complete.and_then(|complete| complete(&stored)).unwrap_or(stored);
+        let rewritten = object.bytes().as_ptr() != value.as_ptr();
         let summary = object.summary(&spec.fields)?;
         let labels = interner.intern(summary.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        Ok(Self { key, revision, labels, object, completed, fields: Fields::join(&summary.fields) })
+        Ok(Self { key, revision, labels, object, rewritten, fields: Fields::join(&summary.fields) })
     }
 
     /// The name of the object.

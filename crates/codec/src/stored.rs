@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use keelson_meta::{GroupVersionKind, Object, Revision};
+use keelson_protobuf::ProtobufError;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -51,19 +52,15 @@ const API_VERSION_START: &[u8] = b",\"apiVersion\":\"";
 const METADATA_START: &[u8] = b"\"metadata\":";
 const REVISION_START: &[u8] = b"\"resourceVersion\":\"";
 
-/// What kube-apiserver writes before an object in protobuf, and before one that it has encrypted.
-const PROTOBUF_START: &[u8] = b"k8s\0";
+/// What kube-apiserver writes before an object that it has encrypted.
 const ENCRYPTED_START: &[u8] = b"k8s:enc:";
 
 /// Bytes that do not hold an object.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
-    /// kube-apiserver wrote the object in protobuf.
-    #[error(
-        "kube-apiserver wrote it in protobuf, which is not yet read: store it again with \
-         --storage-media-type=application/json there"
-    )]
-    Protobuf,
+    /// kube-apiserver wrote the object in protobuf that is no message of a kind known here.
+    #[error("kube-apiserver wrote it in protobuf, and {0}")]
+    Protobuf(#[from] ProtobufError),
     /// kube-apiserver wrote the object encrypted.
     #[error("kube-apiserver wrote it encrypted, which is not yet read: store it again without encryption there")]
     Encrypted,
@@ -119,13 +116,13 @@ impl StoredObject {
     }
 
     /// Takes bytes that were stored. Canonical bytes are checked in one pass and kept as they are, without a copy;
-    /// other JSON objects are read and written anew.
+    /// other JSON objects, and the protobuf that kube-apiserver stores, are read and written anew.
     ///
     /// # Errors
-    /// When the bytes are not a JSON object.
+    /// When the bytes are neither a JSON object nor a built-in kind in protobuf.
     pub fn parse(bytes: Bytes) -> Result<Self, DecodeError> {
-        if bytes.starts_with(PROTOBUF_START) {
-            return Err(DecodeError::Protobuf);
+        if bytes.starts_with(&keelson_protobuf::PREFIX) {
+            return Ok(Self::encode(&keelson_protobuf::decode(&bytes)?.object));
         }
         if bytes.starts_with(ENCRYPTED_START) {
             return Err(DecodeError::Encrypted);

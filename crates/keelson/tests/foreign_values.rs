@@ -1,11 +1,12 @@
-//! Values that kube-apiserver has written into a store that both share: JSON is served; protobuf and encrypted values are
-//! not shown, not taken for absent, and never written over.
+//! Values that kube-apiserver has written into a store that both share: JSON and protobuf are served; encrypted values and
+//! what else can't be read are not shown, not taken for absent, and never written over.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_meta::Object;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, StoreKey, Transaction};
 use keelson_testkit::TestServer;
@@ -37,29 +38,49 @@ fn stored_json(name: &str) -> String {
 async fn server_with_foreign_values() -> (MemoryStore, TestServer) {
     let shared = MemoryStore::new();
     store(stored_json("json"), "json", &shared).await;
-    store("k8s\0\u{a}\u{2}v1", "protobuf", &shared).await;
+    let object = Object::from_value(serde_json::from_str(&stored_json("protobuf")).unwrap()).unwrap();
+    store(keelson_protobuf::encode("v1", "ConfigMap", &object).unwrap(), "protobuf", &shared).await;
+    store("k8s\0\u{a}\u{2}v1", "broken", &shared).await;
     store("k8s:enc:aescbc:v1:key1:\u{1}", "encrypted", &shared).await;
     let server = TestServer::builder().shared_store(Arc::new(shared.clone())).start().await;
     (shared, server)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn json_of_another_server_is_served_and_changed() {
+async fn json_and_protobuf_of_another_server_are_served_and_changed() {
     let (_shared, server) = server_with_foreign_values().await;
-    let found = server.raw().get(format!("{CONFIG_MAPS}/json")).await.expect(200).json();
-    assert_eq!((&found["data"]["a"], &found["metadata"]["name"]), (&json!("b"), &json!("json")));
-    let mut changed = found.clone();
-    changed["data"]["a"] = json!("c");
-    let changed = server.raw().put(format!("{CONFIG_MAPS}/json"), &changed).await.expect(200).json();
-    assert_eq!(changed["data"]["a"], "c");
-    assert_ne!(changed["metadata"]["resourceVersion"], found["metadata"]["resourceVersion"]);
+    for name in ["json", "protobuf"] {
+        let path = format!("{CONFIG_MAPS}/{name}");
+        let found = server.raw().get(path.as_str()).await.expect(200).json();
+        assert_eq!((&found["data"]["a"], &found["metadata"]["name"]), (&json!("b"), &json!(name)));
+        let mut changed = found.clone();
+        changed["data"]["a"] = json!("c");
+        let changed = server.raw().put(path.as_str(), &changed).await.expect(200).json();
+        assert_eq!(changed["data"]["a"], "c");
+        assert_ne!(changed["metadata"]["resourceVersion"], found["metadata"]["resourceVersion"]);
+    }
+}
+
+/// So a cluster is moved: everything is replaced by what it is, as for any new encoding.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_in_protobuf_becomes_json_with_a_write_that_changes_nothing_else() {
+    let (shared, server) = server_with_foreign_values().await;
+    let path = format!("{CONFIG_MAPS}/protobuf");
+    let before = server.raw().get(path.as_str()).await.expect(200).json();
+    let mut after = server.raw().put(path.as_str(), &before).await.expect(200).json();
+    let stored = shared.get(&key("protobuf")).await.unwrap().unwrap().value;
+    let stored: Value = serde_json::from_slice(&stored).unwrap();
+    assert_eq!((&stored["kind"], &stored["data"]), (&json!("ConfigMap"), &before["data"]));
+    let again = server.raw().put(path.as_str(), &after).await.expect(200).json();
+    assert_eq!(again, after, "what is JSON already is not written");
+    after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+    assert_eq!(after, before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_not_be_read_is_refused_in_words_and_never_written_over() {
     let (shared, server) = server_with_foreign_values().await;
-    for (name, words) in [("protobuf", "in protobuf, which is not yet read"), ("encrypted", "encrypted, which is not")]
-    {
+    for (name, words) in [("broken", "in protobuf, and"), ("encrypted", "encrypted, which is not")] {
         let before = shared.get(&key(name)).await.unwrap();
         let url = format!("{CONFIG_MAPS}/{name}");
         let read = server.raw().get(&url).await.expect(500).json();
@@ -76,7 +97,7 @@ async fn what_can_not_be_read_is_refused_in_words_and_never_written_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_collected_because_its_owner_can_not_be_read() {
     let (_shared, server) = server_with_foreign_values().await;
-    for (name, owner) in [("kept", "protobuf"), ("collected", "nothing")] {
+    for (name, owner) in [("kept", "broken"), ("collected", "nothing")] {
         let mut dependent = config_map(name);
         let uid = "5cf4b8a1-0c86-4d3a-9a4f-000000000002";
         dependent["metadata"]["ownerReferences"] =

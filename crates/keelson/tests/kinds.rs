@@ -5,7 +5,11 @@
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use keelson_meta::Object;
+use keelson_storage::memory::MemoryStore;
+use keelson_storage::{RangeRequest, Store as _, StoreKey, Transaction};
 use keelson_testkit::{Raw, TestServer};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -211,6 +215,43 @@ async fn writing_back_what_was_read_changes_nothing_in_any_version() {
             let patched = raw.patch(path.as_str(), "application/merge-patch+json", &json!({})).await;
             assert_eq!(patched.expect(200).json(), before, "a patch of {path}");
         }
+    }
+}
+
+/// What a store holds, as kube-apiserver would have written it.
+async fn as_protobuf(store: &MemoryStore) -> MemoryStore {
+    let other = MemoryStore::new();
+    let (from, to) = (StoreKey::new("/registry/"), StoreKey::prefix_end("/registry/"));
+    let page = store.range(RangeRequest { from, to, revision: None, limit: None }).await.unwrap();
+    for entry in page.entries {
+        let object = Object::from_value(serde_json::from_slice(&entry.value).unwrap()).unwrap();
+        let (kind, version) = (object.kind().unwrap(), object.api_version().unwrap());
+        let value = keelson_protobuf::encode(version, kind, &object).unwrap();
+        other.commit(Transaction::default().put(entry.key, value)).await.unwrap();
+    }
+    other
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_is_read_from_the_protobuf_that_kube_apiserver_stores() {
+    let store = MemoryStore::new();
+    let server = TestServer::builder().shared_store(Arc::new(store.clone())).start().await;
+    let samples = samples();
+    let served = served(&server.raw()).await;
+    let mut created = Vec::new();
+    for resource in &served {
+        let (name, object) = create(&server.raw(), resource, &samples[&resource.name]).await;
+        let (_, path) = resource.versions.iter().find(|(version, _)| object["apiVersion"] == **version).unwrap();
+        created.push((format!("{path}/{name}"), object));
+    }
+    let other = TestServer::builder().shared_store(Arc::new(as_protobuf(&store).await)).start().await;
+    for (path, object) in created {
+        let without_revision = |mut object: Value| {
+            object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+            in_protobuf(object)
+        };
+        let read = other.raw().get(path.as_str()).await.expect(200).json();
+        assert_eq!(without_revision(read), without_revision(object), "{path}");
     }
 }
 

@@ -124,7 +124,7 @@ impl Registry {
                 Change::Remove(last) => (Write::Delete { key: store_key.clone() }, last),
                 Change::Put(draft) => {
                     let encoded = draft.encode();
-                    if encoded.bytes() == current.object.bytes() && !current.completed {
+                    if encoded.bytes() == current.object.bytes() && !current.rewritten {
                         return Ok(Written::new(encoded, Some(current.revision)));
                     }
                     let value = encoded.bytes().clone();

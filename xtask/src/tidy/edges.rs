@@ -10,11 +10,11 @@ use crate::workspace::Member;
 const ALLOWED: [(&str, &[&str]); 26] = [
     // pure: no IO, no clock, no threads
     ("meta", &[]),
-    ("codec", &["meta"]),
+    ("protobuf", &["meta"]),
+    ("codec", &["meta", "protobuf"]),
     ("resources", &["meta"]),
     ("schema", &["meta"]),
     ("patch", &["meta", "schema"]),
-    ("protobuf", &["meta"]),
     ("tables", &["meta", "codec"]),
     ("conversion", &["meta", "resources"]),
     ("defaults", &["meta", "codec"]),

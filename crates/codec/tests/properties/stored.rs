@@ -156,9 +156,22 @@ fn json_that_another_server_stored_is_an_object() {
 }
 
 #[test]
-fn protobuf_and_encrypted_values_are_known_by_their_beginning() {
+fn protobuf_is_read_as_json_of_the_same_object_would_be() {
+    let object = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a", "uid": "u", "labels": {"b": "c"}},
+        "data": {"k": "dg=="}, "type": "Opaque"});
+    let object = Object::from_value(object).unwrap();
+    let bytes = keelson_protobuf::encode("v1", "Secret", &object).unwrap();
+    let (read, expected) = (StoredObject::parse(Bytes::from(bytes)).unwrap(), StoredObject::encode(&object));
+    assert_eq!(read.text(), expected.text());
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn what_can_not_be_read_is_known_by_its_beginning() {
     let parse = |bytes: &'static [u8]| StoredObject::parse(Bytes::from_static(bytes)).unwrap_err();
-    assert_eq!(parse(b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap"), DecodeError::Protobuf);
+    let unknown = parse(b"k8s\0\x0a\x0a\x0a\x02v1\x12\x04Moon").to_string();
+    assert_eq!(unknown, "kube-apiserver wrote it in protobuf, and no kind \"Moon\" is registered for version \"v1\"");
+    assert!(matches!(parse(b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09Config"), DecodeError::Protobuf(_)));
     assert_eq!(parse(b"k8s:enc:secretbox:v1:key1:\x01\x02"), DecodeError::Encrypted);
     assert!(matches!(parse(b"k8s"), DecodeError::Syntax(_)));
 }
