@@ -165,7 +165,7 @@ impl<'a> RawText<'a> {
 }
 
 /// The distance to the next `"` or `\`, looked for eight bytes at a time.
-fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     let mut distance = 0;
     let (words, _) = bytes.as_chunks::<8>();
     for word in words {

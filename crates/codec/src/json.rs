@@ -2,15 +2,15 @@
 //!
 //! Reading accepts what `serde_json` accepts, with two differences: arrays and objects may nest [`MAX_DEPTH`] deep, and
 //! keys that come twice are reported, because `fieldValidation` asks for them. Faults read as Go's `encoding/json`
-//! writes them; that text is only worked out after the fast path has failed.
+//! writes them; that text is only worked out after the reader has given up.
 
 use std::cell::RefCell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
+use crate::cursor::quote_or_backslash;
 use crate::pretty;
 use crate::syntax;
 pub use crate::syntax::{JsonError, MAX_DEPTH};
@@ -32,11 +32,13 @@ pub struct Parsed {
 /// # Errors
 /// Text that is not JSON, not UTF-8, or nests deeper than [`MAX_DEPTH`].
 pub fn parse(bytes: &[u8]) -> Result<Parsed, JsonError> {
-    let duplicates = Duplicates::default();
-    match std::str::from_utf8(bytes).map(|text| read(text, &duplicates)) {
-        Ok(Ok(value)) => Ok(Parsed { value, duplicates: duplicates.into_paths() }),
-        Ok(Err(error)) => Err(explain(bytes, &error)),
-        Err(_) => Err(syntax::check(bytes).err().unwrap_or(JsonError::NotUtf8)),
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Err(syntax::check(bytes).err().unwrap_or(JsonError::NotUtf8));
+    };
+    let mut reader = Reader::new(text);
+    match reader.document() {
+        Ok(value) => Ok(Parsed { value, duplicates: reader.duplicates.into_paths() }),
+        Err(GaveUp) => Err(syntax::check(bytes).err().unwrap_or(JsonError::Refused("the text can't be read".to_owned()))),
     }
 }
 
@@ -65,41 +67,27 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("memory takes every byte");
 }
 
-fn read(text: &str, duplicates: &Duplicates) -> serde_json::Result<Value> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    // The seed keeps its own, larger bound.
-    deserializer.disable_recursion_limit();
-    let value = Seed { path: &Path::Root, depth: 0, duplicates }.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(value)
-}
-
-fn explain(bytes: &[u8], error: &serde_json::Error) -> JsonError {
-    match syntax::check(bytes) {
-        Err(fault) => fault,
-        Ok(_) => JsonError::Refused(error.to_string()),
-    }
-}
-
-/// The keys met twice so far. Shared by the seeds of one parse.
+/// The keys met twice so far. Shared by all that is read of one text.
 #[derive(Default)]
-pub(crate) struct Duplicates(RefCell<Vec<String>>);
+pub(crate) struct Duplicates(RefCell<Vec<(usize, String)>>);
 
 impl Duplicates {
-    /// Notes that `key` came twice in the object at `path`.
-    pub(crate) fn add(&self, path: &Path<'_>, key: &str) {
+    /// Notes that `key`, which stands at this place of the text, is not the first of its name in the object at `path`.
+    pub(crate) fn add(&self, place: usize, path: &Path<'_>, key: &str) {
         let mut paths = self.0.borrow_mut();
         if paths.len() < MAX_DUPLICATES {
             let text = Path::Key(path, key).to_string();
-            if !paths.contains(&text) {
-                paths.push(text);
+            if !paths.iter().any(|(_, known)| *known == text) {
+                paths.push((place, text));
             }
         }
     }
 
-    /// The paths, in the order they were met.
+    /// The paths, in the order of the text.
     pub(crate) fn into_paths(self) -> Vec<String> {
-        self.0.into_inner()
+        let mut paths = self.0.into_inner();
+        paths.sort_by_key(|(place, _)| *place);
+        paths.into_iter().map(|(_, path)| path).collect()
     }
 }
 
@@ -124,90 +112,159 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Reads a value at a path.
-struct Seed<'a> {
-    path: &'a Path<'a>,
-    depth: usize,
-    duplicates: &'a Duplicates,
+/// The text is not JSON, or not as this crate takes it. [`syntax::check`] says why.
+struct GaveUp;
+
+/// Reads a value and all that is in it.
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+    duplicates: Duplicates,
+    /// Members of the objects that are being read. Each takes its own off the end when all are known, so that its map is
+    /// made once and of the right size: growing maps costs more than reading what is in them. With the places of the keys.
+    members: Vec<(usize, String, Value)>,
+    /// The same for the elements of arrays.
+    elements: Vec<Value>,
 }
 
-impl Seed<'_> {
-    fn deeper<E: Error>(&self) -> Result<usize, E> {
-        if self.depth == MAX_DEPTH { Err(E::custom(JsonError::TooDeep)) } else { Ok(self.depth + 1) }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
-    type Value = Value;
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Seed<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
+impl<'t> Reader<'t> {
+    fn new(text: &'t str) -> Self {
+        let (members, elements) = (Vec::with_capacity(64), Vec::with_capacity(32));
+        Self { text, at: 0, duplicates: Duplicates::default(), members, elements }
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    /// The one value of the text.
+    fn document(&mut self) -> Result<Value, GaveUp> {
+        let value = self.value(&Path::Root, 0)?;
+        self.skip_whitespace();
+        if self.at == self.text.len() { Ok(value) } else { Err(GaveUp) }
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
-        let depth = self.deeper()?;
-        let mut array = Vec::new();
-        loop {
-            let path = Path::Index(self.path, array.len());
-            match elements.next_element_seed(Seed { path: &path, depth, duplicates: self.duplicates })? {
-                Some(element) => array.push(element),
-                None => return Ok(Value::Array(array)),
-            }
+    /// The value that comes next. `depth` is how many arrays and objects it is in.
+    fn value(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, GaveUp> {
+        match self.peek()? {
+            b'{' => self.object(path, deeper(depth)?),
+            b'[' => self.array(path, deeper(depth)?),
+            b'"' => self.string().map(Value::String),
+            b't' => self.word("true", Value::Bool(true)),
+            b'f' => self.word("false", Value::Bool(false)),
+            b'n' => self.word("null", Value::Null),
+            _ => self.number(),
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let depth = self.deeper()?;
-        let mut map = Map::new();
-        while let Some(key) = members.next_key::<String>()? {
-            let path = Path::Key(self.path, &key);
-            let value = members.next_value_seed(Seed { path: &path, depth, duplicates: self.duplicates })?;
+    fn object(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, GaveUp> {
+        let start = self.members.len();
+        self.at += 1;
+        let mut more = self.peek()? != b'}';
+        while more {
+            if self.peek()? != b'"' {
+                return Err(GaveUp);
+            }
+            let place = self.at;
+            let key = self.string()?;
+            if self.peek()? != b':' {
+                return Err(GaveUp);
+            }
+            self.at += 1;
+            let value = self.value(&Path::Key(path, &key), depth)?;
+            self.members.push((place, key, value));
+            more = self.separator(b'}')?;
+        }
+        self.at += 1;
+        let mut map = Map::with_capacity(self.members.len() - start);
+        for (place, key, value) in self.members.drain(start..) {
             match map.entry(key) {
                 Entry::Vacant(entry) => {
                     entry.insert(value);
                 }
                 Entry::Occupied(mut entry) => {
-                    self.duplicates.add(self.path, entry.key());
+                    self.duplicates.add(place, path, entry.key());
                     entry.insert(value);
                 }
             }
         }
         Ok(Value::Object(map))
     }
+
+    fn array(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, GaveUp> {
+        let start = self.elements.len();
+        self.at += 1;
+        let mut more = self.peek()? != b']';
+        while more {
+            let index = self.elements.len() - start;
+            let element = self.value(&Path::Index(path, index), depth)?;
+            self.elements.push(element);
+            more = self.separator(b']')?;
+        }
+        self.at += 1;
+        Ok(Value::Array(self.elements.drain(start..).collect()))
+    }
+
+    /// Passes a comma; whether there was one rather than the end of the container.
+    fn separator(&mut self, end: u8) -> Result<bool, GaveUp> {
+        match self.peek()? {
+            b',' => {
+                self.at += 1;
+                Ok(true)
+            }
+            byte if byte == end => Ok(false),
+            _ => Err(GaveUp),
+        }
+    }
+
+    /// The text that comes next, and stands behind its first quote.
+    fn string(&mut self) -> Result<String, GaveUp> {
+        let start = self.at + 1;
+        let (mut end, mut escaped) = (start, false);
+        loop {
+            end += quote_or_backslash(&self.text.as_bytes()[end..]).ok_or(GaveUp)?;
+            if self.text.as_bytes()[end] == b'"' {
+                break;
+            }
+            escaped = true;
+            // Whatever is escaped, it does not end the text.
+            end = (end + 2).min(self.text.len());
+        }
+        self.at = end + 1;
+        if escaped {
+            return serde_json::from_str(&self.text[start - 1..=end]).map_err(|_| GaveUp);
+        }
+        let plain = &self.text[start..end];
+        // Looked at without an early end, so that it is done for many bytes at a time.
+        let is_control = plain.bytes().fold(false, |found, byte| found | (byte < 0x20));
+        if is_control { Err(GaveUp) } else { Ok(plain.to_owned()) }
+    }
+
+    fn number(&mut self) -> Result<Value, GaveUp> {
+        let rest = &self.text[self.at..];
+        let is_part = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
+        let number = &rest[..rest.bytes().position(|byte| !is_part(byte)).unwrap_or(rest.len())];
+        self.at += number.len();
+        serde_json::from_str::<Number>(number).map(Value::Number).map_err(|_| GaveUp)
+    }
+
+    fn word(&mut self, word: &str, value: Value) -> Result<Value, GaveUp> {
+        if !self.text[self.at..].starts_with(word) {
+            return Err(GaveUp);
+        }
+        self.at += word.len();
+        Ok(value)
+    }
+
+    /// The first byte of the next token.
+    fn peek(&mut self) -> Result<u8, GaveUp> {
+        self.skip_whitespace();
+        self.text.as_bytes().get(self.at).copied().ok_or(GaveUp)
+    }
+
+    fn skip_whitespace(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.text.as_bytes().get(self.at) {
+            self.at += 1;
+        }
+    }
+}
+
+fn deeper(depth: usize) -> Result<usize, GaveUp> {
+    if depth == MAX_DEPTH { Err(GaveUp) } else { Ok(depth + 1) }
 }

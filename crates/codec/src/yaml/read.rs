@@ -94,14 +94,14 @@ impl<'a> Reader<'a> {
                 }
                 _ => return Err(problem(at, "a key must be a scalar")),
             };
-            let (event, at) = self.next()?;
-            let value = self.value(event, at, &Path::Key(path, &key), depth)?;
+            let (event, value_at) = self.next()?;
+            let value = self.value(event, value_at, &Path::Key(path, &key), depth)?;
             match map.entry(key) {
                 Entry::Vacant(entry) => {
                     entry.insert(value);
                 }
                 Entry::Occupied(mut entry) => {
-                    self.duplicates.add(path, entry.key());
+                    self.duplicates.add(at.index(), path, entry.key());
                     entry.insert(value);
                 }
             }
