@@ -1,5 +1,5 @@
-//! Finds the PostgreSQL and the etcd that the tests of those stores start: the ones that a variable names, installed ones, or
-//! Debian's packages, unpacked below the target directory. The system is left as it is, and nothing needs root.
+//! Finds the PostgreSQL and the etcds that the tests of those stores start: the ones that a variable names, installed ones, or
+//! packages, unpacked below the target directory. The system is left as it is, and nothing needs root.
 //!
 //! A machine without them can still run every other test: what is missing is a sentence here, not a failure, and the
 //! tests that were not run for it are named at the end.
@@ -13,6 +13,7 @@ use crate::run;
 use crate::workspace::Workspace;
 
 mod debian;
+mod registry;
 
 /// A server of another make, and how to come by it.
 struct Make {
@@ -20,35 +21,58 @@ struct Make {
     name: &'static str,
     /// The variable that names it: set by the user to choose one, and by us for the tests. Empty says that there is none.
     variable: &'static str,
-    /// Debian's package that depends on the newest version.
-    package: &'static str,
-    /// Which other packages of those that it needs are fetched, by how their names begin.
-    follow: &'static [&'static str],
+    /// Where it comes from, unless there is one.
+    source: Source,
     /// The program, by which its place is recognised.
     program: &'static str,
-    /// Where a system or an unpacked package has the program's directory, below its root; `*` is one directory.
-    directories: &'static [&'static str],
     /// Whether the variable names the directory of the program rather than the program.
     by_directory: bool,
 }
 
-const MAKES: [Make; 2] = [
+enum Source {
+    /// An installed one, or Debian's package.
+    Debian {
+        /// The package that depends on the newest version.
+        package: &'static str,
+        /// Which other packages of those that it needs are fetched, by how their names begin.
+        follow: &'static [&'static str],
+        /// Where a system or an unpacked package has the program's directory, below its root; `*` is one directory.
+        directories: &'static [&'static str],
+    },
+    /// A crate that holds the program, of this version: which one is tested must not depend on what is installed.
+    Crate {
+        /// How its name begins; the name of the machine follows.
+        package: &'static str,
+        version: &'static str,
+        /// Where it has the program.
+        file: &'static str,
+    },
+}
+
+const MAKES: [Make; 3] = [
     Make {
         name: "PostgreSQL",
         variable: "KEELSON_POSTGRES_BIN",
-        package: "postgresql",
-        follow: &["postgresql-1", "postgresql-2", "postgresql-client-1", "postgresql-client-2", "lib"],
+        source: Source::Debian {
+            package: "postgresql",
+            follow: &["postgresql-1", "postgresql-2", "postgresql-client-1", "postgresql-client-2", "lib"],
+            directories: &["usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "usr/local/pgsql/bin"],
+        },
         program: "initdb",
-        directories: &["usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "usr/local/pgsql/bin"],
         by_directory: true,
     },
     Make {
         name: "etcd",
         variable: "KEELSON_ETCD",
-        package: "etcd-server",
-        follow: &[],
+        source: Source::Debian { package: "etcd-server", follow: &[], directories: &["usr/bin", "usr/local/bin"] },
         program: "etcd",
-        directories: &["usr/bin", "usr/local/bin"],
+        by_directory: false,
+    },
+    Make {
+        name: "the newest etcd",
+        variable: "KEELSON_ETCD_NEWEST",
+        source: Source::Crate { package: "etcd-bin-vendored", version: "3.7.2", file: "bin/etcd" },
+        program: "etcd",
         by_directory: false,
     },
 ];
@@ -91,16 +115,30 @@ impl Make {
     }
 
     fn find(&self, workspace: &Workspace) -> Result<PathBuf> {
-        let unpacked = workspace.target.join("servers").join(self.package);
-        if let Some(found) = self.below(Path::new("/")).or_else(|| self.on_path()).or_else(|| self.below(&unpacked)) {
-            return Ok(found);
+        let servers = workspace.target.join("servers");
+        match self.source {
+            Source::Debian { package, follow, directories } => {
+                let unpacked = servers.join(package);
+                let below = |root: &Path| self.below(root, directories);
+                if let Some(found) = below(Path::new("/")).or_else(|| self.on_path()).or_else(|| below(&unpacked)) {
+                    return Ok(found);
+                }
+                debian::unpack(package, follow, &unpacked)?;
+                below(&unpacked).with_context(|| format!("Debian's {package} holds no {}", self.program))
+            }
+            Source::Crate { package, version, file } => {
+                let directory = servers.join(format!("{package}-{version}"));
+                if let Some(found) = self.check(&directory) {
+                    return Ok(found);
+                }
+                registry::copy_out(&format!("{package}-{}", machine()), version, file, &directory.join(self.program))?;
+                self.check(&directory).with_context(|| format!("the {} of {package} does not run here", self.program))
+            }
         }
-        debian::unpack(self.package, self.follow, &unpacked)?;
-        self.below(&unpacked).with_context(|| format!("Debian's {} holds no {}", self.package, self.program))
     }
 
-    fn below(&self, root: &Path) -> Option<PathBuf> {
-        self.directories.iter().flat_map(|pattern| matching(root, pattern)).find_map(|path| self.check(&path))
+    fn below(&self, root: &Path, directories: &[&str]) -> Option<PathBuf> {
+        directories.iter().flat_map(|pattern| matching(root, pattern)).find_map(|path| self.check(&path))
     }
 
     fn on_path(&self) -> Option<PathBuf> {
@@ -122,16 +160,35 @@ impl Make {
     }
 
     fn how_to_get(&self, error: &anyhow::Error) -> String {
+        let remedy = match self.source {
+            Source::Debian { package, .. } => {
+                format!("either install it (Debian: apt-get install {package}),\n  or make `apt-get download` work")
+            }
+            Source::Crate { .. } => "either make `cargo fetch` work".to_owned(),
+        };
         format!(
             "the tests on {name} were NOT run: there is no {name} here, and fetching it failed ({error:#})\n\
-             \x20 either install it (Debian: apt-get install {package}),\n\
-             \x20 or make `apt-get download` work, or set {variable} to {what} that you have",
+             \x20 {remedy}, or set {variable} to {what} that you have",
             name = self.name,
-            package = self.package,
             variable = self.variable,
             what = if self.by_directory { "the bin directory of one" } else { "the path of one" },
         )
     }
+}
+
+/// The machine, as programs in Go are named by it.
+fn machine() -> String {
+    let system = match std::env::consts::OS {
+        "macos" => "darwin",
+        other => other,
+    };
+    let processor = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "powerpc64" => "ppc64le",
+        other => other,
+    };
+    format!("{system}-{processor}")
 }
 
 /// The directories that match a pattern of which one component may hold `*`; those with the highest version first.

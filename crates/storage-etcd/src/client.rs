@@ -1,40 +1,49 @@
 //! Calls to etcd: which member, as whom, how long, and what may be asked twice.
 //!
 //! Knows connections and nothing of keys. A call that may have reached etcd is repeated only if it changes nothing, so that
-//! no write is done twice. Every call ends within the configured time.
+//! no write is done twice. Every call ends within the configured time, and soon where its member has stopped answering. A
+//! member that has failed once is left, whatever became of the call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::channel::mpsc;
+use futures::future::BoxFuture;
 use http::uri::PathAndQuery;
-use parking_lot::RwLock;
 use prost::Message;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tonic::client::Grpc;
 use tonic::codec::{CompressionEncoding, Streaming};
-use tonic::metadata::{Ascii, MetadataValue};
+use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
-use crate::config::{EtcdConfig, Login};
+use crate::config::{EtcdConfig, Order};
 use crate::connect;
 use crate::error::{Failure, OpenError};
+use crate::login::{Session, Token};
+use crate::member::Member;
 use crate::proto;
 use crate::version::EtcdVersion;
 
 /// The largest answer that is taken, in bytes. Pages are kept far below; one that holds a few very large objects is not.
 const LARGEST_ANSWER: usize = 1 << 30;
-/// The wait before the first repetition. Each further one takes twice as long.
+/// How long a member may take to say what it is. One that lives does so without asking the others.
+const LIFE_SIGN: Duration = Duration::from_millis(1500);
+/// The wait before the members are tried once more when none has answered. Each further one takes twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 /// The longest such wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How many tries of a call share its time: a member that hangs must leave some for another.
 const SHARES: u32 = 3;
-/// How many requests of one watch may wait to be sent.
-const WATCH_REQUESTS: usize = 8;
+/// How often one call may have its token renewed: a member that lags may not know the newest one yet.
+const RENEWALS: u32 = 2;
+/// How many requests of one stream of watches may wait to be sent.
+const WATCH_REQUESTS: usize = 64;
 
 /// One call of etcd's API.
 #[derive(Clone, Copy, Debug)]
@@ -115,19 +124,11 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The connections to one member. A watch has its own, so that a long answer does not stand before its events.
-pub(crate) struct Member {
-    pub(crate) endpoint: String,
-    pub(crate) calls: Channel,
-    pub(crate) watches: Channel,
-}
-
 /// All members, and the one that is used now.
 pub(crate) struct Client {
     members: Vec<Member>,
     current: AtomicUsize,
-    login: Option<Login>,
-    token: RwLock<Option<MetadataValue<Ascii>>>,
+    session: Option<Session>,
     timeout: Duration,
     compression: bool,
     counters: Arc<EtcdCounters>,
@@ -139,16 +140,24 @@ pub(crate) struct WatchStream {
     pub(crate) responses: Streaming<proto::WatchResponse>,
     /// What the member that serves it said it is, if it said so.
     pub(crate) version: Option<EtcdVersion>,
+    /// Which member that is.
+    pub(crate) place: usize,
+    /// Changes when that member is given up.
+    pub(crate) life: watch::Receiver<u64>,
 }
 
 impl Client {
     /// Prepares connections; the first call makes them.
     pub(crate) fn new(config: &EtcdConfig, counters: Arc<EtcdCounters>) -> Result<Self, OpenError> {
+        let members = connect::members(config)?;
+        let first = match config.order {
+            Order::Given => 0,
+            Order::Any => usize::try_from(config.random.u64() % members.len().max(1) as u64).unwrap_or(0),
+        };
         Ok(Self {
-            members: connect::members(config)?,
-            current: AtomicUsize::new(0),
-            login: config.login.clone(),
-            token: RwLock::new(None),
+            members,
+            current: AtomicUsize::new(first),
+            session: config.login.clone().map(Session::new),
             timeout: config.timeout,
             compression: config.compression,
             counters,
@@ -162,31 +171,41 @@ impl Client {
         A: Message + Default + 'static,
     {
         let deadline = Instant::now() + self.timeout;
-        let mut wait = FIRST_WAIT;
-        let mut may_log_in = self.login.is_some() && method.path != AUTHENTICATE.path;
+        let (mut wait, mut renewals, mut failed) = (FIRST_WAIT, RENEWALS, 0);
         loop {
             let place = self.current.load(Ordering::Relaxed);
             let share = if method.repeats { self.timeout / SHARES } else { self.timeout };
             let end = deadline.min(Instant::now() + share);
-            let failure = match self.try_once(place, method, request.clone(), end).await {
+            let token = self.token(method);
+            let failure = match self.try_once(place, method, request.clone(), &token, end).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
             match &failure {
-                Failure::TokenEnded if may_log_in => {
-                    may_log_in = false;
-                    timeout_at(deadline, self.log_in()).await.unwrap_or_else(|_| Err(Failure::timed_out("etcd")))?;
+                Failure::TokenEnded if renewals > 0 && self.session.is_some() => {
+                    renewals -= 1;
+                    let renewed = timeout_at(deadline, self.renew(&token)).await;
+                    renewed.unwrap_or_else(|_| Err(Failure::timed_out("etcd")))?;
                     continue;
                 }
-                Failure::Unavailable { cause, sent } if method.repeats || !sent => self.turn_from(place, cause),
+                Failure::Unavailable { cause, sent } => {
+                    self.turn_from(place, cause);
+                    if *sent && !method.repeats {
+                        return Err(failure);
+                    }
+                }
                 _ => return Err(failure),
             }
-            if Instant::now() + wait >= deadline {
+            failed += 1;
+            let pause = if failed % self.members.len() == 0 { wait } else { Duration::ZERO };
+            if Instant::now() + pause >= deadline {
                 return Err(failure);
             }
             count(&self.counters.retries);
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
+            if !pause.is_zero() {
+                sleep(pause).await;
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
         }
     }
 
@@ -197,14 +216,13 @@ impl Client {
 
     /// Opens a stream with its first watch.
     pub(crate) async fn watch(&self, create: proto::WatchCreateRequest) -> Result<WatchStream, Failure> {
-        if self.login.is_some() {
+        if self.session.is_some() {
             // A watch does not say that the token has ended, only that it may not watch; a read says it.
             let request = proto::RangeRequest { key: create.key.clone(), count_only: true, ..Default::default() };
             let _: proto::RangeResponse = self.call(RANGE, request).await?;
         }
         let place = self.current.load(Ordering::Relaxed);
-        let opened = timeout(self.timeout, self.try_watch(place, create)).await;
-        let opened = opened.unwrap_or_else(|_| Err(Failure::timed_out(&self.members[place].endpoint)));
+        let opened = self.attend(place, Instant::now() + self.timeout, self.try_watch(place, create)).await;
         match &opened {
             Ok(_) => count(&self.counters.watches_opened),
             Err(Failure::Unavailable { cause, .. }) => self.turn_from(place, cause),
@@ -213,9 +231,28 @@ impl Client {
         opened
     }
 
+    /// Whether the member of a stream still says what it is, on the connection of its watches. If not, that is not used again.
+    pub(crate) async fn watches_live(&self, place: usize) -> bool {
+        let member = &self.members[place];
+        let lives = timeout(LIFE_SIGN, self.status_of(member.watches())).await.is_ok();
+        if !lives {
+            member.renew_watches();
+        }
+        lives
+    }
+
     /// Uses another member from now on, unless that has happened already: this one is of no use.
-    pub(crate) fn turn_from_current(&self, cause: &str) {
-        self.turn_from(self.current.load(Ordering::Relaxed), cause);
+    pub(crate) fn turn_from(&self, place: usize, cause: &str) {
+        self.members[place].complain(cause);
+        let next = (place + 1) % self.members.len();
+        if next == place {
+            return;
+        }
+        if self.current.compare_exchange(place, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            count(&self.counters.failovers);
+            let (from, to) = (&self.members[place].endpoint, &self.members[next].endpoint);
+            tracing::warn!(%from, %to, %cause, "turning to another etcd member");
+        }
     }
 
     /// All endpoints, for texts.
@@ -224,72 +261,130 @@ impl Client {
         names.join(", ")
     }
 
+    /// Why no member answers, when `cause` was the last to be heard: what each of them failed with, if there are several.
+    pub(crate) fn complaints(&self, cause: String) -> String {
+        let told = |member: &Member| Some(format!("{} says {}", member.endpoint, member.complaint()?));
+        let all: Vec<String> = self.members.iter().filter_map(told).collect();
+        if self.members.len() > 1 && !all.is_empty() { all.join("; ") } else { cause }
+    }
+
     pub(crate) fn counters(&self) -> &Arc<EtcdCounters> {
         &self.counters
     }
 
-    /// Fetches the token that shows who we are.
+    /// Fetches the first token that shows who we are.
     pub(crate) async fn log_in(&self) -> Result<(), Failure> {
-        let Some(login) = &self.login else { return Ok(()) };
-        let request = proto::AuthenticateRequest { name: login.user.clone(), password: login.password.clone() };
-        let answer: Result<proto::AuthenticateResponse, Failure> = Box::pin(self.call(AUTHENTICATE, request)).await;
-        let token = match answer {
-            Ok(answer) => answer.token,
-            // Users may be configured before etcd is told to ask for them.
-            Err(Failure::Refused(cause)) if cause.contains("authentication is not enabled") => return Ok(()),
-            Err(failure) => return Err(failure),
-        };
-        count(&self.counters.logins);
-        let token = token.parse().map_err(|_| Failure::Nonsense("etcd gave a token with odd characters".to_owned()))?;
-        *self.token.write() = Some(token);
-        Ok(())
+        self.renew(&Token::default()).await
     }
 
-    async fn try_once<Q, A>(&self, place: usize, method: Method, request: Q, end: Instant) -> Result<A, Failure>
+    /// Boxed, since a login is a call, which may have its token renewed.
+    fn renew<'a>(&'a self, ended: &'a Token) -> BoxFuture<'a, Result<(), Failure>> {
+        let log_in = move |request| async move {
+            let answer: proto::AuthenticateResponse = match self.call(AUTHENTICATE, request).await {
+                Ok(answer) => answer,
+                // Users may be configured before etcd is told to ask for them.
+                Err(Failure::Refused(cause)) if cause.contains("authentication is not enabled") => return Ok(None),
+                Err(failure) => return Err(failure),
+            };
+            count(&self.counters.logins);
+            Ok(Some(answer.token))
+        };
+        async move {
+            let Some(session) = &self.session else { return Ok(()) };
+            session.renew(ended, log_in).await
+        }
+        .boxed()
+    }
+
+    /// What shows who we are. etcd refuses even a login that comes with a token of before.
+    fn token(&self, method: Method) -> Token {
+        let session = self.session.as_ref().filter(|_| method.path != AUTHENTICATE.path);
+        session.map(Session::token).unwrap_or_default()
+    }
+
+    async fn try_once<Q, A>(
+        &self,
+        place: usize,
+        method: Method,
+        request: Q,
+        token: &Token,
+        end: Instant,
+    ) -> Result<A, Failure>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let member = &self.members[place];
+        let sent = AtomicBool::new(false);
         let call = async {
-            let mut service = self.service(member.calls.clone());
+            let mut service = self.service(self.members[place].calls());
             ready(&mut service).await?;
-            // etcd refuses even a login that comes with a token of before.
-            let request = if method.path == AUTHENTICATE.path { Request::new(request) } else { self.request(request) };
+            sent.store(true, Ordering::Relaxed);
             let path = PathAndQuery::from_static(method.path);
-            let answer = service.unary(request, path, ProstCodec::<Q, A>::default()).await;
+            let answer = service.unary(addressed(request, token), path, ProstCodec::<Q, A>::default()).await;
             answer.map(tonic::Response::into_inner).map_err(Failure::from)
         };
-        timeout_at(end, call).await.unwrap_or_else(|_| Err(Failure::timed_out(&member.endpoint)))
+        match self.attend(place, end, call).await {
+            Err(Failure::Unavailable { cause, sent: true }) if !sent.load(Ordering::Relaxed) => {
+                Err(Failure::Unavailable { cause, sent: false })
+            }
+            other => other,
+        }
+    }
+
+    /// Waits for what is asked of a member, until the time is over or the member has stopped answering.
+    async fn attend<T>(
+        &self,
+        place: usize,
+        end: Instant,
+        asked: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let member = &self.members[place];
+        let lives = || async { timeout(LIFE_SIGN, self.status_of(member.calls())).await.is_ok() };
+        tokio::select! {
+            biased;
+            answer = asked => {
+                if !matches!(answer, Err(Failure::Unavailable { .. })) {
+                    member.has_answered();
+                }
+                answer
+            }
+            () = member.until_given_up(lives) => {
+                let cause = format!("{} has stopped answering", member.endpoint);
+                Err(Failure::Unavailable { cause, sent: true })
+            }
+            () = sleep_until(end) => Err(Failure::timed_out(&member.endpoint)),
+        }
     }
 
     async fn try_watch(&self, place: usize, create: proto::WatchCreateRequest) -> Result<WatchStream, Failure> {
         let member = &self.members[place];
-        let version = self.version_of(member).await?;
-        let mut service = self.service(member.watches.clone());
+        let life = member.life();
+        let version = match self.status_of(member.watches()).await {
+            Ok(status) => EtcdVersion::parse(&status.version),
+            Err(failure @ Failure::Unavailable { .. }) => return Err(failure),
+            // Who may not ask believes nothing.
+            Err(_) => None,
+        };
+        let mut service = self.service(member.watches());
         ready(&mut service).await?;
         let (mut requests, receiver) = mpsc::channel(WATCH_REQUESTS);
         // etcd answers nothing, not even headers, before it has read the first request.
         requests.try_send(proto::WatchAsk::Create(create).into()).map_err(|_| full())?;
-        let mut request = self.request(receiver);
-        // A member that is cut off from the others ends the stream rather than leaving it without events.
-        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        let request = addressed(receiver, &self.token(RANGE));
         let codec = ProstCodec::<proto::WatchRequest, proto::WatchResponse>::default();
         let responses = service.streaming(request, PathAndQuery::from_static(WATCH), codec).await?.into_inner();
-        Ok(WatchStream { requests, responses, version })
+        Ok(WatchStream { requests, responses, version, place, life })
     }
 
-    async fn version_of(&self, member: &Member) -> Result<Option<EtcdVersion>, Failure> {
-        let mut service = self.service(member.watches.clone());
+    /// Asks a member what it is, which it knows by itself.
+    async fn status_of(&self, channel: Channel) -> Result<proto::StatusResponse, Failure> {
+        let mut service = self.service(channel);
         ready(&mut service).await?;
         let codec = ProstCodec::<proto::StatusRequest, proto::StatusResponse>::default();
-        let request = self.request(proto::StatusRequest {});
-        match service.unary(request, PathAndQuery::from_static(STATUS.path), codec).await.map_err(Failure::from) {
-            Ok(status) => Ok(EtcdVersion::parse(&status.into_inner().version)),
-            Err(failure @ Failure::Unavailable { .. }) => Err(failure),
-            // Who may not ask believes nothing.
-            Err(_) => Ok(None),
-        }
+        let mut request = Request::new(proto::StatusRequest {});
+        identify(&mut request, &self.token(STATUS));
+        let answer = service.unary(request, PathAndQuery::from_static(STATUS.path), codec).await;
+        answer.map(tonic::Response::into_inner).map_err(Failure::from)
     }
 
     fn service(&self, channel: Channel) -> Grpc<Channel> {
@@ -300,25 +395,20 @@ impl Client {
             service
         }
     }
+}
 
-    fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        if let Some(token) = self.token.read().clone() {
-            request.metadata_mut().insert("token", token);
-        }
-        request
-    }
+/// A request that only a member which has a leader takes: one that is cut off from the others refuses it at once, or ends the
+/// stream, rather than leaving it without an answer.
+fn addressed<T>(message: T, token: &Token) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+    identify(&mut request, token);
+    request
+}
 
-    fn turn_from(&self, place: usize, cause: &str) {
-        let next = (place + 1) % self.members.len();
-        if next == place {
-            return;
-        }
-        if self.current.compare_exchange(place, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            count(&self.counters.failovers);
-            let (from, to) = (&self.members[place].endpoint, &self.members[next].endpoint);
-            tracing::warn!(%from, %to, %cause, "turning to another etcd member");
-        }
+fn identify<T>(request: &mut Request<T>, token: &Token) {
+    if let Some(token) = token.value.clone() {
+        request.metadata_mut().insert("token", token);
     }
 }
 

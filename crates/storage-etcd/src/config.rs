@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_meta::{Clock, SystemClock};
+use keelson_meta::random::SystemRandom;
+use keelson_meta::{Clock, Random, SystemClock};
 
 const SCHEME: &str = "etcd://";
 const DEFAULT_PORT: u16 = 2379;
@@ -19,8 +20,10 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What [`EtcdStore::open`](crate::EtcdStore::open) needs to know.
 #[derive(Clone)]
 pub struct EtcdConfig {
-    /// `host:port` of each member. The first that answers is used.
+    /// `host:port` of each member, each once. One is used until it does not answer, and then the next.
     pub endpoints: Vec<String>,
+    /// With which of them to begin.
+    pub order: Order,
     /// What all keys begin with, without a slash at its end: `/registry`.
     pub prefix: String,
     /// How to speak TLS; `None` is plain HTTP.
@@ -33,6 +36,18 @@ pub struct EtcdConfig {
     pub compression: bool,
     /// Tells how long a lease must live.
     pub clock: Arc<dyn Clock>,
+    /// Picks the first member.
+    pub random: Arc<dyn Random>,
+}
+
+/// With which of several endpoints, or of several addresses of one name, to begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// With any, so that many servers with the same settings do not all use the same member.
+    #[default]
+    Any,
+    /// With the first, so that a server uses a member that is near.
+    Given,
 }
 
 /// PEM files for TLS.
@@ -63,9 +78,14 @@ impl fmt::Debug for Login {
 
 impl fmt::Debug for EtcdConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { endpoints, prefix, tls, login, timeout, compression, clock: _ } = self;
+        let Self { endpoints, order, prefix, tls, login, timeout, compression, clock: _, random: _ } = self;
         let mut shown = f.debug_struct("EtcdConfig");
-        shown.field("endpoints", endpoints).field("prefix", prefix).field("tls", tls).field("login", login);
+        shown
+            .field("endpoints", endpoints)
+            .field("order", order)
+            .field("prefix", prefix)
+            .field("tls", tls)
+            .field("login", login);
         shown.field("timeout", timeout).field("compression", compression).finish_non_exhaustive()
     }
 }
@@ -77,7 +97,9 @@ pub enum ConfigError {
     #[error("an etcd store is written etcd://HOST:PORT[,HOST:PORT...][/PREFIX][?SETTING=VALUE&...]")]
     Form,
     /// No endpoint is named, or one is not `HOST:PORT`.
-    #[error("{0:?} is not an etcd endpoint: write HOST:PORT")]
+    #[error(
+        "{0:?} is not an etcd endpoint: write HOST:PORT, an IPv6 address as [ADDRESS]:PORT, and no http:// before it"
+    )]
     Endpoint(String),
     /// The prefix can't be the beginning of keys.
     #[error("{0:?} is not a prefix for keys: write /NAME or /NAME/NAME, without a slash at the end")]
@@ -107,19 +129,22 @@ pub enum ConfigError {
     },
 }
 
-const KNOWN: &str = "known are ca, cert, key, tls, server-name, user, password, password-file, timeout, compression";
+const KNOWN: &str =
+    "known are ca, cert, key, tls, server-name, user, password, password-file, timeout, order, compression";
 
 impl EtcdConfig {
     /// These endpoints, plain and without users, under `/registry`.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
+            order: Order::Any,
             prefix: DEFAULT_PREFIX.to_owned(),
             tls: None,
             login: None,
             timeout: DEFAULT_TIMEOUT,
             compression: false,
             clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
         }
     }
 
@@ -127,7 +152,8 @@ impl EtcdConfig {
     ///
     /// Settings: `ca`, `cert` and `key` name PEM files, and with any of them, or with `tls=true`, the connection is TLS;
     /// `server-name` is what the certificates must name instead of the host; `user` with `password` or `password-file`
-    /// (also `user:password@` in front of the hosts, percent-encoded); `timeout` in seconds; `compression=gzip`.
+    /// (also `user:password@` in front of the hosts, percent-encoded); `timeout` in seconds; `order=given` begins with the first
+    /// endpoint; `compression=gzip`.
     ///
     /// # Errors
     /// What is wrong, in a sentence for whoever wrote the URL.
@@ -137,7 +163,7 @@ impl EtcdConfig {
         let (authority, prefix) = place.find('/').map_or((place, ""), |at| place.split_at(at));
         let (login, hosts) =
             authority.rsplit_once('@').map_or((None, authority), |(login, hosts)| (Some(login), hosts));
-        let mut config = Self::new(hosts.split(',').map(endpoint).collect::<Result<Vec<_>, _>>()?);
+        let mut config = Self::new(endpoints(hosts)?);
         config.prefix = parse_prefix(prefix)?;
         let mut settings = Settings::read(query)?;
         if let Some(login) = login {
@@ -159,6 +185,7 @@ struct Settings {
     user: Option<String>,
     password: Option<String>,
     timeout: Option<Duration>,
+    order: Order,
     compression: bool,
 }
 
@@ -182,6 +209,9 @@ impl Settings {
             "password" => self.password = Some(value),
             "password-file" => self.password = Some(read_password(&value)?),
             "timeout" => self.timeout = Some(seconds(value)?),
+            "order" => {
+                self.order = [Order::Any, Order::Given][one_of("order", value, &["any", "given"], "any or given")?];
+            }
             "compression" => {
                 self.compression = one_of("compression", value, &["none", "gzip"], "gzip or none")? == 1;
             }
@@ -207,6 +237,7 @@ impl Settings {
             (None, None) => None,
         };
         config.timeout = self.timeout.unwrap_or(config.timeout);
+        config.order = self.order;
         config.compression = self.compression;
         Ok(config)
     }
@@ -214,6 +245,18 @@ impl Settings {
 
 fn alone(setting: &'static str, value: impl fmt::Display, must: &'static str) -> ConfigError {
     ConfigError::Value { setting, value: value.to_string(), must }
+}
+
+/// Each once: one that is written twice would be tried twice.
+fn endpoints(hosts: &str) -> Result<Vec<String>, ConfigError> {
+    let mut found = Vec::new();
+    for endpoint in hosts.split(',').map(endpoint) {
+        let endpoint = endpoint?;
+        if !found.contains(&endpoint) {
+            found.push(endpoint);
+        }
+    }
+    Ok(found)
 }
 
 fn endpoint(text: &str) -> Result<String, ConfigError> {
@@ -288,7 +331,7 @@ mod tests {
             "etcd://key%3Aper:p%40ss@a:1,b,[::1]:3/clusters/one?ca=/x/ca.pem&cert=c.pem&key=k.pem&timeout=3s&compression=gzip",
         );
         assert_eq!(config.endpoints, ["a:1", "b:2379", "[::1]:3"]);
-        assert_eq!(config.prefix, "/clusters/one");
+        assert_eq!((&*config.prefix, config.order), ("/clusters/one", Order::Any));
         let login = config.login.unwrap();
         assert_eq!((&*login.user, &*login.password), ("key:per", "p@ss"));
         let tls = config.tls.unwrap();
@@ -308,11 +351,22 @@ mod tests {
     }
 
     #[test]
+    fn members_are_taken_in_their_order_and_each_once() {
+        assert_eq!(parse("etcd://b,a:2379,c,a,b:2379,b:1").endpoints, ["b:2379", "a:2379", "c:2379", "b:1"]);
+        assert_eq!(parse("etcd://[::1],[::1]:2379,127.0.0.1").endpoints, ["[::1]:2379", "127.0.0.1:2379"]);
+        assert_eq!(parse("etcd://a,b?order=given").order, Order::Given);
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         refused("http://h", "is written etcd://");
         refused("etcd://", "is not an etcd endpoint");
         refused("etcd://h,:1", "\":1\" is not an etcd endpoint");
         refused("etcd://h:99999", "write HOST:PORT");
+        refused("etcd://a,,b", "\"\" is not an etcd endpoint");
+        refused("etcd://a,::1", "\"::1\" is not an etcd endpoint: write HOST:PORT, an IPv6 address as [ADDRESS]:PORT");
+        refused("etcd://a,http://b:2379", "\"http:\" is not an etcd endpoint");
+        refused("etcd://h?order=first", "order=first can't be: any or given");
         refused("etcd://h/a/", "is not a prefix");
         refused("etcd://h/a//b", "is not a prefix");
         refused("etcd://h?cafile=x", "\"cafile\" is not a setting");

@@ -1,16 +1,27 @@
-//! Connections to the members of etcd: TLS, keep-alive, windows.
+//! Connections to the members of etcd: addresses, TLS, keep-alive, windows.
 
+use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use futures::future::BoxFuture;
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tonic::codegen::Service;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-use crate::client::Member;
-use crate::config::{EtcdConfig, TlsFiles};
+use crate::config::{EtcdConfig, Order, TlsFiles};
 use crate::error::OpenError;
+use crate::member::Member;
 
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(3);
+/// How long a connection may take to be made, all addresses of a name together.
+const CONNECT: Duration = Duration::from_secs(2);
 /// How often a ping is sent while a question or a watch is open. etcd ends connections that ping more often than every 5
 /// seconds, or at all when nothing is open.
 const PING: Duration = Duration::from_secs(10);
@@ -20,13 +31,26 @@ const PONG: Duration = Duration::from_secs(5);
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
+/// Makes connections to one member.
+pub(crate) struct Connector {
+    prepared: Endpoint,
+    dial: Dial,
+}
+
+impl Connector {
+    /// A connection that is made when it is first used, and made again when it has broken.
+    pub(crate) fn connect(&self) -> Channel {
+        self.prepared.connect_with_connector_lazy(self.dial.clone())
+    }
+}
+
 /// Prepares the connections to all members of a configuration.
 pub(crate) fn members(config: &EtcdConfig) -> Result<Vec<Member>, OpenError> {
     let tls = config.tls.as_ref().map(tls_config).transpose()?;
-    config.endpoints.iter().map(|endpoint| member(endpoint, tls.clone())).collect()
+    config.endpoints.iter().map(|endpoint| member(config, endpoint, tls.clone())).collect()
 }
 
-fn member(endpoint: &str, tls: Option<ClientTlsConfig>) -> Result<Member, OpenError> {
+fn member(config: &EtcdConfig, endpoint: &str, tls: Option<ClientTlsConfig>) -> Result<Member, OpenError> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{endpoint}");
     let refused = |error: tonic::transport::Error| {
@@ -39,7 +63,6 @@ fn member(endpoint: &str, tls: Option<ClientTlsConfig>) -> Result<Member, OpenEr
     let mut prepared = Endpoint::from_shared(url.clone())
         .map_err(&refused)?
         .connect_timeout(CONNECT)
-        .tcp_nodelay(true)
         .http2_keep_alive_interval(PING)
         .keep_alive_timeout(PONG)
         .keep_alive_while_idle(false)
@@ -48,7 +71,57 @@ fn member(endpoint: &str, tls: Option<ClientTlsConfig>) -> Result<Member, OpenEr
     if let Some(tls) = tls {
         prepared = prepared.tls_config(tls).map_err(&refused)?;
     }
-    Ok(Member { calls: prepared.connect_lazy(), watches: prepared.connect_lazy(), endpoint: url })
+    let first = match config.order {
+        Order::Given => 0,
+        Order::Any => usize::try_from(config.random.u64() >> 33).unwrap_or(0),
+    };
+    let dial = Dial { turn: Arc::new(AtomicUsize::new(first)) };
+    Ok(Member::new(url, Connector { prepared, dial }))
+}
+
+/// Connects to an address of a name. A name may have several, each of another member, which are looked up anew and begun with
+/// the next one each time: a connection that is made because the last one was of no use leads elsewhere.
+#[derive(Clone)]
+struct Dial {
+    turn: Arc<AtomicUsize>,
+}
+
+impl Service<Uri> for Dial {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<TokioIo<TcpStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            // An IPv6 address stands in brackets.
+            let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+            let mut addresses: Vec<SocketAddr> = lookup_host((host, uri.port_u16().unwrap_or_default()))
+                .await
+                .map_err(|error| io::Error::new(error.kind(), format!("the name {host} has no address: {error}")))?
+                .collect();
+            let first = turn % addresses.len().max(1);
+            addresses.rotate_left(first);
+            connect_to_one(&addresses).await.map(TokioIo::new)
+        })
+    }
+}
+
+async fn connect_to_one(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut failure = io::Error::other("the name has no address");
+    let share = CONNECT / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    for address in addresses {
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return stream.set_nodelay(true).map(|()| stream),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::Error::new(io::ErrorKind::TimedOut, format!("{address} takes no connection")),
+        }
+    }
+    Err(failure)
 }
 
 fn tls_config(files: &TlsFiles) -> Result<ClientTlsConfig, OpenError> {
@@ -73,4 +146,32 @@ fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, OpenError> {
         path: path.display().to_string(),
         cause: cause.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn addresses_are_tried_one_after_the_other() {
+        let (one, two) =
+            (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let dead = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let (one, two) = (one.local_addr().unwrap(), two.local_addr().unwrap());
+        for (addresses, expected) in [(vec![one, two], one), (vec![dead, two, one], two)] {
+            assert_eq!(connect_to_one(&addresses).await.unwrap().peer_addr().unwrap(), expected);
+        }
+        assert_eq!(connect_to_one(&[dead]).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let none = Dial { turn: Arc::default() }.call(Uri::from_static("http://nowhere.invalid:1")).await;
+        assert!(none.unwrap_err().to_string().starts_with("the name nowhere.invalid has no address: "));
+    }
+
+    #[tokio::test]
+    async fn addresses_of_ipv6_are_dialled_without_their_brackets() {
+        let Ok(listener) = TcpListener::bind("[::1]:0").await else { return };
+        let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        assert!(Dial { turn: Arc::default() }.call(uri).await.is_ok());
+    }
 }

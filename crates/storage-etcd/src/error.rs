@@ -20,7 +20,9 @@ pub(crate) enum Failure {
     TokenEnded,
     /// etcd refuses who we are, or what we ask.
     Refused(String),
-    /// No answer. `sent` is false when the request has certainly not left.
+    /// etcd has no room, or too much to do. Another member would say the same.
+    Exhausted(String),
+    /// No answer. `sent` is false when the request has certainly not been taken up.
     Unavailable {
         /// For the operator.
         cause: String,
@@ -40,7 +42,7 @@ impl Failure {
     /// What the store's users are told. Revisions are the caller's to add: here they are unknown.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
-            Self::Unavailable { cause, .. } => StoreError::Unavailable(cause),
+            Self::Unavailable { cause, .. } | Self::Exhausted(cause) => StoreError::Unavailable(cause),
             Self::Refused(cause) => StoreError::Unavailable(format!("etcd refuses: {cause}")),
             Self::TokenEnded => StoreError::Unavailable("etcd does not accept its own token".to_owned()),
             Self::LeaseNotFound => StoreError::Unavailable("the lease of a write has ended".to_owned()),
@@ -66,6 +68,11 @@ impl From<Status> for Failure {
             }
             Code::InvalidArgument if text.contains("request is too large") => Self::TooLarge(too_many_bytes()),
             Code::ResourceExhausted if text.contains("larger than max") => Self::TooLarge(too_many_bytes()),
+            Code::ResourceExhausted => Self::Exhausted(plain(text).to_owned()),
+            // Said to requests that need a leader, before they are looked at.
+            Code::Unavailable if plain(text) == "no leader" => {
+                Self::Unavailable { cause: "the member has no leader".to_owned(), sent: false }
+            }
             Code::Unauthenticated => Self::TokenEnded,
             Code::InvalidArgument if text.contains("revision of auth store is old") => Self::TokenEnded,
             Code::InvalidArgument | Code::PermissionDenied | Code::FailedPrecondition | Code::Unimplemented => {
@@ -201,7 +208,11 @@ mod tests {
             ),
             (
                 Status::resource_exhausted("etcdserver: mvcc: database space exceeded"),
-                Failure::Unavailable { cause: "mvcc: database space exceeded".to_owned(), sent: true },
+                Failure::Exhausted("mvcc: database space exceeded".to_owned()),
+            ),
+            (
+                Status::unavailable("etcdserver: no leader"),
+                Failure::Unavailable { cause: "the member has no leader".to_owned(), sent: false },
             ),
         ];
         for (status, expected) in cases {

@@ -14,6 +14,8 @@ mod error;
 mod format;
 mod keys;
 mod lease;
+mod login;
+mod member;
 mod proto;
 mod read;
 mod revision;
@@ -23,6 +25,6 @@ mod version;
 mod watch;
 
 pub use client::{EtcdCounters, EtcdStats};
-pub use config::{ConfigError, EtcdConfig, Login, TlsFiles};
+pub use config::{ConfigError, EtcdConfig, Login, Order, TlsFiles};
 pub use error::OpenError;
 pub use store::EtcdStore;

@@ -227,6 +227,9 @@ pub(crate) struct WatchCreateRequest {
     pub(crate) start_revision: i64,
     #[prost(bool, tag = "4")]
     pub(crate) progress_notify: bool,
+    /// The number to give it, from 1 on.
+    #[prost(int64, tag = "7")]
+    pub(crate) watch_id: i64,
     #[prost(bool, tag = "8")]
     pub(crate) fragment: bool,
 }
@@ -244,6 +247,8 @@ pub(crate) struct WatchProgressRequest {}
 pub(crate) struct WatchResponse {
     #[prost(message, optional, tag = "1")]
     pub(crate) header: Option<ResponseHeader>,
+    #[prost(int64, tag = "2")]
+    pub(crate) watch_id: i64,
     #[prost(bool, tag = "3")]
     pub(crate) created: bool,
     #[prost(bool, tag = "4")]
@@ -381,10 +386,11 @@ mod tests {
             range_end: b"b".to_vec(),
             start_revision: 3,
             progress_notify: true,
+            watch_id: 5,
             fragment: true,
         };
         let create = WatchRequest::from(WatchAsk::Create(create));
-        assert_eq!(create.encode_to_vec(), b"\x0a\x0c\x0a\x01a\x12\x01b\x18\x03\x20\x01\x40\x01");
+        assert_eq!(create.encode_to_vec(), b"\x0a\x0e\x0a\x01a\x12\x01b\x18\x03\x20\x01\x38\x05\x40\x01");
         let answer =
             WatchResponse::decode(&b"\x0a\x02\x18\x09\x38\x01\x5a\x0b\x08\x01\x12\x07\x0a\x01k\x18\x08\x20\x02"[..]);
         let answer = answer.unwrap();

@@ -221,7 +221,7 @@ fn open_error(client: &Client, user: &str, failure: Failure) -> OpenError {
     let endpoints = client.endpoints();
     match failure {
         Failure::Refused(cause) => OpenError::Refused { endpoints, user: user.to_owned(), cause },
-        Failure::Unavailable { cause, .. } => OpenError::Unreachable { endpoints, cause },
+        Failure::Unavailable { cause, .. } => OpenError::Unreachable { endpoints, cause: client.complaints(cause) },
         other => OpenError::Unreachable { endpoints, cause: format!("{other:?}") },
     }
 }

@@ -155,15 +155,43 @@ async fn an_etcd_that_hangs_is_an_error_in_time_and_recovers_by_itself() {
     assert_eq!(events.last().unwrap().revision, end);
 }
 
+/// An address where nobody listens.
+fn dead() -> std::net::SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_member_is_passed_over() {
     let Some(server) = EtcdServer::start() else { return };
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("etcd://{dead},{}", server.endpoint());
+    let url = format!("etcd://{},{},{}?order=given", dead(), dead(), server.endpoint());
     let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
     let revision = commit(&store, put("a", "1")).await;
     assert_eq!(store.get(&key("a")).await.unwrap().unwrap().revision, revision);
-    assert_eq!(store.stats().failovers, 1);
+    assert_eq!(store.stats().failovers, 2);
+}
+
+/// A name stands for all its addresses, of which some may be of no use: `localhost` is also an address of IPv6.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_is_good_while_one_of_its_addresses_is() {
+    let Some(server) = EtcdServer::start() else { return };
+    for _ in 0..4 {
+        let url = format!("etcd://localhost:{}", server.port());
+        let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
+        let start = store.current_revision().await.unwrap();
+        let end = commit(&store, put("a", "1")).await;
+        assert_eq!((follow(&store, start, end).await.len(), store.stats().failovers), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn where_no_member_answers_each_is_named_with_its_fault() {
+    let dead = dead();
+    let url = format!("etcd://{dead},nowhere.invalid:2379?timeout=2");
+    let text = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.err().unwrap().to_string();
+    let expected =
+        format!("no etcd answers at http://{dead}, http://nowhere.invalid:2379: http://{dead} says Connection refused");
+    assert!(text.starts_with(&expected), "{text}");
+    assert!(text.contains("; http://nowhere.invalid:2379 says the name nowhere.invalid has no address: "), "{text}");
 }
 
 /// Writes of others in the same etcd raise its revision; who waits for the newest one gets there all the same.

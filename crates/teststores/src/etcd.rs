@@ -1,30 +1,43 @@
-//! A private etcd, of one member.
+//! A private etcd, of one member or of several.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::guard::{Guarded, free_port, with_libraries};
 use crate::named_by;
 
+/// Names the etcd that tests use unless they ask for another: an old one, as distributions have it.
 const VARIABLE: &str = "KEELSON_ETCD";
+/// Names the newest one.
+const NEWEST: &str = "KEELSON_ETCD_NEWEST";
 
 /// How often a start is tried: another process may take a port that was free.
 const TRIES: usize = 5;
 /// Longest wait for an answer of a server that is starting.
 const ANSWER: Duration = Duration::from_secs(1);
+/// How often it is looked whether members have a leader.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Longest wait for any other answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What to start.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct EtcdServerBuilder {
+    variable: &'static str,
     args: Vec<String>,
     scheme: &'static str,
 }
 
 impl EtcdServerBuilder {
+    /// The newest etcd that is known to work rather than the usual one.
+    #[must_use]
+    pub const fn newest(mut self) -> Self {
+        self.variable = NEWEST;
+        self
+    }
+
     /// An argument, as `--max-request-bytes=10485760`.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
@@ -44,23 +57,115 @@ impl EtcdServerBuilder {
     /// # Panics
     /// When it does not start; the text ends with what it logged.
     pub fn start(self) -> Option<EtcdServer> {
-        let program = named_by(VARIABLE)?;
-        let Self { args, scheme } = self;
-        let guarded = Guarded::new("KILL");
-        let ports = [free_port(), free_port(), free_port()];
-        let mut server = EtcdServer { guarded, program, args, scheme, ports };
-        server.launch(|server| server.ports = [free_port(), free_port(), free_port()]);
-        Some(server)
+        self.start_members(1)?.pop()
+    }
+
+    /// Starts this many, which make one etcd, and waits until they have a leader. None where this machine can't have an etcd.
+    ///
+    /// # Panics
+    /// When they do not start; the text ends with what one of them logged.
+    pub fn start_cluster(self, members: usize) -> Option<EtcdCluster> {
+        self.start_members(members).map(|members| EtcdCluster { members })
+    }
+
+    fn start_members(self, number: usize) -> Option<Vec<EtcdServer>> {
+        let program = named_by(self.variable)?;
+        let mut failure = String::new();
+        for _ in 0..TRIES {
+            match self.try_start(&program, number) {
+                Ok(members) => return Some(members),
+                Err(text) => failure = text,
+            }
+        }
+        panic!("{failure}");
+    }
+
+    fn try_start(&self, program: &Path, number: usize) -> Result<Vec<EtcdServer>, String> {
+        let ports: Vec<[u16; 3]> = (0..number).map(|_| [free_port(), free_port(), free_port()]).collect();
+        let peers: Vec<String> = ports
+            .iter()
+            .enumerate()
+            .map(|(place, ports)| format!("{}=http://127.0.0.1:{}", name(place), ports[1]))
+            .collect();
+        let mut members = Vec::with_capacity(number);
+        for (place, ports) in ports.into_iter().enumerate() {
+            let (program, scheme, name) = (program.to_owned(), self.scheme, name(place));
+            let args = [vec![format!("--initial-cluster={}", peers.join(","))], self.args.clone()].concat();
+            let mut member = EtcdServer { guarded: Guarded::new("KILL"), program, args, scheme, name, ports };
+            // One alone of several is not healthy yet.
+            let is_ready = if number == 1 { is_healthy } else { is_up };
+            member.launch(is_ready)?;
+            members.push(member);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(sick) = members.iter().find(|member| !is_healthy(member.ports[2])) {
+            assert!(Instant::now() < deadline, "the members elect no leader:\n{}", sick.log());
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(members)
     }
 }
 
-/// A running etcd.
+/// Several members of one etcd, each a process of its own.
+#[derive(Debug)]
+pub struct EtcdCluster {
+    members: Vec<EtcdServer>,
+}
+
+impl EtcdCluster {
+    /// Starts three with the usual settings. None where this machine can't have an etcd.
+    pub fn start() -> Option<Self> {
+        EtcdServer::builder().start_cluster(3)
+    }
+
+    /// Where clients reach them, with commas between.
+    pub fn endpoints(&self) -> String {
+        let endpoints: Vec<String> = self.members.iter().map(EtcdServer::endpoint).collect();
+        endpoints.join(",")
+    }
+
+    /// The members, by their place among the endpoints.
+    pub fn members(&self) -> &[EtcdServer] {
+        &self.members
+    }
+
+    /// One of them, to be killed or started.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    pub fn member(&mut self, place: usize) -> &mut EtcdServer {
+        &mut self.members[place]
+    }
+
+    /// The place of the leader, in the eyes of the members that may be asked: those that are dead or paused must be left out.
+    /// Waits until there is one.
+    ///
+    /// # Panics
+    /// When none is elected.
+    pub fn leader(&self, among: &[usize]) -> usize {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let leads = |place: &&usize| {
+                let status = self.members[**place].ask("/v3/maintenance/status", "{}");
+                number_of(&status, "leader").is_some_and(|leader| number_of(&status, "member_id") == Some(leader))
+            };
+            if let Some(leader) = among.iter().find(leads) {
+                return *leader;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        panic!("no leader is elected");
+    }
+}
+
+/// A running etcd, or one member of one.
 #[derive(Debug)]
 pub struct EtcdServer {
     guarded: Guarded,
     program: PathBuf,
     args: Vec<String>,
     scheme: &'static str,
+    name: String,
     /// For clients, for other members, and for metrics and health without TLS.
     ports: [u16; 3],
 }
@@ -73,7 +178,7 @@ impl EtcdServer {
 
     /// One with arguments of its own.
     pub const fn builder() -> EtcdServerBuilder {
-        EtcdServerBuilder { args: Vec::new(), scheme: "http" }
+        EtcdServerBuilder { variable: VARIABLE, args: Vec::new(), scheme: "http" }
     }
 
     /// The one that all tests of this process share, each under a prefix of its own. It ends with the process.
@@ -138,42 +243,51 @@ impl EtcdServer {
     /// # Panics
     /// When it does not start.
     pub fn start_again(&mut self) {
-        self.launch(|_| ());
+        if let Err(failure) = self.launch(is_healthy) {
+            panic!("{failure}");
+        }
     }
 
-    fn launch(&mut self, before_next_try: impl Fn(&mut Self)) {
-        let mut failure = String::new();
-        for _ in 0..TRIES {
-            let [client, peer, health] = self.ports;
-            let (client, peer) = (format!("{}://127.0.0.1:{client}", self.scheme), format!("http://127.0.0.1:{peer}"));
-            let mut command = with_libraries(&self.program);
-            command.arg("--data-dir").arg(self.guarded.directory().join("data"));
-            command.args(["--name=test", "--listen-client-urls", &client, "--advertise-client-urls", &client]);
-            command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-            command.args(["--initial-cluster", &format!("test={peer}")]);
-            command.args(["--listen-metrics-urls", &format!("http://127.0.0.1:{health}"), "--log-level=warn"]);
-            command.args(["--logger=zap"]).args(&self.args);
-            match self.guarded.start(&mut command, || is_healthy(health)) {
-                Ok(()) => return,
-                Err(text) => failure = text,
-            }
-            before_next_try(self);
-        }
-        panic!("{failure}");
+    fn launch(&mut self, is_ready: fn(u16) -> bool) -> Result<(), String> {
+        let [client, peer, health] = self.ports;
+        let (client, peer) = (format!("{}://127.0.0.1:{client}", self.scheme), format!("http://127.0.0.1:{peer}"));
+        let mut command = with_libraries(&self.program);
+        command.arg("--data-dir").arg(self.guarded.directory().join("data")).args(["--name", &self.name]);
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--listen-metrics-urls", &format!("http://127.0.0.1:{health}"), "--log-level=warn"]);
+        command.args(["--logger=zap"]).args(&self.args);
+        self.guarded.start(&mut command, || is_ready(health))
     }
 }
 
-/// Asks whether the member has a leader.
+fn name(place: usize) -> String {
+    format!("test-{place}")
+}
+
+/// The number behind a name, which JSON of etcd has in quotes.
+fn number_of(json: &str, name: &str) -> Option<u64> {
+    let (_, after) = json.split_once(&format!("\"{name}\":\""))?;
+    after.split('"').next()?.parse().ok()
+}
+
+/// Whether the member has a leader.
 fn is_healthy(port: u16) -> bool {
-    let ask = || {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_read_timeout(Some(ANSWER))?;
-        stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        std::io::Result::Ok(answer.contains("\"health\":\"true\""))
-    };
-    ask().unwrap_or(false)
+    health(port).is_ok_and(|answer| answer.contains("\"health\":\"true\""))
+}
+
+/// Whether the member runs, with a leader or without.
+fn is_up(port: u16) -> bool {
+    health(port).is_ok_and(|answer| !answer.is_empty())
+}
+
+fn health(port: u16) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 #[cfg(test)]
@@ -192,5 +306,16 @@ mod tests {
         drop(server);
         assert!(!is_healthy(health));
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn members_of_a_cluster_elect_another_leader_when_theirs_is_killed() {
+        let Some(mut cluster) = EtcdCluster::start() else { return };
+        let first = cluster.leader(&[0, 1, 2]);
+        cluster.member(first).kill();
+        let others: Vec<usize> = (0..3).filter(|place| *place != first).collect();
+        assert!(others.contains(&cluster.leader(&others)));
+        cluster.member(first).start_again();
+        assert!(cluster.members().iter().all(|member| is_healthy(member.ports[2])));
     }
 }

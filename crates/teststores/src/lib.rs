@@ -3,15 +3,15 @@
 //! Each has a data directory of its own and a free port of the loopback address, and is gone when its handle is dropped or
 //! the test process ends, however it ends. A crate of its own, so that the test of a store needs no API server.
 //!
-//! Which programs are started, the variables `KEELSON_POSTGRES_BIN` and `KEELSON_ETCD` say; `cargo xtask test` sets them. An
-//! empty one says that this machine can't have the server: then `start` prints that and returns none, and xtask
-//! closes with what was not run.
+//! Which programs are started, the variables `KEELSON_POSTGRES_BIN`, `KEELSON_ETCD` and `KEELSON_ETCD_NEWEST` say;
+//! `cargo xtask test` sets them. An empty one says that this machine can't have the server: then `start` prints that and
+//! returns none, and xtask closes with what was not run.
 
 mod etcd;
 mod guard;
 mod postgres;
 
-pub use etcd::{EtcdServer, EtcdServerBuilder};
+pub use etcd::{EtcdCluster, EtcdServer, EtcdServerBuilder};
 pub use postgres::{PostgresServer, PostgresServerBuilder};
 
 use std::path::PathBuf;

@@ -167,6 +167,46 @@ impl PostgresServer {
     /// # Panics
     /// When it cannot be made.
     pub fn replica(&self) -> Self {
+        let replica = self.follower();
+        // ORDER: after the copy was made, which must not wait for a replica of its own once it leads.
+        self.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        self.until("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", "1", &replica);
+        replica
+    }
+
+    /// Another server that follows this one, which does not wait for it (asynchronous replication). It has everything so far.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn asynchronous_replica(&self) -> Self {
+        let replica = self.follower();
+        self.until("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", "1", &replica);
+        replica
+    }
+
+    /// Waits until a replica has everything that this server has, then has it follow no more: what is committed from now
+    /// on is lost when it takes over.
+    ///
+    /// # Panics
+    /// When it does not get there.
+    pub fn leave_behind(&self, replica: &Self) {
+        let behind = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn IS DISTINCT FROM pg_current_wal_lsn()";
+        self.until(behind, "0", replica);
+        replica.sql("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
+        replica.sql("postgres", "SELECT pg_reload_conf()");
+        self.until("SELECT count(*) FROM pg_stat_replication", "0", replica);
+    }
+
+    fn until(&self, question: &str, answer: &str, replica: &Self) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.sql("postgres", question) != answer {
+            assert!(Instant::now() < deadline, "{question} is not {answer}:\n{}", replica.log());
+            std::thread::sleep(TRY_EVERY);
+        }
+    }
+
+    fn follower(&self) -> Self {
         let guarded = Guarded::new("QUIT");
         give_away(guarded.directory());
         let data = guarded.directory().join("data");
@@ -178,15 +218,6 @@ impl PostgresServer {
         let (programs, settings) = (self.programs.clone(), self.settings.clone());
         let mut replica = Self { guarded, programs, settings, port: free_port() };
         replica.launch(|replica| replica.port = free_port());
-        // ORDER: after the copy was made, which must not wait for a replica of its own once it leads.
-        self.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
-        self.sql("postgres", "SELECT pg_reload_conf()");
-        let in_step = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
-        let deadline = Instant::now() + PATIENCE;
-        while self.sql("postgres", in_step) != "1" {
-            assert!(Instant::now() < deadline, "the replica does not follow:\n{}", replica.log());
-            std::thread::sleep(TRY_EVERY);
-        }
         replica
     }
 

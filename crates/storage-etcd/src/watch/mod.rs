@@ -3,6 +3,7 @@
 //! [`state`] decides and this module does: it opens streams, waits, asks. A tail does nothing while nobody polls it; etcd
 //! keeps its place.
 
+mod parts;
 mod state;
 #[cfg(test)]
 mod state_tests;
@@ -19,11 +20,13 @@ use tokio::time::{Instant, sleep_until};
 use crate::client::{PUT, RANGE, WatchStream, count, full};
 use crate::error::Failure;
 use crate::proto::{
-    PutRequest, PutResponse, RangeRequest, RangeResponse, WatchAsk, WatchCreateRequest, WatchProgressRequest,
+    PutRequest, PutResponse, RangeRequest, RangeResponse, WatchAsk, WatchCancelRequest, WatchCreateRequest,
+    WatchProgressRequest,
 };
 use crate::revision::{explain, from_etcd};
 use crate::store::Shared;
 use crate::version::EtcdVersion;
+use parts::{Change, FIRST_WATCH};
 use state::{Action, End, Follower, Input, Probe};
 
 /// What the tick key holds.
@@ -84,9 +87,12 @@ impl Driver {
         };
         let stream = &mut self.stream;
         let message = async {
-            match stream {
-                Some(stream) => stream.responses.next().await,
-                None => std::future::pending().await,
+            let Some(WatchStream { responses, life, .. }) = stream else { return std::future::pending().await };
+            tokio::select! {
+                biased;
+                message = responses.next() => message,
+                // Whoever waits for the member finds out sooner than a watch that has nothing to say.
+                _ = life.changed() => Some(Err(tonic::Status::unavailable("its member has stopped answering"))),
             }
         };
         tokio::select! {
@@ -112,15 +118,29 @@ impl Driver {
                 tracing::warn!(%cause, "the watch on etcd has broken; opening another");
                 self.stream = None;
             }
-            Action::TurnFrom { cause } => self.shared.client.turn_from_current(&cause),
+            Action::TurnFrom { cause } => {
+                if let Some(stream) = &self.stream {
+                    self.shared.client.turn_from(stream.place, &cause);
+                }
+            }
             Action::Verify { revision } => {
                 let probe = self.probe(revision).await;
                 self.step(Input::Verified(probe));
             }
             Action::AskProgress => {
-                if let Err(failure) = self.ask_progress() {
-                    self.step(Input::Broken(failure));
-                }
+                count(&self.shared.client.counters().progress_requests);
+                self.send(WatchAsk::Progress(WatchProgressRequest {}));
+            }
+            Action::Share(Change::Begin { watch, start }) => {
+                let create = self.create(watch, start);
+                self.send(WatchAsk::Create(create));
+            }
+            Action::Share(Change::Cancel { watch }) => {
+                self.send(WatchAsk::Cancel(WatchCancelRequest { watch_id: watch }));
+            }
+            Action::AskLife => {
+                let input = self.ask_life().await;
+                self.step(input);
             }
             Action::WriteTick => self.write_tick(),
             Action::Tell(batch) => return Ok(Some(batch)),
@@ -130,16 +150,28 @@ impl Driver {
     }
 
     async fn open(&mut self, start: i64) -> Input {
-        let (key, range_end) = self.shared.keys.all();
-        let create =
-            WatchCreateRequest { key, range_end, start_revision: start, progress_notify: true, fragment: true };
-        match self.shared.client.watch(create).await {
+        match self.shared.client.watch(self.create(FIRST_WATCH, start)).await {
             Ok(stream) => {
                 let truthful = stream.version.is_some_and(EtcdVersion::reports_progress_truthfully);
                 self.stream = Some(stream);
                 Input::Opened { truthful }
             }
             Err(failure) => Input::Broken(failure),
+        }
+    }
+
+    fn create(&self, watch_id: i64, start_revision: i64) -> WatchCreateRequest {
+        let (key, range_end) = self.shared.keys.all();
+        WatchCreateRequest { key, range_end, start_revision, progress_notify: true, watch_id, fragment: true }
+    }
+
+    async fn ask_life(&self) -> Input {
+        match &self.stream {
+            Some(stream) if !self.shared.client.watches_live(stream.place).await => {
+                let cause = "the watch's member has stopped answering".to_owned();
+                Input::Broken(Failure::Unavailable { cause, sent: true })
+            }
+            _ => Input::Alive,
         }
     }
 
@@ -155,10 +187,11 @@ impl Driver {
         }
     }
 
-    fn ask_progress(&mut self) -> Result<(), Failure> {
-        let Some(stream) = &mut self.stream else { return Ok(()) };
-        count(&self.shared.client.counters().progress_requests);
-        stream.requests.try_send(WatchAsk::Progress(WatchProgressRequest {}).into()).map_err(|_| full())
+    fn send(&mut self, ask: WatchAsk) {
+        let sent = self.stream.as_mut().map(|stream| stream.requests.try_send(ask.into()));
+        if let Some(Err(_)) = sent {
+            self.step(Input::Broken(full()));
+        }
     }
 
     /// Writes the tick beside the stream, which goes on meanwhile. A failure shows in its not coming back.

@@ -14,6 +14,7 @@ use keelson_meta::Revision;
 use keelson_storage::{StoreEvent, TailBatch};
 use tokio::time::Instant;
 
+use super::parts::{Change, FIRST_WATCH, Parts};
 use crate::error::Failure;
 use crate::keys::Keys;
 use crate::proto::{Event, EventType, WatchResponse};
@@ -23,10 +24,14 @@ use crate::revision::{from_etcd, to_etcd};
 const ASK_AFTER: Duration = Duration::from_millis(5);
 /// How long until it is asked for again. An etcd that is still sending older events does not answer.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// How long a watch may say nothing before it is asked whether it lives.
-const QUIET: Duration = Duration::from_secs(10);
-/// How long it may leave a question unanswered before it is given up.
-const SILENT: Duration = Duration::from_secs(10);
+/// How long etcd may take until it looks again at watches that share a history. Nothing is left of it, if no event comes.
+const NEXT_ROUND: Duration = Duration::from_millis(1500);
+/// How long a watch may say nothing before it is asked how far it is.
+const QUIET: Duration = Duration::from_secs(5);
+/// How long it may leave a question unanswered before its member is asked whether it lives.
+const SUSPECT: Duration = Duration::from_secs(2);
+/// How long it may leave a question unanswered before it is given up, whether its member lives or not.
+const SILENT: Duration = Duration::from_secs(15);
 /// The wait before a broken watch is opened again. Each further one takes twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The longest such wait.
@@ -48,6 +53,8 @@ pub(super) enum Input {
     Message(WatchResponse),
     /// The answer to [`Action::Verify`].
     Verified(Probe),
+    /// The member answers, which [`Action::AskLife`] had asked.
+    Alive,
     /// Somebody waits until this revision is told.
     Wanted(Revision),
     /// Time has passed; see [`Follower::due`].
@@ -66,16 +73,20 @@ pub(super) enum Probe {
 /// Something to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Open a stream that begins with this revision.
+    /// Open a stream whose first watch begins with this revision.
     Open { start: i64 },
+    /// Begin or end a watch of the stream.
+    Share(Change),
     /// Drop the stream.
     Close { cause: String },
     /// Use another member from now on.
     TurnFrom { cause: String },
     /// Find out whether this revision can still be read.
     Verify { revision: i64 },
-    /// Ask how far the watch is.
+    /// Ask how far the watches are.
     AskProgress,
+    /// Ask whether the member of the stream lives.
+    AskLife,
     /// Write the tick key.
     WriteTick,
     /// Hand this to the tail's reader.
@@ -118,16 +129,17 @@ enum State {
 #[derive(Debug)]
 struct Following {
     truthful: bool,
-    /// Whether it is known that nothing was lost between the last event and this stream.
+    /// Whether it is known that nothing was lost between what was told and what has come. etcd hands what happened before out of
+    /// its store, and what it has compacted there is missing.
     verified: bool,
-    /// What waits for that.
-    held: Option<WatchResponse>,
-    /// The events of an answer whose end has not come.
-    fragments: Vec<Event>,
+    /// What has come and was not told.
+    parts: Parts,
     /// When etcd last said anything.
     heard: Instant,
     /// Since when a question is open.
     asked: Option<Instant>,
+    /// When the member last said that it lives.
+    alive: Instant,
     /// When to ask for the wanted revision.
     ask_at: Option<Instant>,
 }
@@ -161,7 +173,10 @@ impl Follower {
             State::Waiting { until, .. } => Some(*until),
             State::Opening { since, .. } => Some(*since + SILENT),
             State::Following(following) => {
-                let silence = following.asked.map_or(following.heard + QUIET, |asked| asked + SILENT);
+                let silence = match following.asked {
+                    Some(asked) => (asked + SILENT).min(following.alive.max(asked) + SUSPECT),
+                    None => following.heard + QUIET,
+                };
                 Some(following.ask_at.map_or(silence, |ask_at| ask_at.min(silence)))
             }
             State::Ended => None,
@@ -179,6 +194,12 @@ impl Follower {
             Input::Broken(failure) => self.broken(failure, now),
             Input::Message(message) => self.message(message, now),
             Input::Verified(probe) => self.verified(probe, now),
+            Input::Alive => {
+                if let State::Following(following) = &mut self.state {
+                    following.alive = now;
+                }
+                Vec::new()
+            }
             Input::Wanted(revision) => self.want(revision, now),
             Input::Tick => self.tick(now),
         }
@@ -214,34 +235,31 @@ impl Follower {
         if header.cluster_id != self.cluster {
             return self.end(End::OtherCluster);
         }
+        let watch = message.watch_id;
         if message.canceled {
+            if matches!(&self.state, State::Following(following) if following.parts.was_cancelled(watch)) {
+                return Vec::new();
+            }
             if message.compact_revision > 0 {
                 return self.end(End::Compacted { position: self.position });
             }
             return self.broken(Failure::Refused(crate::error::plain(&message.cancel_reason).to_owned()), now);
         }
         if message.created {
-            return self.created(header.revision, now);
+            return if watch == FIRST_WATCH { self.created(header.revision, now) } else { Vec::new() };
         }
-        let position = self.position;
         let State::Following(following) = &mut self.state else { return Vec::new() };
         following.heard = now;
         following.asked = None;
-        following.fragments.extend(message.events);
-        if message.fragment {
-            return Vec::new();
+        if message.events.is_empty() && !message.fragment && following.truthful {
+            following.parts.report(watch, header.revision);
         }
-        let whole = WatchResponse {
-            header: message.header,
-            events: std::mem::take(&mut following.fragments),
-            ..WatchResponse::default()
-        };
-        let says_something = !whole.events.is_empty() || following.truthful && header.revision > position;
-        if says_something && !following.verified {
-            following.held = Some(whole);
-            return vec![Action::Verify { revision: position }];
-        }
-        self.deliver(whole, now)
+        let revisions = following.parts.bring(watch, header.revision, message.events, message.fragment);
+        // Events of one revision come as they happen; several come out of the store.
+        following.verified &= revisions <= 1;
+        let mut actions: Vec<Action> = following.parts.balance().into_iter().map(Action::Share).collect();
+        actions.extend(self.deliver(now));
+        actions
     }
 
     fn created(&mut self, newest: i64, now: Instant) -> Vec<Action> {
@@ -250,10 +268,10 @@ impl Follower {
         self.state = State::Following(Following {
             truthful,
             verified: false,
-            held: None,
-            fragments: Vec::new(),
+            parts: Parts::new(self.position, newest),
             heard: now,
             asked: None,
+            alive: now,
             ask_at: None,
         });
         self.schedule(now);
@@ -268,9 +286,8 @@ impl Follower {
         let State::Following(following) = &mut self.state else { return Vec::new() };
         match probe {
             Probe::Readable => {
-                let Some(held) = following.held.take() else { return Vec::new() };
-                following.verified = true;
-                self.deliver(held, now)
+                following.verified = following.parts.is_past(self.position);
+                self.deliver(now)
             }
             Probe::Compacted => self.end(End::Compacted { position: self.position }),
             Probe::Future => self.end(End::Future { position: self.position }),
@@ -296,19 +313,7 @@ impl Follower {
                 if following.asked.is_some_and(|asked| asked + SILENT <= now) {
                     return self.fell_silent(now);
                 }
-                let is_quiet = following.asked.is_none() && following.heard + QUIET <= now;
-                let is_wanted = following.ask_at.is_some_and(|ask_at| ask_at <= now);
-                if is_wanted {
-                    following.ask_at = Some(now + ASK_AGAIN);
-                }
-                if is_quiet || is_wanted {
-                    following.asked.get_or_insert(now);
-                }
-                match (is_wanted, is_quiet) {
-                    (true, _) if !following.truthful => vec![Action::WriteTick],
-                    (false, false) => Vec::new(),
-                    _ => vec![Action::AskProgress],
-                }
+                following.tick(now)
             }
             State::Waiting { .. } | State::Opening { .. } | State::Ended => Vec::new(),
         }
@@ -321,19 +326,23 @@ impl Follower {
         actions
     }
 
-    /// Takes a whole answer in.
-    fn deliver(&mut self, whole: WatchResponse, now: Instant) -> Vec<Action> {
-        let truthful = matches!(&self.state, State::Following(following) if following.truthful);
-        let reached = match whole.events.last().and_then(|event| event.kv.as_ref()) {
-            Some(last) => last.mod_revision,
-            None if truthful => whole.header.unwrap_or_default().revision,
-            None => self.position,
-        };
+    /// Tells what has come, once it is known that nothing is missing before it.
+    fn deliver(&mut self, now: Instant) -> Vec<Action> {
+        let State::Following(following) = &mut self.state else { return Vec::new() };
+        if !following.parts.is_past(self.position) {
+            return Vec::new();
+        }
+        if !following.verified {
+            return vec![Action::Verify { revision: self.position }];
+        }
+        let (events, reached) = following.parts.take();
+        let shared = following.parts.balance();
         let (keys, position) = (&self.keys, self.position);
         let events: Vec<StoreEvent> =
-            whole.events.into_iter().filter_map(|event| store_event(keys, event, position)).collect();
+            events.into_iter().filter_map(|event| store_event(keys, event, position)).collect();
         self.position = self.position.max(reached);
-        let actions = self.tell(events);
+        let mut actions: Vec<Action> = shared.into_iter().map(Action::Share).collect();
+        actions.extend(self.tell(events));
         self.schedule(now);
         actions
     }
@@ -361,6 +370,33 @@ impl Follower {
     fn end(&mut self, end: End) -> Vec<Action> {
         self.state = State::Ended;
         vec![Action::End(end)]
+    }
+}
+
+impl Following {
+    /// Asks what is due to be asked.
+    fn tick(&mut self, now: Instant) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.asked.is_some_and(|asked| self.alive.max(asked) + SUSPECT <= now) {
+            self.alive = now;
+            actions.push(Action::AskLife);
+        }
+        let is_quiet = self.asked.is_none() && self.heard + QUIET <= now;
+        let is_wanted = self.ask_at.is_some_and(|ask_at| ask_at <= now);
+        if !is_quiet && !is_wanted {
+            return actions;
+        }
+        if self.parts.is_sharing() && now < self.heard + NEXT_ROUND {
+            self.ask_at = Some(self.heard + NEXT_ROUND);
+            return actions;
+        }
+        self.parts.stop_sharing();
+        self.asked.get_or_insert(now);
+        if is_wanted {
+            self.ask_at = Some(now + ASK_AGAIN);
+        }
+        actions.push(if is_wanted && !self.truthful { Action::WriteTick } else { Action::AskProgress });
+        actions
     }
 }
 

@@ -6,6 +6,7 @@ use keelson_meta::Revision;
 use keelson_storage::{StoreEvent, StoreKey, TailBatch};
 use tokio::time::Instant;
 
+use super::parts::{Change, FIRST_WATCH};
 use super::state::{Action, End, Follower, Input, Probe};
 use crate::error::Failure;
 use crate::keys::Keys;
@@ -76,6 +77,7 @@ fn answer(revision: u64, events: &[(i64, &str)]) -> WatchResponse {
         }),
     };
     WatchResponse {
+        watch_id: FIRST_WATCH,
         header: Some(ResponseHeader { cluster_id: CLUSTER, revision: revision.try_into().unwrap() }),
         events: events.iter().map(event).collect(),
         ..WatchResponse::default()
@@ -106,7 +108,9 @@ fn a_watch_begins_behind_what_was_told() {
 fn events_are_told_with_their_revision_as_watermark() {
     let mut rig = Rig::following(5, true);
     assert_eq!(rig.hear_first(answer(6, &[(6, "a"), (6, "b-")]), 5), [told(&[(6, "a"), (6, "b-")], 6)]);
-    assert_eq!(rig.hear(answer(8, &[(7, "a"), (8, "c")])), [told(&[(7, "a"), (8, "c")], 8)]);
+    assert_eq!(rig.hear(answer(7, &[(7, "a")])), [told(&[(7, "a")], 7)]);
+    // Several at once come out of the store, where they may have been compacted.
+    assert_eq!(rig.hear_first(answer(9, &[(8, "a"), (9, "c")]), 7), [told(&[(8, "a"), (9, "c")], 9)]);
 }
 
 #[test]
@@ -196,16 +200,89 @@ fn a_report_that_can_not_be_believed_is_a_sign_of_life() {
 }
 
 #[test]
-fn a_silent_watch_is_given_up_for_another_member() {
+fn a_silent_watch_whose_member_lives_is_given_up_in_the_end() {
     let mut rig = Rig::following(5, true);
     assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
-    let given_up = rig.wait_for_due();
-    assert!(matches!(given_up[..], [Action::TurnFrom { .. }, Action::Close { .. }]), "{given_up:?}");
+    let mut asked = 0;
+    let given_up = loop {
+        let actions = rig.wait_for_due();
+        if actions != [Action::AskLife] {
+            break actions;
+        }
+        assert_eq!(rig.step(Input::Alive), []);
+        asked += 1;
+    };
+    assert!((5..=7).contains(&asked) && matches!(given_up[..], [Action::TurnFrom { .. }, Action::Close { .. }]));
     assert_eq!(rig.wait_for_due(), [Action::Open { start: 6 }]);
     // Also one that never says that the watch exists; by now the reader must learn of it.
     rig.step(Input::Opened { truthful: true });
     let given_up = rig.wait_for_due();
     assert!(matches!(given_up[..], [Action::TurnFrom { .. }, Action::End(End::Failed(_))]), "{given_up:?}");
+}
+
+#[test]
+fn a_watch_whose_member_is_gone_is_left_within_seconds() {
+    let mut rig = Rig::following(5, true);
+    let begun = rig.now;
+    rig.want(6);
+    assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
+    while !rig.wait_for_due().contains(&Action::AskLife) {}
+    assert!(matches!(rig.step(broken())[..], [Action::Close { .. }]));
+    assert_eq!(rig.wait_for_due(), [Action::Open { start: 6 }]);
+    assert!(rig.now - begun < Duration::from_secs(3));
+}
+
+/// Revisions with an event each.
+fn history(watch: i64, newest: u64, revisions: std::ops::RangeInclusive<i64>) -> WatchResponse {
+    let events: Vec<(i64, &str)> = revisions.map(|revision| (revision, "a")).collect();
+    WatchResponse { watch_id: watch, ..answer(newest, &events) }
+}
+
+fn begun(watch: i64, start: i64) -> Action {
+    Action::Share(Change::Begin { watch, start })
+}
+
+#[test]
+fn a_long_history_comes_by_several_watches_and_is_told_in_order() {
+    let mut rig = Rig::new(0);
+    rig.connect(3500, true);
+    rig.want(3500);
+    rig.wait_for_due();
+    let shared = [begun(2, 2001), begun(3, 3001), Action::Verify { revision: 0 }];
+    assert_eq!(rig.hear(history(FIRST_WATCH, 3500, 1..=1000)), shared);
+    let revisions = |actions: &[Action]| -> Vec<u64> {
+        let told = actions.iter().filter_map(|action| match action {
+            Action::Tell(batch) => Some(batch.events.iter().map(|event| event.revision.get())),
+            _ => None,
+        });
+        told.flatten().collect()
+    };
+    assert_eq!(revisions(&rig.step(Input::Verified(Probe::Readable))), (1..=1000).collect::<Vec<_>>());
+    assert_eq!(rig.hear(history(3, 3500, 3001..=3500)), []);
+    // As far as the watch is asked for; what it brings behind that is the next one's.
+    assert_eq!(rig.hear(history(2, 3500, 2001..=3000)), [Action::Share(Change::Cancel { watch: 2 })]);
+    let cancelled = WatchResponse { watch_id: 2, canceled: true, ..answer(3500, &[]) };
+    assert_eq!(rig.hear(cancelled), []);
+    let last = rig.hear(history(FIRST_WATCH, 3500, 1001..=2000));
+    assert_eq!(last, [Action::Share(Change::Cancel { watch: FIRST_WATCH }), Action::Verify { revision: 1000 }]);
+    assert_eq!(revisions(&rig.step(Input::Verified(Probe::Readable))), (1001..=3500).collect::<Vec<_>>());
+    let live = WatchResponse { watch_id: 3, ..answer(3501, &[(3501, "b")]) };
+    assert_eq!(rig.hear(live), [told(&[(3501, "b")], 3501)]);
+    assert_eq!(rig.hear(history(2, 3501, 3501..=3501)), [], "the cancelled watch was not yet gone");
+}
+
+#[test]
+fn a_watch_that_may_be_shared_out_is_not_asked_how_far_it_is() {
+    let mut rig = Rig::new(0);
+    rig.connect(5000, true);
+    rig.want(5000);
+    let begun = rig.now;
+    // Others may have made all that history; then nothing comes by itself.
+    while rig.wait_for_due() != [Action::AskProgress] {}
+    assert!(rig.now - begun >= Duration::from_secs(1));
+    assert_eq!(rig.hear_first(WatchResponse { watch_id: -1, ..answer(5000, &[]) }, 0), [told(&[], 5000)]);
+    // Whatever comes now is not shared out: the answer to a question may still be under way.
+    assert_eq!(rig.hear(history(FIRST_WATCH, 9000, 5001..=6000)), [Action::Verify { revision: 5000 }]);
 }
 
 #[test]
