@@ -1,4 +1,4 @@
-//! From JSON, text or tree, to the bytes of a message, in one pass and without a tree in between.
+//! From JSON text to the bytes of a message, in one pass and without a tree in between.
 //!
 //! Fields go out in the order in which JSON has them. What JSON does not have, or has as null, is not written, as a reader
 //! takes it for zero; fields that the message does not have are passed over. Where JSON has the fields of an inner message
@@ -8,40 +8,247 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 
 use crate::decode::MAX_DEPTH;
 use crate::error::ProtobufError;
+use crate::scan::{Scanner, Text};
 use crate::special::Timestamp;
-use crate::table::{Field, Kind, Message, MessageId, Shape, message};
+use crate::table::{Field, Kind, Message, MessageId, Named, Shape, message};
 use crate::wire::{Sink, WireType};
 
 /// How much of a wrong value an error shows, in characters.
 const SHOWN: usize = 64;
 
-/// Writes the fields of the message that this JSON is.
-pub(crate) fn write<'de, D>(id: MessageId, json: D, out: &mut impl Sink) -> Result<(), ProtobufError>
-where
-    D: Deserializer<'de, Error = serde_json::Error>,
-{
-    let mut encoder = Encoder { out, depth: 0, error: None };
-    let result = json.deserialize_any(Fields { encoder: &mut encoder, id });
-    let error = encoder.error;
-    result.map_err(|json| error.unwrap_or_else(|| ProtobufError::NotJson(json.to_string())))
+/// Writes the fields of the message that this text is: compact JSON.
+pub(crate) fn write(id: MessageId, json: &[u8], out: &mut impl Sink) -> Result<(), ProtobufError> {
+    let mut encoder = Encoder { json: Scanner::new(json), out, depth: 0 };
+    match encoder.json.peek() {
+        b'{' => encoder.fields(id).map_err(|fault| *fault)?,
+        _ => encoder.json.give_up(),
+    }
+    encoder.json.finish()
 }
 
-/// Where the bytes go, and what went wrong: serde carries only text, so the error is kept here.
-struct Encoder<'s, S> {
+/// Errors are rare and large.
+type Fault = Box<ProtobufError>;
+
+/// What is read, and where the bytes go.
+struct Encoder<'a, 's, S> {
+    json: Scanner<'a>,
     out: &'s mut S,
     depth: usize,
-    error: Option<ProtobufError>,
 }
 
-impl<S: Sink> Encoder<'_, S> {
-    fn fail<E: serde::de::Error>(&mut self, error: ProtobufError) -> E {
-        self.error = Some(error);
-        E::custom("the object does not fit the message")
+impl<S: Sink> Encoder<'_, '_, S> {
+    /// The fields of a message, from the object at hand.
+    fn fields(&mut self, id: MessageId) -> Result<(), Fault> {
+        let message = message(id);
+        if self.depth == MAX_DEPTH {
+            return Err(Box::new(ProtobufError::TooDeep { at: message.name.to_owned(), limit: MAX_DEPTH }));
+        }
+        self.depth += 1;
+        self.json.open();
+        let mut next = 0;
+        while let Some(key) = self.json.key() {
+            match message.named(&key.bytes()?, &mut next) {
+                None => {
+                    self.json.raw();
+                }
+                Some(Named { field, around }) if around.is_empty() => self.value(Place::of(message, field))?,
+                Some(Named { field, around }) => {
+                    let starts: Vec<_> = around.iter().map(|&number| self.begin(number)).collect();
+                    self.value(Place::of(message, field))?;
+                    starts.into_iter().rev().for_each(|start| self.out.end(start));
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// The value at hand.
+    fn value(&mut self, place: Place) -> Result<(), Fault> {
+        if matches!(place.takes, Takes::One(Kind::Json)) {
+            match self.json.raw() {
+                b"null" => self.null(place),
+                raw => self.wrapped(place.number, raw),
+            }
+            return Ok(());
+        }
+        match self.json.peek() {
+            b'"' => {
+                let text = self.json.string();
+                self.text(place, text)
+            }
+            b'{' => self.object(place),
+            b'[' => self.list(place),
+            _ => match self.json.raw() {
+                b"null" => {
+                    self.null(place);
+                    Ok(())
+                }
+                b"true" => self.bool(place, true),
+                b"false" => self.bool(place, false),
+                number => self.number(place, number),
+            },
+        }
+    }
+
+    /// Null is the same as nothing, but among elements it is a zero value.
+    fn null(&mut self, place: Place) {
+        match place.takes {
+            _ if !place.element => {}
+            Takes::One(Kind::Bool | Kind::Int32 | Kind::Int64) => self.out.integer(place.number, 0),
+            Takes::One(Kind::Double) => self.double(place, 0.0),
+            _ => self.out.bytes(place.number, &[]),
+        }
+    }
+
+    fn bool(&mut self, place: Place, value: bool) -> Result<(), Fault> {
+        match place.takes {
+            Takes::One(Kind::Bool) => self.out.integer(place.number, u64::from(value)),
+            Takes::One(Kind::SchemaOrBool(_)) => {
+                let start = self.begin(place.number);
+                self.out.integer(1, u64::from(value));
+                self.out.end(start);
+            }
+            _ => return Err(place.wrong(value)),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, place: Place, text: &[u8]) -> Result<(), Fault> {
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        // Only a float has a negative zero.
+        if let (Ok(value), true) = (text.parse(), text != "-0") {
+            return self.whole(place, value);
+        }
+        let Ok(value) = text.parse::<f64>() else {
+            self.json.give_up();
+            return Ok(());
+        };
+        if text.parse::<u64>().is_ok() && !matches!(place.takes, Takes::One(Kind::Double | Kind::Quantity)) {
+            return Err(place.wrong(text));
+        }
+        self.float(place, value)
+    }
+
+    fn whole(&mut self, place: Place, value: i64) -> Result<(), Fault> {
+        let (number, bits) = (place.number, value.cast_unsigned());
+        let narrow = i32::try_from(value).is_ok();
+        match place.takes {
+            // Negative integers of 32 bits are written as those of 64.
+            Takes::One(Kind::Int32) if narrow => self.out.integer(number, bits),
+            Takes::One(Kind::Int64) => self.out.integer(number, bits),
+            Takes::One(Kind::IntOrString) if narrow => {
+                let start = self.begin(number);
+                self.out.integer(2, bits);
+                self.out.end(start);
+            }
+            Takes::One(Kind::Double) => self.double(place, value as f64),
+            // A quantity may be a plain number.
+            Takes::One(Kind::Quantity) => self.wrapped(number, value.to_string().as_bytes()),
+            _ => return Err(place.wrong(value)),
+        }
+        Ok(())
+    }
+
+    /// A whole number may be written as `1.0` or `1e3`.
+    fn float(&mut self, place: Place, value: f64) -> Result<(), Fault> {
+        const RANGE: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
+        match place.takes {
+            Takes::One(Kind::Double) => self.double(place, value),
+            Takes::One(Kind::Quantity) => self.wrapped(place.number, value.to_string().as_bytes()),
+            _ if value.fract() == 0.0 && RANGE.contains(&value) => return self.whole(place, value as i64),
+            _ => return Err(place.wrong(value)),
+        }
+        Ok(())
+    }
+
+    fn double(&mut self, place: Place, value: f64) {
+        self.out.tag(place.number, WireType::Fixed64);
+        self.out.put(&value.to_bits().to_le_bytes());
+    }
+
+    fn text(&mut self, place: Place, text: Text<'_>) -> Result<(), Fault> {
+        let number = place.number;
+        match place.takes {
+            Takes::One(Kind::String) => self.out.bytes(number, &text.bytes()?),
+            Takes::One(Kind::Bytes) => match STANDARD.decode(text.bytes()?) {
+                Ok(bytes) => self.out.bytes(number, &bytes),
+                Err(_) => return Err(place.wrong_text(text)),
+            },
+            Takes::One(Kind::Quantity) => self.wrapped(number, &text.bytes()?),
+            Takes::One(Kind::Time) => return self.time(place, text, false),
+            Takes::One(Kind::MicroTime) => return self.time(place, text, true),
+            Takes::One(Kind::IntOrString) => {
+                let start = self.begin(number);
+                self.out.integer(1, 1);
+                self.out.bytes(3, &text.bytes()?);
+                self.out.end(start);
+            }
+            _ => return Err(place.wrong_text(text)),
+        }
+        Ok(())
+    }
+
+    fn time(&mut self, place: Place, text: Text<'_>, micro: bool) -> Result<(), Fault> {
+        let Some(time) = Timestamp::parse(&text.text()?, micro) else { return Err(place.wrong_text(text)) };
+        let start = self.begin(place.number);
+        if !time.is_zero() {
+            self.out.integer(1, time.seconds.cast_unsigned());
+            self.out.integer(2, i64::from(time.nanos).cast_unsigned());
+        }
+        self.out.end(start);
+        Ok(())
+    }
+
+    fn list(&mut self, place: Place) -> Result<(), Fault> {
+        let number = place.number;
+        let (outer, element) = match place.takes {
+            Takes::List(kind) => (None, place.element(number, kind)),
+            Takes::One(Kind::Strings) => (Some(number), place.element(1, Kind::String)),
+            Takes::One(Kind::SchemaOrStrings(_)) => (Some(number), place.element(2, Kind::String)),
+            Takes::One(Kind::SchemaOrList(id)) => (Some(number), place.element(2, Kind::Message(id))),
+            _ => return Err(place.wrong("a list")),
+        };
+        let start = outer.map(|number| self.begin(number));
+        self.json.open();
+        while self.json.element() {
+            self.value(element)?;
+        }
+        if let Some(start) = start {
+            self.out.end(start);
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, place: Place) -> Result<(), Fault> {
+        let number = place.number;
+        match place.takes {
+            Takes::Map(kind) => self.entries(place, kind),
+            Takes::One(Kind::Message(id)) => self.delimited(number, |encoder| encoder.fields(id)),
+            Takes::One(Kind::SchemaOrBool(id)) => self.delimited(number, |encoder| {
+                encoder.out.integer(1, 1);
+                encoder.delimited(2, |encoder| encoder.fields(id))
+            }),
+            Takes::One(Kind::SchemaOrList(id) | Kind::SchemaOrStrings(id)) => {
+                self.delimited(number, |encoder| encoder.delimited(1, |encoder| encoder.fields(id)))
+            }
+            _ => Err(place.wrong("an object")),
+        }
+    }
+
+    fn entries(&mut self, place: Place, kind: Kind) -> Result<(), Fault> {
+        let value = place.element(2, kind);
+        self.json.open();
+        while let Some(key) = self.json.key() {
+            let start = self.begin(place.number);
+            self.out.bytes(1, &key.bytes()?);
+            self.value(value)?;
+            self.out.end(start);
+        }
+        Ok(())
     }
 
     fn begin(&mut self, number: u32) -> usize {
@@ -49,7 +256,7 @@ impl<S: Sink> Encoder<'_, S> {
         self.out.begin()
     }
 
-    fn delimited<E>(&mut self, number: u32, content: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
+    fn delimited(&mut self, number: u32, content: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
         let start = self.begin(number);
         content(self)?;
         self.out.end(start);
@@ -61,93 +268,6 @@ impl<S: Sink> Encoder<'_, S> {
         let start = self.begin(number);
         self.out.bytes(1, bytes);
         self.out.end(start);
-    }
-}
-
-/// The fields of a message, from a JSON object.
-struct Fields<'e, 's, S> {
-    encoder: &'e mut Encoder<'s, S>,
-    id: MessageId,
-}
-
-impl<'de, S: Sink> Visitor<'de> for Fields<'_, '_, S> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an object of type {}", message(self.id).name)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
-        let Self { encoder, id } = self;
-        let message = message(id);
-        if encoder.depth == MAX_DEPTH {
-            return Err(encoder.fail(ProtobufError::TooDeep { at: message.name.to_owned(), limit: MAX_DEPTH }));
-        }
-        encoder.depth += 1;
-        let mut next = 0;
-        while let Some(name) = object.next_key_seed(Name(message, &mut next))? {
-            let Some(named) = name else {
-                object.next_value::<IgnoredAny>()?;
-                continue;
-            };
-            let starts: Vec<_> = named.around.iter().map(|&number| encoder.begin(number)).collect();
-            object.next_value_seed(Content { encoder, place: Place::of(message, &named.field) })?;
-            starts.into_iter().rev().for_each(|start| encoder.out.end(start));
-        }
-        encoder.depth -= 1;
-        Ok(())
-    }
-}
-
-/// Finds the field that a key names, without keeping the key, from the place where it is expected.
-struct Name<'n>(&'static Message, &'n mut usize);
-
-impl<'de> DeserializeSeed<'de> for Name<'_> {
-    type Value = Option<&'static crate::table::Named>;
-
-    fn deserialize<D: Deserializer<'de>>(self, key: D) -> Result<Self::Value, D::Error> {
-        key.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Name<'_> {
-    type Value = Option<&'static crate::table::Named>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(self.0.named(key, self.1))
-    }
-}
-
-/// Begins an entry of a map with its key.
-struct Key<'e, 's, S> {
-    encoder: &'e mut Encoder<'s, S>,
-    number: u32,
-}
-
-impl<'de, S: Sink> DeserializeSeed<'de> for Key<'_, '_, S> {
-    type Value = usize;
-
-    fn deserialize<D: Deserializer<'de>>(self, key: D) -> Result<usize, D::Error> {
-        key.deserialize_str(self)
-    }
-}
-
-impl<S: Sink> Visitor<'_> for Key<'_, '_, S> {
-    /// What ends the entry.
-    type Value = usize;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<usize, E> {
-        let start = self.encoder.begin(self.number);
-        self.encoder.out.bytes(1, key.as_bytes());
-        Ok(start)
     }
 }
 
@@ -184,6 +304,22 @@ impl Place {
         Self { number, takes: Takes::One(kind), element: true, ..self }
     }
 
+    /// A value that has no place here.
+    #[cold]
+    fn wrong(self, found: impl fmt::Display) -> Fault {
+        let at = format!("{}.{}", self.message.name, self.field.name);
+        let found = found.to_string().chars().take(SHOWN).collect();
+        Box::new(ProtobufError::WrongType { at, wanted: self.wanted(), found })
+    }
+
+    #[cold]
+    fn wrong_text(self, text: Text<'_>) -> Fault {
+        match text.text() {
+            Ok(text) => self.wrong(format_args!("{text:?}")),
+            Err(error) => error.into(),
+        }
+    }
+
     fn wanted(self) -> &'static str {
         match self.takes {
             Takes::List(_) => "a list",
@@ -206,196 +342,6 @@ impl Place {
                 Kind::Message(_) => "an object",
             },
         }
-    }
-}
-
-/// The value at a place, from JSON.
-struct Content<'e, 's, S> {
-    encoder: &'e mut Encoder<'s, S>,
-    place: Place,
-}
-
-impl<'de, S: Sink> DeserializeSeed<'de> for Content<'_, '_, S> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        if !matches!(self.place.takes, Takes::One(Kind::Json)) {
-            return json.deserialize_any(self);
-        }
-        let raw: Box<RawValue> = serde::Deserialize::deserialize(json)?;
-        if raw.get() == "null" {
-            return self.visit_unit();
-        }
-        self.encoder.wrapped(self.place.number, raw.get().as_bytes());
-        Ok(())
-    }
-}
-
-impl<S: Sink> Content<'_, '_, S> {
-    fn double(self, value: f64) {
-        self.encoder.out.tag(self.place.number, WireType::Fixed64);
-        self.encoder.out.put(&value.to_bits().to_le_bytes());
-    }
-
-    fn whole<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
-        let (number, bits) = (self.place.number, value.cast_unsigned());
-        let narrow = i32::try_from(value).is_ok();
-        match self.place.takes {
-            // Negative integers of 32 bits are written as those of 64.
-            Takes::One(Kind::Int32) if narrow => self.encoder.out.integer(number, bits),
-            Takes::One(Kind::Int64) => self.encoder.out.integer(number, bits),
-            Takes::One(Kind::IntOrString) if narrow => {
-                let start = self.encoder.begin(number);
-                self.encoder.out.integer(2, bits);
-                self.encoder.out.end(start);
-            }
-            Takes::One(Kind::Double) => self.double(value as f64),
-            // A quantity may be a plain number.
-            Takes::One(Kind::Quantity) => self.encoder.wrapped(number, value.to_string().as_bytes()),
-            _ => return Err(self.wrong(value)),
-        }
-        Ok(())
-    }
-
-    fn time<E: serde::de::Error>(self, text: &str, micro: bool) -> Result<(), E> {
-        let Some(time) = Timestamp::parse(text, micro) else { return Err(self.wrong(format_args!("{text:?}"))) };
-        let start = self.encoder.begin(self.place.number);
-        if !time.is_zero() {
-            self.encoder.out.integer(1, time.seconds.cast_unsigned());
-            self.encoder.out.integer(2, i64::from(time.nanos).cast_unsigned());
-        }
-        self.encoder.out.end(start);
-        Ok(())
-    }
-
-    fn wrong<E: serde::de::Error>(self, found: impl fmt::Display) -> E {
-        let at = format!("{}.{}", self.place.message.name, self.place.field.name);
-        let found = found.to_string().chars().take(SHOWN).collect();
-        self.encoder.fail(ProtobufError::WrongType { at, wanted: self.place.wanted(), found })
-    }
-}
-
-impl<'de, S: Sink> Visitor<'de> for Content<'_, '_, S> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.place.wanted())
-    }
-
-    /// Null is the same as nothing, but among elements it is a zero value.
-    fn visit_unit<E>(self) -> Result<(), E> {
-        match self.place.takes {
-            _ if !self.place.element => {}
-            Takes::One(Kind::Bool | Kind::Int32 | Kind::Int64) => self.encoder.out.integer(self.place.number, 0),
-            Takes::One(Kind::Double) => self.double(0.0),
-            _ => self.encoder.out.bytes(self.place.number, &[]),
-        }
-        Ok(())
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
-        match self.place.takes {
-            Takes::One(Kind::Bool) => self.encoder.out.integer(self.place.number, u64::from(value)),
-            Takes::One(Kind::SchemaOrBool(_)) => {
-                let start = self.encoder.begin(self.place.number);
-                self.encoder.out.integer(1, u64::from(value));
-                self.encoder.out.end(start);
-            }
-            _ => return Err(self.wrong(value)),
-        }
-        Ok(())
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
-        self.whole(value)
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
-        match (i64::try_from(value), self.place.takes) {
-            (Ok(value), _) => self.whole(value),
-            (Err(_), Takes::One(Kind::Double | Kind::Quantity)) => self.visit_f64(value as f64),
-            (Err(_), _) => Err(self.wrong(value)),
-        }
-    }
-
-    /// A whole number may be written as `1.0` or `1e3`.
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
-        const RANGE: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
-        match self.place.takes {
-            Takes::One(Kind::Double) => self.double(value),
-            Takes::One(Kind::Quantity) => self.encoder.wrapped(self.place.number, value.to_string().as_bytes()),
-            _ if value.fract() == 0.0 && RANGE.contains(&value) => return self.whole(value as i64),
-            _ => return Err(self.wrong(value)),
-        }
-        Ok(())
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
-        let number = self.place.number;
-        match self.place.takes {
-            Takes::One(Kind::String) => self.encoder.out.bytes(number, text.as_bytes()),
-            Takes::One(Kind::Bytes) => match STANDARD.decode(text) {
-                Ok(bytes) => self.encoder.out.bytes(number, &bytes),
-                Err(_) => return Err(self.wrong(format_args!("{text:?}"))),
-            },
-            Takes::One(Kind::Quantity) => self.encoder.wrapped(number, text.as_bytes()),
-            Takes::One(Kind::Time) => return self.time(text, false),
-            Takes::One(Kind::MicroTime) => return self.time(text, true),
-            Takes::One(Kind::IntOrString) => {
-                let start = self.encoder.begin(number);
-                self.encoder.out.integer(1, 1);
-                self.encoder.out.bytes(3, text.as_bytes());
-                self.encoder.out.end(start);
-            }
-            _ => return Err(self.wrong(format_args!("{text:?}"))),
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Place { number, takes, .. } = self.place;
-        let (outer, place) = match takes {
-            Takes::List(kind) => (None, self.place.element(number, kind)),
-            Takes::One(Kind::Strings) => (Some(number), self.place.element(1, Kind::String)),
-            Takes::One(Kind::SchemaOrStrings(_)) => (Some(number), self.place.element(2, Kind::String)),
-            Takes::One(Kind::SchemaOrList(id)) => (Some(number), self.place.element(2, Kind::Message(id))),
-            _ => return Err(self.wrong("a list")),
-        };
-        let start = outer.map(|number| self.encoder.begin(number));
-        while items.next_element_seed(Content { encoder: &mut *self.encoder, place })?.is_some() {}
-        if let Some(start) = start {
-            self.encoder.out.end(start);
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<(), A::Error> {
-        let Place { number, takes, .. } = self.place;
-        let fields = |encoder: &mut Encoder<'_, S>, id, object| Fields { encoder, id }.visit_map(object);
-        match takes {
-            Takes::Map(kind) => self.entries(kind, object),
-            Takes::One(Kind::Message(id)) => self.encoder.delimited(number, |encoder| fields(encoder, id, object)),
-            Takes::One(Kind::SchemaOrBool(id)) => self.encoder.delimited(number, |encoder| {
-                encoder.out.integer(1, 1);
-                encoder.delimited(2, |encoder| fields(encoder, id, object))
-            }),
-            Takes::One(Kind::SchemaOrList(id) | Kind::SchemaOrStrings(id)) => {
-                self.encoder.delimited(number, |encoder| encoder.delimited(1, |encoder| fields(encoder, id, object)))
-            }
-            _ => Err(self.wrong("an object")),
-        }
-    }
-}
-
-impl<S: Sink> Content<'_, '_, S> {
-    fn entries<'de, A: MapAccess<'de>>(self, kind: Kind, mut entries: A) -> Result<(), A::Error> {
-        let place = self.place.element(2, kind);
-        let number = self.place.number;
-        while let Some(start) = entries.next_key_seed(Key { encoder: &mut *self.encoder, number })? {
-            entries.next_value_seed(Content { encoder: &mut *self.encoder, place })?;
-            self.encoder.out.end(start);
-        }
-        Ok(())
     }
 }
 

@@ -68,14 +68,14 @@ impl MessageType {
     /// # Errors
     /// If the object does not have the shape of the kind; `out` then holds part of a message.
     pub fn write(self, object: &Object, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
-        write(self.0, &object.0, out)
+        self.write_json(&serde_json::to_vec(object).map_err(not_json)?, None, out)
     }
 
-    /// Appends the object in this JSON text as a bare message, without making a tree of it. With a revision, that is its
-    /// `resourceVersion`.
+    /// Appends the object in this compact JSON text as a bare message, without making a tree of it. With a revision, that is
+    /// its `resourceVersion`. The text is taken to be valid: what is passed over is not looked at.
     ///
     /// # Errors
-    /// If the text is not a JSON object of the shape of the kind; `out` then holds part of a message.
+    /// If the text is not an object of the shape of the kind; `out` then holds part of a message.
     pub fn write_json(self, json: &[u8], revision: Option<Revision>, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
         self.transcode(json, revision, out)
     }
@@ -91,11 +91,7 @@ impl MessageType {
     }
 
     fn transcode(self, json: &[u8], revision: Option<Revision>, out: &mut impl Sink) -> Result<(), ProtobufError> {
-        let mut reader = serde_json::Deserializer::from_slice(json);
-        // The depth of messages is bounded, and what is not a message is not read recursively.
-        reader.disable_recursion_limit();
-        write(self.0, &mut reader, out)?;
-        reader.end().map_err(|error| ProtobufError::NotJson(error.to_string()))?;
+        write(self.0, json, out)?;
         if let Some(revision) = revision {
             self.write_revision(revision, out);
         }
@@ -104,13 +100,17 @@ impl MessageType {
 
     /// Writes the metadata once more, with nothing but the revision: readers join the two.
     fn write_revision(self, revision: Revision, out: &mut impl Sink) {
-        if let Some(metadata) = table::message(self.0).named("metadata", &mut 0) {
+        if let Some(metadata) = table::message(self.0).named(b"metadata", &mut 0) {
             out.tag(metadata.field.number, WireType::Bytes);
             let start = out.begin();
             out.bytes(RESOURCE_VERSION, revision.to_string().as_bytes());
             out.end(start);
         }
     }
+}
+
+fn not_json(error: serde_json::Error) -> ProtobufError {
+    ProtobufError::NotJson(error.to_string())
 }
 
 /// The number of `resourceVersion` in `ObjectMeta`.
@@ -128,7 +128,7 @@ pub fn encode(api_version: &str, kind: &str, object: &Object) -> Result<Vec<u8>,
     enclose(api_version, kind, 1024, |out| message.write(object, out))
 }
 
-/// As [`encode`], from the text of the object; with a revision, that is its `resourceVersion`.
+/// As [`encode`], from the text of the object, which is compact and valid JSON; with a revision, that is its `resourceVersion`.
 ///
 /// # Errors
 /// As [`MessageType::write_json`], or if it is not a built-in kind.

@@ -14,6 +14,7 @@ mod error;
 mod list;
 #[cfg(test)]
 mod round_trip;
+mod scan;
 mod special;
 mod table;
 mod watch;

@@ -111,9 +111,9 @@ impl Message {
 
     /// The field that JSON calls so. It is looked for from `next` on, which is then the place behind it: members of an
     /// object mostly come in the order of the fields, and then few names are compared.
-    pub(crate) fn named(&self, name: &str, next: &mut usize) -> Option<&Named> {
+    pub(crate) fn named(&self, name: &[u8], next: &mut usize) -> Option<&Named> {
         let (before, after) = self.names.split_at((*next).min(self.names.len()));
-        let found = |names: &[Named]| names.iter().position(|named| named.field.name == name);
+        let found = |names: &[Named]| names.iter().position(|named| named.field.name.as_bytes() == name);
         let place = found(after).map(|place| before.len() + place).or_else(|| found(before))?;
         *next = place + 1;
         Some(&self.names[place])

@@ -177,11 +177,13 @@ impl Sink for Vec<u8> {
     }
 
     fn end(&mut self, start: usize) {
-        let (bytes, length) = varint((self.len() - start) as u64);
-        self[start - 1] = bytes[0];
+        let end = self.len();
+        let (bytes, length) = varint((end - start) as u64);
         if length > 1 {
-            self.splice(start..start, bytes[1..length].iter().copied());
+            self.extend_from_slice(&bytes[1..length]);
+            self.copy_within(start..end, start + length - 1);
         }
+        self[start - 1..start - 1 + length].copy_from_slice(&bytes[..length]);
     }
 }
 
