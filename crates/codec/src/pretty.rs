@@ -41,33 +41,31 @@ pub fn write(compact: &[u8], depth: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a list item by item. What it appends, taken together, is the indented form of the whole list.
+/// Writes a list item by item. What it appends, taken together, is the indented form of the whole list. It keeps nothing, so
+/// that parts of a list can be written beside each other.
 #[derive(Clone, Copy, Debug)]
-pub struct ListWriter {
-    empty: bool,
-}
+pub struct ListWriter;
 
 impl ListWriter {
     /// Appends what stands before the items, given as compact JSON up to and including the bracket that opens them.
     pub fn start(head: &[u8], out: &mut Vec<u8>) -> Self {
         write(&head[..head.len().saturating_sub(1)], 0, out);
         out.push(b'[');
-        Self { empty: true }
+        Self
     }
 
-    /// Appends an item, given as compact JSON.
-    pub fn item(&mut self, compact: &[u8], out: &mut Vec<u8>) {
-        if !self.empty {
+    /// Appends an item, given as compact JSON; `first` if none stands before it.
+    pub fn item(self, compact: &[u8], first: bool, out: &mut Vec<u8>) {
+        if !first {
             out.push(b',');
         }
-        self.empty = false;
         new_line(2, out);
         write(compact, 2, out);
     }
 
-    /// Appends what stands after the items.
-    pub fn finish(self, out: &mut Vec<u8>) {
-        if !self.empty {
+    /// Appends what stands after the items; `empty` if there are none.
+    pub fn finish(self, empty: bool, out: &mut Vec<u8>) {
+        if !empty {
             new_line(1, out);
         }
         out.extend_from_slice(b"]\n}");

@@ -12,6 +12,7 @@ use crate::json::Parsed;
 use crate::outline::Outline;
 
 mod emit;
+mod glance;
 mod list;
 mod order;
 mod read;
@@ -49,7 +50,8 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
 
 /// The same from compact JSON, without a value tree. The text must be valid.
 pub fn from_json(compact: &[u8]) -> Vec<u8> {
-    let mut emitter = emit::Emitter::new();
-    emitter.document(Outline::read(std::str::from_utf8(compact).unwrap_or_default()).root());
-    emitter.into_bytes()
+    let outline = Outline::read(std::str::from_utf8(compact).unwrap_or_default());
+    let mut out = Vec::with_capacity(compact.len() * 3 / 2);
+    emit::Emitter::new(&mut out).document(outline.root());
+    out
 }

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use super::glance::{SPACE, look};
 use super::order;
 use super::scalar::{Meaning, integral, is_base_60, meaning};
 use crate::outline::{Content, Item};
@@ -17,13 +18,15 @@ const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
 const INDENT: usize = 2;
 
-/// Strings of at most this many bytes may be words that mean something other than text, such as `null` and `false`.
-const LONGEST_WORD_BYTES: usize = 5;
+/// A line break and more spaces than most lines begin with.
+const BREAK_AND_SPACES: &[u8; 65] = b"\n                                                                ";
 
 /// Writes nodes and keeps track of the line.
-#[derive(Clone, Debug)]
-pub(super) struct Emitter {
-    out: Vec<u8>,
+#[derive(Debug)]
+pub(super) struct Emitter<'o, 't> {
+    out: &'o mut Vec<u8>,
+    /// The members of the mappings that are being written, outermost first.
+    members: Vec<(&'t str, Item<'t>)>,
     column: usize,
     /// The last character was a space that separates tokens.
     whitespace: bool,
@@ -51,29 +54,20 @@ enum Context {
     Item,
 }
 
-impl Emitter {
-    pub(super) fn new() -> Self {
-        Self { out: Vec::with_capacity(1024), column: 0, whitespace: true, indention: true }
-    }
-
-    /// What has been written.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.out
-    }
-
-    /// Moves what has been written.
-    pub(super) fn move_to(&mut self, out: &mut Vec<u8>) {
-        out.append(&mut self.out);
+impl<'o, 't> Emitter<'o, 't> {
+    /// Appends to `out`, which ends in a whole line or is empty.
+    pub(super) fn new(out: &'o mut Vec<u8>) -> Self {
+        Self { out, members: Vec::with_capacity(64), column: 0, whitespace: true, indention: true }
     }
 
     /// A whole document.
-    pub(super) fn document(&mut self, value: Item<'_>) {
+    pub(super) fn document(&mut self, value: Item<'t>) {
         self.node(value, 0, Context::Root);
         self.end_line();
     }
 
     /// One item of a sequence at the left margin.
-    pub(super) fn item(&mut self, value: Item<'_>) {
+    pub(super) fn item(&mut self, value: Item<'t>) {
         self.dash(value, 0);
         self.end_line();
     }
@@ -85,7 +79,7 @@ impl Emitter {
     }
 
     /// Writes a node whose parent is indented by `indent`.
-    fn node(&mut self, value: Item<'_>, indent: usize, context: Context) {
+    fn node(&mut self, value: Item<'t>, indent: usize, context: Context) {
         let below = if context == Context::Root { 0 } else { indent + INDENT };
         match value.content() {
             Content::Null => self.plain("null", false, indent),
@@ -105,16 +99,23 @@ impl Emitter {
         }
     }
 
-    fn dash(&mut self, item: Item<'_>, indent: usize) {
+    fn dash(&mut self, item: Item<'t>, indent: usize) {
         self.indent(indent);
         self.nested_indicator("-");
         self.node(item, indent, Context::Item);
     }
 
-    fn mapping(&mut self, map: Item<'_>, indent: usize) {
-        let mut members: Vec<_> = map.members().collect();
-        members.sort_by(|(a, _), (b, _)| order::natural(a, b));
-        for (key, value) in members {
+    fn mapping(&mut self, map: Item<'t>, indent: usize) {
+        let start = self.members.len();
+        self.members.extend(map.members());
+        let end = self.members.len();
+        let members = &mut self.members[start..];
+        // Most are in order already.
+        if !members.is_sorted_by(|(a, _), (b, _)| order::natural(a, b).is_le()) {
+            members.sort_by(|(a, _), (b, _)| order::natural(a, b));
+        }
+        for place in start..end {
+            let (key, value) = self.members[place];
             self.indent(indent);
             if key.len() <= MAX_SIMPLE_KEY_BYTES && !key.contains(is_break) {
                 self.text(key, indent + INDENT, true);
@@ -128,16 +129,33 @@ impl Emitter {
                 self.node(value, indent, Context::Item);
             }
         }
+        self.members.truncate(start);
     }
 
     /// Writes a string. Lines after the first are indented by `indent`; a simple key has only one line.
     fn text(&mut self, text: &str, indent: usize, key: bool) {
+        let look = look(text.as_bytes());
+        if look.is_plain(text) && (key || look.lacks(SPACE) || self.column + text.len() < BEST_WIDTH) {
+            return self.short(text);
+        }
         match style(text, key) {
             Style::Plain => self.plain(text, !key, indent),
             Style::Single => self.single_quoted(text, !key, indent),
             Style::Double => self.double_quoted(text, !key, indent),
             Style::Literal => self.literal(text, indent),
         }
+    }
+
+    /// Writes a plain text of ASCII that is not folded.
+    fn short(&mut self, text: &str) {
+        if !self.whitespace {
+            self.out.push(b' ');
+            self.column += 1;
+        }
+        self.out.extend_from_slice(text.as_bytes());
+        self.column += text.len();
+        self.whitespace = false;
+        self.indention = false;
     }
 
     fn plain(&mut self, text: &str, fold: bool, indent: usize) {
@@ -264,11 +282,19 @@ impl Emitter {
 
     /// Starts a line at `indent`, or stays on the line when only indentation and dashes stand on it.
     fn indent(&mut self, indent: usize) {
-        if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
-            self.line_break();
+        let breaks = !self.indention || self.column > indent || (self.column == indent && !self.whitespace);
+        if breaks {
+            self.column = 0;
+            self.indention = true;
         }
         let missing = indent.saturating_sub(self.column);
-        self.out.resize(self.out.len() + missing, b' ');
+        match BREAK_AND_SPACES.get(usize::from(!breaks)..=missing) {
+            Some(start) => self.out.extend_from_slice(start),
+            None => {
+                self.out.extend_from_slice(if breaks { b"\n" } else { b"" });
+                self.out.resize(self.out.len() + missing, b' ');
+            }
+        }
         self.column += missing;
         self.whitespace = true;
     }
@@ -309,10 +335,8 @@ impl Emitter {
     }
 }
 
+/// How a text has to be written. Looks at everything; most texts are known to be plain after one [`look`].
 fn style(text: &str, key: bool) -> Style {
-    if is_simple(text.as_bytes()) {
-        return Style::Plain;
-    }
     let shape = Shape::of(text);
     let wanted = if text.contains('\n') {
         Style::Literal
@@ -328,14 +352,6 @@ fn style(text: &str, key: bool) -> Style {
         Style::Plain | Style::Single => Style::Double,
         Style::Literal | Style::Double => wanted,
     }
-}
-
-/// Whether a text is plainly plain: names, enumerated values, paths, images.
-fn is_simple(text: &[u8]) -> bool {
-    let simple = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/');
-    text.first().is_some_and(|first| first.is_ascii_alphabetic() || *first == b'/')
-        && text.len() > LONGEST_WORD_BYTES
-        && text.iter().all(simple)
 }
 
 /// In which styles a text can be written.
@@ -412,5 +428,32 @@ fn float_text(float: f64) -> String {
             format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
         }
         Ok(_) | Err(_) => format!("{float}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_plain_at_a_glance_is_plain(text in "[a-zA-Z0-9:# '\"._/<>=~+,{}\\[\\]&*!|%@`?é\n-]{0,24}", key: bool) {
+            if look(text.as_bytes()).is_plain(&text) {
+                prop_assert_eq!(style(&text, key), Style::Plain);
+            }
+        }
+    }
+
+    #[test]
+    fn names_times_and_fields_need_one_glance() {
+        for text in ["web-1", "f:metadata", "docker.io/library/app:v1.2", "/var/run/secrets", "a b", "http", "Running"]
+        {
+            assert!(look(text.as_bytes()).is_plain(text), "{text}");
+        }
+        for text in ["null", "true", "8080", "1:30", "a: b", "a:", " a", "a #b", "", "-", "- a", "a\nb", "é", "{}"] {
+            assert!(!look(text.as_bytes()).is_plain(text), "{text}");
+        }
     }
 }

@@ -9,15 +9,14 @@ use super::emit::Emitter;
 use super::order;
 use crate::outline::Outline;
 
-/// Writes a list item by item. What it appends, taken together, is the document `sigs.k8s.io/yaml` would print.
+/// Writes a list item by item. What it appends, taken together, is the document `sigs.k8s.io/yaml` would print. It does not
+/// change, so that parts of a list can be written beside each other.
 #[derive(Clone, Debug)]
 pub struct ListWriter {
     /// The key of the items.
     key: String,
     /// What stands after the items.
     tail: Vec<u8>,
-    emitter: Emitter,
-    empty: bool,
 }
 
 impl ListWriter {
@@ -30,23 +29,22 @@ impl ListWriter {
         let (before, after): (Map<_, _>, Map<_, _>) =
             members.into_iter().partition(|(name, _)| order::natural(name, &key).is_lt());
         out.extend_from_slice(&document(before));
-        Self { key, tail: document(after), emitter: Emitter::new(), empty: true }
+        Self { key, tail: document(after) }
     }
 
-    /// Appends an item, given as compact JSON.
-    pub fn item(&mut self, compact: &[u8], out: &mut Vec<u8>) {
-        if self.empty {
+    /// Appends an item, given as compact JSON; `first` if none stands before it.
+    pub fn item(&self, compact: &[u8], first: bool, out: &mut Vec<u8>) {
+        if first {
             out.extend_from_slice(self.key.as_bytes());
             out.extend_from_slice(b":\n");
-            self.empty = false;
         }
-        self.emitter.item(Outline::read(std::str::from_utf8(compact).unwrap_or_default()).root());
-        self.emitter.move_to(out);
+        let outline = Outline::read(std::str::from_utf8(compact).unwrap_or_default());
+        Emitter::new(out).item(outline.root());
     }
 
-    /// Appends what stands after the items.
-    pub fn finish(self, out: &mut Vec<u8>) {
-        if self.empty {
+    /// Appends what stands after the items; `empty` if there are none.
+    pub fn finish(&self, empty: bool, out: &mut Vec<u8>) {
+        if empty {
             out.extend_from_slice(self.key.as_bytes());
             out.extend_from_slice(b": []\n");
         }

@@ -41,9 +41,11 @@ proptest! {
             meta: ListMeta { revision: Revision::new(7), continue_token: Some("token"), remaining: Some(3) },
         };
         let mut out = Vec::new();
-        let mut writer = pretty::ListWriter::start(&start(&head), &mut out);
-        items.iter().for_each(|item| writer.item(&json::to_vec(item), &mut out));
-        writer.finish(&mut out);
+        let writer = pretty::ListWriter::start(&start(&head), &mut out);
+        for (place, item) in items.iter().enumerate() {
+            writer.item(&json::to_vec(item), place == 0, &mut out);
+        }
+        writer.finish(items.is_empty(), &mut out);
         let metadata = json!({"resourceVersion": "7", "continue": "token", "remainingItemCount": 3});
         let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items});
         prop_assert_eq!(out, json::to_vec_pretty(&list));
@@ -62,6 +64,7 @@ fn keys_that_come_twice_are_reported_with_their_path() {
         ["spec.containers[0].name", "spec.x"]
     );
     assert_eq!(duplicates(r#"{"a":1,"a":2,"a":3}"#), ["a"]);
+    assert_eq!(duplicates(r#"{"a":1,"a":2,"b":{"c":1,"c":2},"d":1,"d":[{"e":1,"e":2}]}"#), ["a", "b.c", "d", "d[0].e"]);
     assert!(duplicates(r#"{"a":{"a":{"a":1}}}"#).is_empty());
 }
 

@@ -58,9 +58,11 @@ proptest! {
         }
         let document = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items});
         let mut out = Vec::new();
-        let mut writer = ListWriter::start(&start(&head), &mut out);
-        items.iter().for_each(|item| writer.item(item.to_string().as_bytes(), &mut out));
-        writer.finish(&mut out);
+        let writer = ListWriter::start(&start(&head), &mut out);
+        for (place, item) in items.iter().enumerate() {
+            writer.item(item.to_string().as_bytes(), place == 0, &mut out);
+        }
+        writer.finish(items.is_empty(), &mut out);
         prop_assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(yaml::to_vec(&document)).unwrap());
     }
 }

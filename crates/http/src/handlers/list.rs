@@ -5,7 +5,7 @@ use keelson_meta::options::{ListOptions, Query};
 use keelson_meta::{ApiError, ListHead, ListMeta};
 use keelson_registry::{ListItems, Registry, Target};
 
-use super::list_body::{GzipListBody, ListBody, Source};
+use super::list_body::{AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Source};
 use super::render::{ListWriter, Renderer};
 use crate::body::{ResponseBody, stream};
 use crate::negotiation::{MediaKind, Subject, accepts_gzip};
@@ -33,13 +33,20 @@ pub(super) async fn handle(
     let mut source = source(page.items, &renderer).await?;
     let content_type = renderer.media().kind.content_type();
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
-    if accepts_gzip(&request.parts.headers) && source.size_hint() > GZIP_THRESHOLD_BYTES as u64 {
-        let body = stream(GzipListBody::new(writer, start, source));
-        let mut response = respond::stream(StatusCode::OK, content_type, body);
+    let bytes = source.size_hint();
+    let gzip = accepts_gzip(&request.parts.headers) && bytes > GZIP_THRESHOLD_BYTES as u64;
+    // Items that are copied as they are stored cost less than to hand them about.
+    let ahead = bytes >= AHEAD_FROM_BYTES && !writer.is_canonical();
+    let body = match (ahead, gzip) {
+        (true, _) => stream(AheadBody::new(writer, start, source, gzip)),
+        (false, true) => stream(GzipListBody::new(writer, start, source)),
+        (false, false) => stream(ListBody::new(writer, &start, source)),
+    };
+    let mut response = respond::stream(StatusCode::OK, content_type, body);
+    if gzip {
         mark_gzip(response.headers_mut());
-        return Ok(response);
     }
-    Ok(respond::stream(StatusCode::OK, content_type, stream(ListBody::new(writer, &start, source))))
+    Ok(response)
 }
 
 async fn source(items: ListItems, renderer: &Renderer) -> Result<Source, ApiError> {

@@ -1,9 +1,12 @@
 //! The body of a list, made while it is sent: entries of a snapshot are copied into frames, and nothing is collected.
 //!
 //! Memory is one frame, whatever the list holds and however slow the client is. A compressed list is one gzip member put
-//! together from blocks that the leaves of the snapshot keep, so an unchanged leaf is compressed once.
+//! together from blocks that the leaves of the snapshot keep, so an unchanged leaf is compressed once. Large lists of what has
+//! to be made from the entries have another body (`ahead.rs`).
 
-use std::pin::Pin;
+mod ahead;
+
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -14,6 +17,8 @@ use keelson_cache::{Entry, LeafSlice, RangeCursor};
 use keelson_codec::{DeflateBlock, MemberWriter};
 use keelson_registry::HistoryItems;
 
+use self::ahead::in_order;
+pub(super) use self::ahead::{AHEAD_FROM_BYTES, AheadBody};
 use super::render::ListWriter;
 use crate::body::BodyError;
 
@@ -49,19 +54,29 @@ impl Source {
     ///
     /// # Errors
     /// Those of `measure`.
-    pub(super) async fn size_in<E>(
+    pub(super) async fn size_in<E: Send + 'static>(
         // Exclusive, though nothing changes: items still to be read can be sent to another thread, but not shared with it.
         &mut self,
         form: u16,
-        measure: impl Fn(&[Arc<Entry>]) -> Result<usize, E>,
+        measure: Arc<impl Fn(&[Arc<Entry>]) -> Result<usize, E> + Send + Sync + 'static>,
     ) -> Result<Option<usize>, E> {
         let mut size = 0;
         match &*self {
-            Self::Range(cursor, _) => {
+            Self::Range(cursor, bytes) if *bytes < AHEAD_FROM_BYTES => {
                 for leaf in cursor.clone() {
-                    size += leaf.size_in(form, &measure)?;
-                    // A large list takes long to measure; others have their turn, and a client that leaves ends it.
+                    size += leaf.size_in(form, &*measure)?;
+                    // Others have their turn, and a client that leaves ends it.
                     tokio::task::yield_now().await;
+                }
+            }
+            Self::Range(cursor, _) => {
+                let leaves = cursor.clone().map(|leaf| {
+                    let measure = measure.clone();
+                    move || leaf.size_in(form, &*measure)
+                });
+                let mut sizes = pin!(in_order(leaves));
+                while let Some(leaf) = sizes.next().await {
+                    size += leaf?;
                 }
             }
             Self::Chosen(entries) => size = measure(entries.as_slice())?,

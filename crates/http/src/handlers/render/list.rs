@@ -8,7 +8,7 @@ use std::sync::Arc;
 use keelson_cache::Entry;
 use keelson_codec::{list, pretty, yaml};
 use keelson_meta::{ApiError, ListHead};
-use keelson_protobuf::{ListForm, ProtobufError};
+use keelson_protobuf::{ListForm as ProtobufForm, ProtobufError};
 use keelson_tables::wire::TableHead;
 
 use super::Renderer;
@@ -17,18 +17,23 @@ use crate::negotiation::{MediaKind, MediaType, Shape};
 
 /// Writes the list of one request.
 pub(in crate::handlers) struct ListWriter {
-    renderer: Renderer,
-    frame: Frame,
+    form: Arc<ListForm>,
     /// Whether no item has been written yet.
     empty: bool,
     scratch: Vec<u8>,
+}
+
+/// What the list of one request looks like: all that its items need to be written, whoever writes them.
+pub(in crate::handlers) struct ListForm {
+    renderer: Renderer,
+    frame: Frame,
 }
 
 enum Frame {
     Json,
     Pretty(pretty::ListWriter),
     Yaml(yaml::ListWriter),
-    Protobuf(ListForm),
+    Protobuf(ProtobufForm),
 }
 
 impl ListWriter {
@@ -70,13 +75,14 @@ impl ListWriter {
                 Frame::Protobuf(start_protobuf(&renderer, &head, source, &mut out).await?)
             }
         };
-        Ok((Self { renderer, frame, empty: true, scratch: Vec::new() }, out))
+        Ok((Self { form: Arc::new(ListForm { renderer, frame }), empty: true, scratch: Vec::new() }, out))
     }
 
     /// Whether items are shown as their canonical bytes, so that blocks of them can be taken as they are.
     pub(in crate::handlers) fn is_canonical(&self) -> bool {
-        let whole = self.renderer.representation.shape == Shape::Whole;
-        whole && matches!(self.frame, Frame::Json) && self.renderer.view.shows_stored_items()
+        let ListForm { renderer, frame } = &*self.form;
+        let whole = renderer.representation.shape == Shape::Whole;
+        whole && matches!(frame, Frame::Json) && renderer.view.shows_stored_items()
     }
 
     /// Appends what stands before a block of canonical items that is sent by other means.
@@ -88,32 +94,59 @@ impl ListWriter {
 
     /// Appends an item.
     pub(in crate::handlers) fn item(&mut self, entry: &Entry, out: &mut Vec<u8>) {
-        if matches!(self.frame, Frame::Json) {
-            self.before_block(out);
-            return self.renderer.write_item(entry, out);
-        }
-        self.scratch.clear();
-        self.renderer.write_item(entry, &mut self.scratch);
-        match &mut self.frame {
-            Frame::Json => {}
-            Frame::Pretty(writer) => writer.item(&self.scratch, out),
-            Frame::Yaml(writer) => writer.item(&self.scratch, out),
-            Frame::Protobuf(form) => {
-                if let Err(error) = form.write_item(&self.scratch, out) {
-                    // It could be measured, so it can be written.
-                    tracing::error!(%error, key = %entry.key, "an object does not fit its message");
-                }
+        let first = std::mem::take(&mut self.empty);
+        self.form.write(entry, first, &mut self.scratch, out);
+    }
+
+    /// The items that come next, to be written whenever and wherever: what writes them, whose result is sent in this place.
+    pub(in crate::handlers) fn block(
+        &mut self,
+        entries: Vec<Arc<Entry>>,
+    ) -> impl FnOnce() -> Vec<u8> + Send + 'static + use<> {
+        let (form, mut first) = (self.form.clone(), std::mem::take(&mut self.empty));
+        move || {
+            let bytes: usize = entries.iter().map(|entry| entry.object.bytes().len()).sum();
+            // YAML takes half as much again, the rest less.
+            let (mut out, mut scratch) = (Vec::with_capacity(bytes * 3 / 2), Vec::new());
+            for entry in &entries {
+                form.write(entry, std::mem::take(&mut first), &mut scratch, &mut out);
             }
+            out
         }
     }
 
     /// Appends what stands after the items.
     pub(in crate::handlers) fn finish(self, out: &mut Vec<u8>) {
-        match self.frame {
+        match &self.form.frame {
             Frame::Json => out.extend_from_slice(list::TAIL),
-            Frame::Pretty(writer) => writer.finish(out),
-            Frame::Yaml(writer) => writer.finish(out),
-            Frame::Protobuf(_) => out.extend_from_slice(ListForm::TAIL),
+            Frame::Pretty(writer) => writer.finish(self.empty, out),
+            Frame::Yaml(writer) => writer.finish(self.empty, out),
+            Frame::Protobuf(_) => out.extend_from_slice(ProtobufForm::TAIL),
+        }
+    }
+}
+
+impl ListForm {
+    /// Appends an item; `first` if none stands before it.
+    fn write(&self, entry: &Entry, first: bool, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+        if matches!(self.frame, Frame::Json) {
+            if !first {
+                out.push(b',');
+            }
+            return self.renderer.write_item(entry, out);
+        }
+        scratch.clear();
+        self.renderer.write_item(entry, scratch);
+        match &self.frame {
+            Frame::Json => {}
+            Frame::Pretty(writer) => writer.item(scratch, first, out),
+            Frame::Yaml(writer) => writer.item(scratch, first, out),
+            Frame::Protobuf(form) => {
+                if let Err(error) = form.write_item(scratch, out) {
+                    // It could be measured, so it can be written.
+                    tracing::error!(%error, key = %entry.key, "an object does not fit its message");
+                }
+            }
         }
     }
 }
@@ -129,7 +162,7 @@ impl Renderer {
     }
 
     /// How many bytes items take in protobuf.
-    fn measure(&self, form: &ListForm, entries: &[Arc<Entry>]) -> Result<usize, ProtobufError> {
+    fn measure(&self, form: &ProtobufForm, entries: &[Arc<Entry>]) -> Result<usize, ProtobufError> {
         let mut json = Vec::new();
         entries.iter().try_fold(0, |sum, entry| {
             json.clear();
@@ -145,14 +178,16 @@ async fn start_protobuf(
     head: &ListHead<'_>,
     source: &mut Source,
     out: &mut Vec<u8>,
-) -> Result<ListForm, ApiError> {
+) -> Result<ProtobufForm, ApiError> {
     let failed = |error: ProtobufError| ApiError::Internal(error.to_string());
     let item_kind = match renderer.representation.shape {
         Shape::Whole | Shape::Table(_) => renderer.view.kind().kind.as_str(),
         Shape::Metadata(_) => "PartialObjectMetadata",
     };
-    let form = ListForm::of(head.api_version, head.kind, item_kind).map_err(failed)?;
-    let measured = source.size_in(form.item().number(), |entries| renderer.measure(&form, entries)).await;
+    let form = ProtobufForm::of(head.api_version, head.kind, item_kind).map_err(failed)?;
+    let measuring = renderer.clone();
+    let measure = move |entries: &[Arc<Entry>]| measuring.measure(&form, entries);
+    let measured = source.size_in(form.item().number(), Arc::new(measure)).await;
     let unread = || ApiError::Internal("a list in protobuf is not made of items that are still to be read".to_owned());
     let items = measured.map_err(failed)?.ok_or_else(unread)?;
     form.write_head(head, items, out).map_err(failed)?;

@@ -1,0 +1,254 @@
+//! Large lists whose items have to be made from what is stored: blocks of them are made ahead of the stream, on all cores.
+//!
+//! Knows neither shapes nor encodings. Blocks leave in the order of their items. One list has at most [`BLOCKS_AHEAD`]
+//! blocks under way or waiting to be sent, whatever it holds and however slow its client is, and all lists together at most
+//! one under way for each core: a list that gets no share of them makes its blocks in its own task, as small lists do, so
+//! that many lists at once have nobody waiting behind a queue of blocks. When a body is dropped, what was not begun for it
+//! is not begun.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures::future::Either;
+use futures::{FutureExt as _, Stream, StreamExt as _, stream};
+use hyper::body::{Body, Frame};
+use keelson_cache::Entry;
+use keelson_codec::{DeflateBlock, MemberWriter};
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Batch, GZIP_LEVEL, Source};
+use crate::body::BodyError;
+use crate::handlers::render::ListWriter;
+
+/// Lists of fewer bytes in JSON are made as they are sent: handing blocks about would take longer for a chunk of 500 pods.
+pub(in crate::handlers) const AHEAD_FROM_BYTES: u64 = 4 * 1024 * 1024;
+/// About how many bytes of stored objects a block is made of.
+const BLOCK_BYTES: usize = 64 * 1024;
+/// How many blocks of one list are under way or wait to be sent.
+const BLOCKS_AHEAD: usize = 4;
+
+/// One for each core, for all lists together.
+static SHARES: LazyLock<Arc<Semaphore>> =
+    LazyLock::new(|| Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from))));
+
+/// Work that was handed to another thread.
+type UnderWay<T> = AbortOnDropHandle<T>;
+
+/// Begins the work on another thread if there is a share left for it; gives it back otherwise.
+fn begin<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(work: F) -> Result<UnderWay<T>, F> {
+    let Ok(share) = SHARES.clone().try_acquire_owned() else { return Err(work) };
+    Ok(AbortOnDropHandle::new(tokio::spawn(async move {
+        let _share = share;
+        work()
+    })))
+}
+
+/// The results of pieces of work, in their order, a few of which are done at a time.
+///
+/// # Panics
+/// When the work does.
+pub(super) fn in_order<T, F>(work: impl Iterator<Item = F>) -> impl Stream<Item = T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let begun = stream::iter(work).map(|work| match begin(work) {
+        Ok(under_way) => Either::Left(async move {
+            match under_way.await.map_err(JoinError::try_into_panic) {
+                Ok(done) => done,
+                Err(Ok(panic)) => std::panic::resume_unwind(panic),
+                // The server is being torn down, and nobody waits any more.
+                Err(Err(_)) => std::future::pending().await,
+            }
+        }),
+        Err(work) => Either::Right(async move {
+            // Others have their turn, and a client that leaves ends it.
+            tokio::task::yield_now().await;
+            work()
+        }),
+    });
+    begun.buffered(BLOCKS_AHEAD)
+}
+
+/// A list, as it is or as one gzip member, whose blocks are made ahead.
+pub(in crate::handlers) struct AheadBody {
+    /// Writes what is left; `None` once the last frame is made.
+    writer: Option<ListWriter>,
+    entries: Entries,
+    ahead: VecDeque<Ahead>,
+    /// What stands before the items, until it is sent.
+    start: Option<Vec<u8>>,
+    /// The books of the gzip member, if it is one.
+    member: Option<MemberWriter>,
+}
+
+/// A block that was begun.
+enum Ahead {
+    UnderWay(UnderWay<Block>),
+    Made(Block),
+}
+
+/// A made block.
+enum Block {
+    Plain(Vec<u8>),
+    Deflated(DeflateBlock),
+}
+
+impl AheadBody {
+    /// `start` is what stands before the items.
+    pub(in crate::handlers) fn new(writer: ListWriter, start: Vec<u8>, source: Source, gzip: bool) -> Self {
+        Self {
+            writer: Some(writer),
+            entries: Entries { source: Some(source), batch: None, gathered: Vec::new(), bytes: 0 },
+            ahead: VecDeque::with_capacity(BLOCKS_AHEAD),
+            start: Some(start),
+            member: gzip.then(MemberWriter::new),
+        }
+    }
+
+    /// Begins blocks as far as there is room and shares are left.
+    fn begin_blocks(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
+        while self.ahead.len() < BLOCKS_AHEAD && SHARES.available_permits() > 0 {
+            let Poll::Ready(Some(work)) = self.poll_work(context)? else { break };
+            self.ahead.push_back(match begin(work) {
+                Ok(under_way) => Ahead::UnderWay(under_way),
+                // Somebody else took the share meanwhile.
+                Err(work) => Ahead::Made(work()),
+            });
+        }
+        Ok(())
+    }
+
+    /// The next block; `None` when there are no more.
+    fn poll_block(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Block>, BodyError>> {
+        self.begin_blocks(context)?;
+        let made = match self.ahead.pop_front() {
+            None => return self.poll_work(context).map_ok(|work| work.map(|work| work())),
+            Some(Ahead::Made(made)) => made,
+            Some(Ahead::UnderWay(mut under_way)) => match under_way.poll_unpin(context) {
+                Poll::Ready(made) => made.map_err(|error| BodyError::Aborted(error.to_string()))?,
+                Poll::Pending => {
+                    self.ahead.push_front(Ahead::UnderWay(under_way));
+                    return Poll::Pending;
+                }
+            },
+        };
+        // The other threads go on while this block is sent.
+        self.begin_blocks(context)?;
+        Poll::Ready(Ok(Some(made)))
+    }
+
+    /// What makes the next block.
+    fn poll_work(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<impl FnOnce() -> Block + Send + 'static + use<>>, BodyError>> {
+        let gzip = self.member.is_some();
+        let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(None)) };
+        self.entries.poll_block(context).map_ok(|entries| {
+            let items = writer.block(entries?);
+            Some(move || Block::new(items(), gzip))
+        })
+    }
+
+    fn frame(&mut self, block: Block, mut before: Vec<u8>) -> Bytes {
+        match block {
+            Block::Plain(bytes) if before.is_empty() => bytes.into(),
+            Block::Plain(bytes) => {
+                before.extend_from_slice(&bytes);
+                before.into()
+            }
+            Block::Deflated(block) => {
+                if let Some(member) = &mut self.member {
+                    member.push(&block);
+                }
+                before.extend_from_slice(&block.bytes);
+                before.into()
+            }
+        }
+    }
+}
+
+impl Block {
+    fn new(items: Vec<u8>, gzip: bool) -> Self {
+        if gzip { Self::Deflated(DeflateBlock::compress(&items, GZIP_LEVEL)) } else { Self::Plain(items) }
+    }
+}
+
+impl Body for AheadBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let gzip = this.member.is_some();
+        if let Some(start) = this.start.take() {
+            let header = if gzip { MemberWriter::header().to_vec() } else { Vec::new() };
+            return Poll::Ready(Some(Ok(Frame::data(this.frame(Block::new(start, gzip), header)))));
+        }
+        if this.writer.is_none() {
+            return Poll::Ready(None);
+        }
+        let frame = match ready!(this.poll_block(context)) {
+            Ok(Some(block)) => this.frame(block, Vec::new()),
+            Ok(None) => {
+                let mut end = Vec::new();
+                if let Some(writer) = this.writer.take() {
+                    writer.finish(&mut end);
+                }
+                let mut frame = this.frame(Block::new(end, gzip), Vec::new()).to_vec();
+                if let Some(member) = this.member.take() {
+                    frame.extend_from_slice(&member.finish());
+                }
+                frame.into()
+            }
+            Err(error) => return Poll::Ready(Some(Err(error))),
+        };
+        Poll::Ready(Some(Ok(Frame::data(frame))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.writer.is_none()
+    }
+}
+
+/// The entries of a source in blocks.
+struct Entries {
+    /// `None` once it has no more.
+    source: Option<Source>,
+    /// Items that were begun, and how many of them are gathered.
+    batch: Option<(Batch, usize)>,
+    gathered: Vec<Arc<Entry>>,
+    /// How many bytes the gathered ones have.
+    bytes: usize,
+}
+
+impl Entries {
+    fn poll_block(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Vec<Arc<Entry>>>, BodyError>> {
+        while let Some(source) = &mut self.source {
+            if let Some((batch, taken)) = &mut self.batch {
+                while let Some(entry) = batch.entries().get(*taken) {
+                    if self.bytes >= BLOCK_BYTES {
+                        self.bytes = 0;
+                        return Poll::Ready(Ok(Some(std::mem::take(&mut self.gathered))));
+                    }
+                    self.bytes += entry.object.bytes().len();
+                    self.gathered.push(entry.clone());
+                    *taken += 1;
+                }
+            }
+            self.batch = None;
+            self.batch = ready!(source.poll_next(context))?.map(|batch| (batch, 0));
+            if self.batch.is_none() {
+                self.source = None;
+            }
+        }
+        let rest = std::mem::take(&mut self.gathered);
+        Poll::Ready(Ok(if rest.is_empty() { None } else { Some(rest) }))
+    }
+}
