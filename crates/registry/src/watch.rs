@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_cache::{Collection, Entry, Event, FrameKind, RangeCursor, WatchCursor};
+use keelson_cache::{Collection, CursorBatch, Entry, Event, FrameKind, RangeCursor, TooOld, WatchCursor};
 use keelson_meta::error::ExpiredKind;
 use keelson_meta::options::{ListOptions, RequestedVersion};
 use keelson_meta::{ApiError, Revision};
@@ -22,10 +22,13 @@ use crate::target::Target;
 
 /// How many events are taken from the history at once, so that one watcher can't hold a worker for long.
 const STEP_EVENTS: usize = 128;
-/// A step that finds fewer events than this keeps the pace.
-const FEW_EVENTS: usize = 8;
-/// How far apart steps with few events are.
+/// How far apart steps are at the least, unless there are more events than one of them takes.
 const PACE: Duration = Duration::from_millis(10);
+/// How far apart they are for each watcher of the same scope, if that is longer: about twice as long as it takes to write to
+/// one connection, so that telling all of them leaves time for making the changes that are told.
+const PACE_A_WATCHER: Duration = Duration::from_micros(20);
+/// The longest that an event waits for others.
+const LONGEST_PACE: Duration = Duration::from_millis(100);
 /// How many bytes of objects are handed out at once, unless one object alone has more: what a watcher that does not read
 /// holds beside its position.
 const STEP_BYTES: usize = 64 * 1024;
@@ -77,8 +80,9 @@ pub struct WatchStream {
     bookmark_interval: Duration,
     next_bookmark: Instant,
     last_bookmark: Instant,
-    /// When events were last told.
-    told: Instant,
+    /// Fires when events may be told again. In a steady stream a write to the connection, and being woken for it, costs more
+    /// than the events in it; so what comes in until then is told together. The first event after a rest is told at once.
+    rested: Pin<Box<Sleep>>,
     /// Fires when the watch is over. The timers are kept over all steps: setting one costs more than an event.
     deadline: Pin<Box<Sleep>>,
     /// Fires when the next bookmark is due.
@@ -130,7 +134,7 @@ impl Registry {
             last_bookmark: deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE).unwrap_or(now),
             deadline: Box::pin(sleep_until(deadline)),
             bookmark_due: Box::pin(sleep_until(now + interval)),
-            told: now,
+            rested: Box::pin(sleep_until(now)),
             sent: floor,
         })
     }
@@ -182,6 +186,12 @@ fn follow(collection: &Arc<Collection>, after: Revision, scope: keelson_cache::S
 
 fn too_old(requested: Revision, oldest: Revision) -> ApiError {
     ApiError::Expired { message: ExpiredKind::WatchTooOld { requested, oldest }, continue_token: None }
+}
+
+/// The next events, once the watch has rested.
+async fn next(cursor: &mut WatchCursor, rested: &mut Pin<Box<Sleep>>) -> Result<CursorBatch, TooOld> {
+    rested.as_mut().await;
+    cursor.next(STEP_EVENTS).await
 }
 
 impl WatchStream {
@@ -248,11 +258,8 @@ impl WatchStream {
             () = self.bookmark_due.as_mut(), if self.bookmarks && cursor.delivered_up_to().is_some() => {
                 Some(self.bookmark(bookmark_at))
             }
-            batch = cursor.next(STEP_EVENTS) => match batch {
-                Ok(batch) => {
-                    self.gather(&batch.events).await;
-                    Some(Vec::new())
-                }
+            batch = next(cursor, &mut self.rested) => match batch {
+                Ok(batch) => Some(self.tell(&batch)),
                 Err(gone) => {
                     self.state = State::Failed(too_old(gone.requested, gone.oldest));
                     Some(Vec::new())
@@ -261,22 +268,14 @@ impl WatchStream {
         }
     }
 
-    /// Makes the events pending. When there are few and the last ones were told a moment ago, what comes in meanwhile is
-    /// told along: in a steady stream a write to the connection costs more than the events in it. The first event after a
-    /// rest is told at once.
-    async fn gather(&mut self, events: &[Arc<Event>]) {
-        let outputs = self.select(events);
-        self.pending.extend(outputs);
-        if events.len() >= FEW_EVENTS {
-            return;
+    /// What is told of a batch. If that is all there is, the watch rests before it looks again.
+    fn tell(&mut self, batch: &CursorBatch) -> Vec<WatchOutput> {
+        if batch.events.len() < STEP_EVENTS {
+            let watchers = u32::try_from(batch.watchers).unwrap_or(u32::MAX);
+            let pace = PACE_A_WATCHER.saturating_mul(watchers).clamp(PACE, LONGEST_PACE);
+            self.rested.as_mut().reset(Instant::now() + pace);
         }
-        sleep_until(self.told + PACE).await;
-        self.told = Instant::now();
-        // A cursor that has fallen out of the history says so again in the next step.
-        if let Some(Ok(batch)) = self.cursor.as_mut().map(|cursor| cursor.try_next(STEP_EVENTS)) {
-            let outputs = self.select(&batch.events);
-            self.pending.extend(outputs);
-        }
+        self.select(&batch.events)
     }
 
     /// What this watcher is told of the events: an object that enters its selection is added, one that leaves it is

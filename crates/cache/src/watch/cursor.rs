@@ -34,6 +34,8 @@ pub struct CursorBatch {
     pub events: Vec<Arc<Event>>,
     /// With these events delivered, no event of the scope at or below this revision is left to come.
     pub watermark: Revision,
+    /// How many cursors follow the same scope, this one among them.
+    pub watchers: usize,
 }
 
 /// The history no longer has everything after the revision that was asked for.
@@ -161,7 +163,8 @@ impl Place {
         };
         self.seen = watermark.max(self.after);
         let at_end = self.position == history.end();
-        Ok(Step { batch: CursorBatch { events, watermark: self.seen }, at_end })
+        let batch = CursorBatch { events, watermark: self.seen, watchers: state.watchers() };
+        Ok(Step { batch, at_end })
     }
 
     /// Whether everything at `needed` is still there, when the history has it from `available` on.

@@ -55,6 +55,11 @@ impl ScopeState {
         self.postings.range(self.postings.partition_point(|at| *at < position)..).copied()
     }
 
+    /// How many cursors follow the scope.
+    pub(super) const fn watchers(&self) -> usize {
+        self.watchers
+    }
+
     fn wake(&mut self, woken: &mut Vec<Waker>) {
         woken.extend(self.waiting.drain().map(|(_, waker)| waker));
     }

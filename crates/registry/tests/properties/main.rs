@@ -14,6 +14,7 @@ mod lists;
 mod model;
 mod names;
 mod namespaces;
+mod pace;
 mod stores;
 mod tokens;
 mod watches;
