@@ -5,6 +5,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use keelson_meta::Revision;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::error::OpenError;
@@ -126,7 +127,7 @@ pub(crate) fn open_memory() -> Result<Connection, OpenError> {
     let name = Path::new(":memory:");
     let mut connection = Connection::open_in_memory().map_err(OpenError::sqlite(name))?;
     prepare_database(&mut connection, name)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    keep_statements(&connection).map_err(OpenError::sqlite(name))?;
     Ok(connection)
 }
 
@@ -172,7 +173,7 @@ pub(crate) fn check_format(connection: &Connection, file: &Path) -> Result<(), O
 
 fn set_up(connection: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_millis(BUSY_TIMEOUT_MS))?;
-    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    keep_statements(connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // Every commit reaches the disk before it is acknowledged.
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -181,6 +182,13 @@ fn set_up(connection: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
     connection.pragma_update(None, "temp_store", "MEMORY")
+}
+
+/// Has statements prepared once. SQLite would plan those anew whose parameters it looked at, which takes longer than to run
+/// them, and the plans here depend on no value.
+fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(|_| ())
 }
 
 /// Makes the names in a directory durable.

@@ -17,10 +17,11 @@ pub(crate) struct Newest {
     pub(crate) deleted: bool,
 }
 
+const NEWEST: &str = "SELECT revision, value IS NULL FROM history WHERE path = ?1 ORDER BY revision DESC LIMIT 1";
+
 /// The newest row of a key, without its value.
 pub(crate) fn newest(connection: &Connection, key: &StoreKey) -> rusqlite::Result<Option<Newest>> {
-    let mut statement = connection
-        .prepare_cached("SELECT revision, value IS NULL FROM history WHERE path = ?1 ORDER BY revision DESC LIMIT 1")?;
+    let mut statement = connection.prepare_cached(NEWEST)?;
     let found = |row: &Row<'_>| Ok(Newest { revision: revision_at(row, 0)?, deleted: row.get(1)? });
     statement.query_row([key.as_str()], found).optional()
 }
@@ -116,4 +117,23 @@ fn value_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Bytes>> {
         ValueRef::Null => None,
         value => Some(Bytes::copy_from_slice(value.as_blob()?)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+    use crate::sqlite::open::open_memory;
+
+    #[test]
+    fn a_statement_is_planned_once() {
+        let connection = open_memory().unwrap();
+        for key in 0..3 {
+            assert!(newest(&connection, &StoreKey::new(format!("/registry/{key}"))).unwrap().is_none());
+        }
+        let statement = connection.prepare_cached(NEWEST).unwrap();
+        assert_eq!(statement.get_status(StatementStatus::Run), 3, "it is the one that was used");
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+    }
 }
