@@ -1,9 +1,8 @@
 //! Defaults as data: for each field of an object what it gets when it is left out, and the shape of what it holds.
 
-use serde_json::{Map, Value};
-
-/// The fields of a JSON object.
-pub(crate) type Tree = Map<String, Value>;
+pub(crate) use keelson_meta::tree::{Tree, set};
+use keelson_meta::tree::{find, find_mut};
+use serde_json::Value;
 
 /// The defaults of one type.
 pub(crate) struct Shape {
@@ -94,7 +93,7 @@ impl Rule {
             Self::Positive(number) if is_zero(tree, name) => set(tree, name, *number),
             Self::Flag(flag) if is_unset(tree, name) => set(tree, name, *flag),
             Self::Copied(from) if is_zero(tree, name) => {
-                if let Some(value) = tree.get(*from).filter(|value| !value.is_null()).cloned() {
+                if let Some(value) = find(tree, from).filter(|value| !value.is_null()).cloned() {
                     set(tree, name, value);
                 }
             }
@@ -132,7 +131,7 @@ impl Rule {
 
 /// Whether a field is absent, null, or an empty text.
 pub(crate) fn is_unset(tree: &Tree, name: &str) -> bool {
-    match tree.get(name) {
+    match find(tree, name) {
         None | Some(Value::Null) => true,
         Some(Value::String(text)) => text.is_empty(),
         Some(_) => false,
@@ -141,42 +140,37 @@ pub(crate) fn is_unset(tree: &Tree, name: &str) -> bool {
 
 /// Whether a field is unset, or a zero.
 pub(crate) fn is_zero(tree: &Tree, name: &str) -> bool {
-    is_unset(tree, name) || tree.get(name).and_then(Value::as_f64) == Some(0.0)
+    is_unset(tree, name) || find(tree, name).and_then(Value::as_f64) == Some(0.0)
 }
 
 /// The text of a field, empty if there is none.
 pub(crate) fn text<'a>(tree: &'a Tree, name: &str) -> &'a str {
-    tree.get(name).and_then(Value::as_str).unwrap_or_default()
+    find(tree, name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Whether a boolean is set and true.
 pub(crate) fn is_true(tree: &Tree, name: &str) -> bool {
-    tree.get(name).and_then(Value::as_bool) == Some(true)
+    find(tree, name).and_then(Value::as_bool) == Some(true)
 }
 
 /// The items of a list, none if there is no list.
 pub(crate) fn list<'a>(tree: &'a Tree, name: &str) -> &'a [Value] {
-    tree.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    find(tree, name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The object in a field.
 pub(crate) fn object<'a>(tree: &'a mut Tree, name: &str) -> Option<&'a mut Tree> {
-    tree.get_mut(name)?.as_object_mut()
+    find_mut(tree, name)?.as_object_mut()
 }
 
 /// The object in a field, to be read.
 pub(crate) fn peek<'a>(tree: &'a Tree, name: &str) -> Option<&'a Tree> {
-    tree.get(name)?.as_object()
-}
-
-/// Sets a field.
-pub(crate) fn set(tree: &mut Tree, name: &str, value: impl Into<Value>) {
-    tree.insert(name.to_owned(), value.into());
+    find(tree, name)?.as_object()
 }
 
 /// Does something with each object in a list.
 pub(crate) fn each(tree: &mut Tree, name: &str, action: impl FnMut(&mut Tree)) {
-    let items = tree.get_mut(name).and_then(Value::as_array_mut);
+    let items = find_mut(tree, name).and_then(Value::as_array_mut);
     items.into_iter().flatten().filter_map(Value::as_object_mut).for_each(action);
 }
 
@@ -191,5 +185,5 @@ pub(crate) fn copy_missing(from: &Tree, to: &mut Tree) {
 
 /// Whether a list could stand here: there is one, or nothing.
 fn is_list(tree: &Tree, name: &str) -> bool {
-    matches!(tree.get(name), None | Some(Value::Null | Value::Array(_)))
+    matches!(find(tree, name), None | Some(Value::Null | Value::Array(_)))
 }

@@ -59,13 +59,17 @@ impl Clock for ManualClock {
 
 /// The time as metadata carries it: UTC in whole seconds, such as `2026-01-02T03:04:05Z`.
 pub fn rfc3339(time: SystemTime) -> String {
-    format!("{}Z", civil(time).0)
+    let (mut text, _) = civil(time);
+    text.push('Z');
+    text
 }
 
 /// The time with microseconds, as `Lease` and `Event` carry it: `2026-01-02T03:04:05.000000Z`.
 pub fn rfc3339_micro(time: SystemTime) -> String {
-    let (seconds, micros) = civil(time);
-    format!("{seconds}.{micros:06}Z")
+    let (mut text, micros) = civil(time);
+    push_number(&mut text, '.', micros, 6);
+    text.push('Z');
+    text
 }
 
 /// Reads an RFC 3339 time with any offset and any precision; `None` if it is not one.
@@ -89,8 +93,24 @@ fn civil(time: SystemTime) -> (String, u32) {
     let date = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = date.to_calendar_date();
     let (hour, minute, second) = date.to_hms();
-    let month = u8::from(month);
-    (format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"), micros)
+    let mut text = String::with_capacity("2026-01-02T03:04:05.000000Z".len());
+    push_digits(&mut text, year.unsigned_abs(), 4);
+    let parts = [('-', u8::from(month)), ('-', day), ('T', hour), (':', minute), (':', second)];
+    for (mark, number) in parts {
+        push_number(&mut text, mark, number.into(), 2);
+    }
+    (text, micros)
+}
+
+/// Appends a mark and a number of so many digits.
+fn push_number(text: &mut String, mark: char, number: u32, digits: u32) {
+    text.push(mark);
+    push_digits(text, number, digits);
+}
+
+fn push_digits(text: &mut String, number: u32, digits: u32) {
+    let places = (0..digits).rev().map(|place| number / 10_u32.pow(place) % 10);
+    text.extend(places.filter_map(|digit| char::from_digit(digit, 10)));
 }
 
 /// Splits a distance before 1970 into whole seconds (rounded down, so away from 1970) and microseconds after them.

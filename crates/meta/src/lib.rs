@@ -20,6 +20,7 @@ pub mod quantity;
 pub mod random;
 pub mod revision;
 pub mod status;
+pub mod tree;
 
 pub use clock::{Clock, SystemClock};
 pub use error::ApiError;

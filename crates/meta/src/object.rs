@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::gvk::GroupVersionKind;
+use crate::tree::{self, find, find_mut};
 
 /// An object of any kind: the JSON object with its keys in the order they were given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,12 +30,12 @@ impl Object {
 
     /// `apiVersion`.
     pub fn api_version(&self) -> Option<&str> {
-        self.0.get("apiVersion")?.as_str()
+        find(&self.0, "apiVersion")?.as_str()
     }
 
     /// `kind`.
     pub fn kind(&self) -> Option<&str> {
-        self.0.get("kind")?.as_str()
+        find(&self.0, "kind")?.as_str()
     }
 
     /// `metadata.name`, empty if absent.
@@ -99,7 +100,7 @@ impl Object {
 
     /// This metadata field.
     pub fn meta(&self, field: &str) -> Option<&Value> {
-        self.metadata()?.get(field)
+        find(self.metadata()?, field)
     }
 
     /// This metadata field, if it is a text.
@@ -109,40 +110,39 @@ impl Object {
 
     /// `metadata`.
     pub fn metadata(&self) -> Option<&Map<String, Value>> {
-        self.0.get("metadata")?.as_object()
+        find(&self.0, "metadata")?.as_object()
     }
 
     /// `metadata`, made (or made an object) if it is not one.
     pub fn metadata_mut(&mut self) -> &mut Map<String, Value> {
-        let metadata = self.0.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-        if !metadata.is_object() {
-            *metadata = Value::Object(Map::new());
+        if self.metadata().is_none() {
+            tree::set(&mut self.0, "metadata", Map::new());
         }
-        metadata.as_object_mut().expect("metadata was just made an object")
+        find_mut(&mut self.0, "metadata").and_then(Value::as_object_mut).expect("metadata was just made an object")
     }
 
     /// Sets a metadata field.
     pub fn set_meta(&mut self, field: &str, value: impl Into<Value>) {
-        self.metadata_mut().insert(field.to_owned(), value.into());
+        tree::set(self.metadata_mut(), field, value);
     }
 
     /// Removes a metadata field, keeping the order of the others.
     pub fn remove_meta(&mut self, field: &str) {
-        if let Some(Value::Object(metadata)) = self.0.get_mut("metadata") {
-            metadata.shift_remove(field);
+        if let Some(Value::Object(metadata)) = find_mut(&mut self.0, "metadata") {
+            tree::remove(metadata, field);
         }
     }
 
     /// Sets `kind` and `apiVersion`.
     pub fn set_type(&mut self, kind: &GroupVersionKind) {
-        self.0.insert("kind".to_owned(), kind.kind.clone().into());
-        self.0.insert("apiVersion".to_owned(), kind.group_version().to_string().into());
+        tree::set(&mut self.0, "kind", kind.kind.as_str());
+        tree::set(&mut self.0, "apiVersion", kind.group_version().to_string());
     }
 
     /// The value at this path of object keys.
     pub fn get(&self, path: &[&str]) -> Option<&Value> {
         let (first, rest) = path.split_first()?;
-        rest.iter().try_fold(self.0.get(*first)?, |value, key| value.get(*key))
+        rest.iter().try_fold(find(&self.0, first)?, |value, key| find(value.as_object()?, key))
     }
 
     fn text_map(&self, field: &str) -> impl Iterator<Item = (&str, &str)> {

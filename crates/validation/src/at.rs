@@ -5,12 +5,11 @@
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
+pub(crate) use keelson_meta::tree::Tree;
+use keelson_meta::tree::find as look_up;
 use serde_json::{Map, Value};
 
 use crate::shape::Run;
-
-/// The fields of a JSON object.
-pub(crate) type Tree = Map<String, Value>;
 
 static NOTHING: Value = Value::Null;
 
@@ -220,18 +219,8 @@ impl<'v> At<'v, '_> {
     }
 }
 
-/// Up to this many fields an object is searched in order, which takes less time than to hash a name.
-const SEARCHED_IN_ORDER: usize = 16;
-
 fn find<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     look_up(value.as_object()?, name)
-}
-
-fn look_up<'v>(tree: &'v Tree, name: &str) -> Option<&'v Value> {
-    if tree.len() > SEARCHED_IN_ORDER {
-        return tree.get(name);
-    }
-    tree.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
 }
 
 /// Whether a value says nothing.
