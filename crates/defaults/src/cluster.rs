@@ -79,7 +79,8 @@ fn limits(item: &mut Tree) {
 /// A node that does not say what of it can be used can be used whole.
 const NODE: Shape = Shape::of(&[("status", In(&const { Shape::of(&[("allocatable", Copied("capacity"))]) }))]);
 
-const FLOW_SCHEMA: Shape = Shape::of(&[("spec", In(&const { Shape::of(&[("matchingPrecedence", Positive(1000))]) }))]);
+const FLOW_SCHEMA: Shape =
+    Shape::of(&[("spec", Always(&const { Shape::of(&[("matchingPrecedence", Positive(1000))]) }))]);
 
 const PRIORITY_LEVEL: Shape =
     Shape::of(&[("spec", In(&const { Shape::of(&[("exempt", In(&EXEMPT)), ("limited", In(&LIMITED))]) }))]);

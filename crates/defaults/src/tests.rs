@@ -253,6 +253,14 @@ fn services_depend_on_their_type() {
 }
 
 #[test]
+fn a_flow_schema_has_a_precedence_even_where_it_says_nothing() {
+    for schema in [json!({}), json!({ "spec": {} }), json!({ "spec": { "matchingPrecedence": 0 } })] {
+        let precedence = [("/spec/matchingPrecedence", json!(1000))];
+        check("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", schema, &precedence);
+    }
+}
+
+#[test]
 fn policies_restrict_what_they_speak_of() {
     let policy = |spec: Value| json!({ "spec": spec });
     let kind = "NetworkPolicy";
