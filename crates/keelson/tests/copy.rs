@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Output;
 
 use keelson_storage::{Store, StoreKey, Transaction};
-use keelson_storage_sql::{SqliteConfig, SqliteStore};
+use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
 use keelson_testkit::{EtcdServer, PostgresServer, ProcessServer, Raw};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -166,6 +166,38 @@ async fn nothing_is_copied_over_objects_or_from_a_store_in_use() {
         !done && text.contains("opening the source") && text.contains("is in use by another keelson server"),
         "{text}"
     );
+}
+
+/// A copy that is refused does not even raise the revisions of its target.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_is_refused_leaves_its_target_as_it_was() {
+    let (source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let postgres = PostgresServer::shared().map(|server| server.create_database("refused"));
+    let open = |directory: &TempDir| SqliteStore::open(SqliteConfig::directory(directory.path())).unwrap();
+    let object = || Transaction::default().put(StoreKey::new("/registry/configmaps/default/a"), "{}");
+    open(&source).commit(object()).await.unwrap();
+    open(&target).commit(object()).await.unwrap();
+    for to in [Some(sqlite(&target)), postgres].into_iter().flatten() {
+        let state = async || -> (u64, u64) {
+            let store: Box<dyn Store> = match to.starts_with("sqlite:") {
+                true => Box::new(open(&target)),
+                false => Box::new(PostgresStore::open(PostgresConfig::from_url(&to).unwrap()).await.unwrap()),
+            };
+            if store.get(&StoreKey::new("/registry/configmaps/default/a")).await.unwrap().is_none() {
+                store.commit(object()).await.unwrap();
+            }
+            (store.current_revision().await.unwrap().get(), store.oldest_revision().await.unwrap().get())
+        };
+        let before = state().await;
+        let (done, text) = copy(&sqlite(&source), &to).await;
+        assert!(!done && text.contains("the target holds objects already"), "{text}");
+        assert_eq!(state().await, before, "{to}");
+    }
+    let (unfinished, nowhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    open(&unfinished).commit(Transaction::default().put(StoreKey::new(MARK), "not finished")).await.unwrap();
+    let (done, text) = copy(&sqlite(&unfinished), &sqlite(&nowhere)).await;
+    assert!(!done && text.contains("the source is itself an unfinished copy"), "{text}");
+    assert_eq!(std::fs::read_dir(nowhere.path()).unwrap().count(), 0, "nothing is made where nothing is copied to");
 }
 
 #[tokio::test]

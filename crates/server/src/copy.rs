@@ -26,10 +26,12 @@ pub async fn copy_store(
     report: impl FnMut(CopyProgress),
 ) -> anyhow::Result<CopyProgress> {
     let source = from.open_at_least(Revision::ZERO).await.context("opening the source")?.store;
+    copy::check_source(&*source).await?;
     let newest = source.current_revision().await.context("reading the source")?;
     let least = Revision::new(newest.get().saturating_add(REVISION_MARGIN));
-    if to.is_shared() {
-        // ORDER: before its revisions are raised, which ends the watches of servers that may run on it.
+    {
+        // ORDER: before its revisions are raised, which a copy that is refused must not do: watches of servers that run on
+        // the target end by it. The store is closed again, since some can be opened once at a time.
         let target = to.open_at_least(Revision::ZERO).await.context("opening the target")?.store;
         copy::check_target(&*target).await?;
     }

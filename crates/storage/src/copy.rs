@@ -72,6 +72,17 @@ pub async fn is_unfinished(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.get(&StoreKey::new(MARK)).await?.is_some())
 }
 
+/// Whether a store can be copied: it is whole.
+///
+/// # Errors
+/// When it is an unfinished copy, or can't be read.
+pub async fn check_source(from: &dyn Store) -> Result<(), CopyError> {
+    match is_unfinished(from).await.map_err(CopyError::Source)? {
+        true => Err(CopyError::SourceUnfinished),
+        false => Ok(()),
+    }
+}
+
 /// Whether a store can be copied into: it holds nothing, or what an interrupted copy has left. Changes nothing.
 ///
 /// # Errors
@@ -95,9 +106,7 @@ pub async fn copy(
     expiry: impl Fn(&StoreKey) -> Option<SystemTime>,
     mut report: impl FnMut(CopyProgress),
 ) -> Result<CopyProgress, CopyError> {
-    if is_unfinished(from).await.map_err(CopyError::Source)? {
-        return Err(CopyError::SourceUnfinished);
-    }
+    check_source(from).await?;
     begin(to).await?;
     let mut progress = CopyProgress::default();
     for pass in 1..=PASSES {
