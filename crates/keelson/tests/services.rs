@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use keelson_server::{PortRange, ServiceRanges};
 use keelson_storage::memory::MemoryStore;
-use keelson_storage::{Store as _, StoreKey};
+use keelson_storage::{Store as _, StoreKey, Transaction};
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
 
@@ -246,4 +246,46 @@ async fn the_server_is_found_by_a_service_until_it_stops() {
     let server = start("192.0.2.8").await;
     let endpoints = server.raw().get("/api/v1/namespaces/default/endpoints/kubernetes").await.expect(200).json();
     assert_eq!(endpoints["subsets"][0]["addresses"], json!([{"ip": "192.0.2.8"}]));
+}
+
+/// Somebody deletes what a service has, and another gets it: that stays the other's when the first goes or changes.
+#[tokio::test]
+async fn nobody_gives_back_what_is_anothers_by_now() {
+    let store = Arc::new(MemoryStore::new());
+    let server = TestServer::builder().shared_store(store.clone()).start().await;
+    let raw = server.raw();
+    let spec = |cluster_ip: &str, node_port: u16| json!({"type": "NodePort", "clusterIP": cluster_ip, "ports": [{"port": 80, "nodePort": node_port}]});
+    let port_key = |port: u16| StoreKey::new(format!("/registry/ranges/nodeports/{port}"));
+    for (number, leave) in ["delete", "rename"].into_iter().enumerate() {
+        let (ip, port) = (format!("10.96.0.{}", 50 + number), 30_050 + number as u16);
+        let (first, second) = (format!("first-{leave}"), format!("second-{leave}"));
+        create(&raw, &first, spec(&ip, port)).await;
+        raw.delete(format!("{ADDRESSES}/{ip}")).await.expect(200);
+        // No client sees these; an older release may have left one out.
+        store.commit(Transaction::default().delete(port_key(port))).await.unwrap();
+        create(&raw, &second, spec(&ip, port)).await;
+        match leave {
+            "delete" => raw.delete(format!("{SERVICES}/{first}")).await.expect(200),
+            _ => {
+                let external = json!({"spec": {"type": "ExternalName", "externalName": "example.org"}});
+                raw.patch(format!("{SERVICES}/{first}"), MERGE, &external).await.expect(200)
+            }
+        };
+        let kept = raw.get(format!("{ADDRESSES}/{ip}")).await.expect(200).json();
+        assert_eq!(kept["spec"]["parentRef"]["name"], second);
+        refused(&raw, 422, spec(&ip, port + 100), "provided IP is already allocated").await;
+        refused(
+            &raw,
+            422,
+            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}),
+            "provided port is already allocated",
+        )
+        .await;
+        // Somebody looks after the address meanwhile: it still is the second's to give back.
+        let labelled = json!({"metadata": {"labels": {"seen": "yes"}}});
+        raw.patch(format!("{ADDRESSES}/{ip}"), MERGE, &labelled).await.expect(200);
+        raw.delete(format!("{SERVICES}/{second}")).await.expect(200);
+        assert!(!exists(&raw, &json!(ip)).await);
+        assert!(store.get(&port_key(port)).await.unwrap().is_none());
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keelson_cache::Entry;
 use keelson_meta::{ApiError, Object};
-use keelson_storage::{Compare, Condition, StoreKey, Transaction, Write};
+use keelson_storage::{Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 
 use crate::allocation;
 use crate::registry::{Registry, store_error};
@@ -36,9 +36,11 @@ impl Companions {
         self.writes.push(Write::Put { key, value, expires: None });
     }
 
-    /// Gives back a key that the object has.
-    pub(crate) fn give_back(&mut self, key: StoreKey) {
-        self.writes.push(Write::Delete { key });
+    /// Gives back a key that was found to be the object's, unless it has changed since: then it is looked at again.
+    pub(crate) fn give_back(&mut self, found: KeyValue) {
+        let condition = Condition::At(found.revision);
+        self.compares.push((Compare { key: found.key.clone(), condition }, Otherwise::PlanAgain));
+        self.writes.push(Write::Delete { key: found.key });
     }
 
     /// Adds them to the transaction of the object, behind what is in it.

@@ -66,20 +66,30 @@ pub(super) fn assign(
 }
 
 /// Gives back what a service had and has no longer.
-pub(super) fn give_back(
+pub(super) async fn give_back(
     registry: &Registry,
-    before: Option<&Tree>,
+    place: &Place<'_>,
+    before: &Tree,
     after: Option<&Tree>,
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let kept = after.map(held_addresses).unwrap_or_default();
     let target = target("ipaddresses")?;
-    for address in before.map(held_addresses).unwrap_or_default() {
-        if !kept.contains(&address) {
-            companions.give_back(key(registry, &target, address)?);
-        }
+    let parent = parent(place);
+    // An address that somebody made by hand may say more of its parent than those that are given out.
+    let is_own = |address: &Value| {
+        let stated = &address["spec"]["parentRef"];
+        ["resource", "namespace", "name"].iter().all(|field| stated[*field] == parent[*field])
+    };
+    for address in held_addresses(before).into_iter().filter(|address| !kept.contains(address)) {
+        super::give_back(registry, key(registry, &target, address)?, is_own, companions).await?;
     }
     Ok(())
+}
+
+/// Whose the address of a service is. There is one service of the name at a time.
+fn parent(place: &Place<'_>) -> Value {
+    json!({ "resource": "services", "namespace": place.namespace, "name": place.name })
 }
 
 /// A free address by chance, as far as the cache knows.
@@ -130,7 +140,7 @@ fn describe(place: &Place<'_>, address: IpAddr) -> Object {
                 "ipaddress.kubernetes.io/managed-by": MANAGER,
             },
         },
-        "spec": { "parentRef": { "resource": "services", "namespace": place.namespace, "name": place.name } },
+        "spec": { "parentRef": parent(place) },
     });
     Object::from_value(object).unwrap_or_default()
 }

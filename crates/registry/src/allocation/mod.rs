@@ -12,14 +12,35 @@ mod spec;
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::{ApiError, Object};
+use keelson_storage::{KeyValue, StoreKey};
+use serde_json::Value;
 
 use crate::companions::Companions;
 use crate::kinds;
-use crate::registry::Registry;
+use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
 pub use ranges::{AddressRange, Family, PortRange, ServiceRanges};
 pub(crate) use spec::{Spec, Tree, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
+
+/// Gives back a key if what it says shows that it is this service's. Somebody may have deleted it, and another service got
+/// it since; so may one that an older release wrote without taking it.
+///
+/// # Errors
+/// When the store can't be read.
+async fn give_back(
+    registry: &Registry,
+    key: StoreKey,
+    is_own: impl Fn(&Value) -> bool,
+    companions: &mut Companions,
+) -> Result<(), ApiError> {
+    let found = registry.store().get(&key).await.map_err(store_error)?;
+    let is_own = |found: &KeyValue| serde_json::from_slice(&found.value).is_ok_and(|value| is_own(&value));
+    if let Some(found) = found.filter(is_own) {
+        companions.give_back(found);
+    }
+    Ok(())
+}
 
 /// What somebody who asks for more than there is reads in an error.
 const FULL: &str = "range is full";
@@ -37,9 +58,11 @@ pub(crate) async fn accompany_service(
 ) -> Result<Companions, ApiError> {
     let mut companions = Companions::default();
     let Some(after) = after else {
-        let held = before.and_then(spec);
-        addresses::give_back(registry, held, None, &mut companions)?;
-        ports::give_back(held, None, &mut companions);
+        if let Some((before, held)) = before.and_then(|before| Some((before, spec(before)?))) {
+            let place = Place::of(target, before);
+            addresses::give_back(registry, &place, held, None, &mut companions).await?;
+            ports::give_back(registry, &place, held, None, &mut companions).await?;
+        }
         return Ok(companions);
     };
     if target.subresource_name() == Some("status") {
@@ -51,8 +74,10 @@ pub(crate) async fn accompany_service(
     families::fill(&registry.config.service_ranges, held, wanted).map_err(|errors| place.refuse(errors))?;
     addresses::assign(registry, &place, held, wanted, &mut companions)?;
     ports::assign(registry, &place, held, wanted, attempt, &mut companions).await?;
-    addresses::give_back(registry, held, Some(wanted), &mut companions)?;
-    ports::give_back(held, Some(wanted), &mut companions);
+    if let Some(held) = held {
+        addresses::give_back(registry, &place, held, Some(wanted), &mut companions).await?;
+        ports::give_back(registry, &place, held, Some(wanted), &mut companions).await?;
+    }
     kinds::in_order(target, after);
     Ok(companions)
 }

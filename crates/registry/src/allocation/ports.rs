@@ -47,10 +47,18 @@ pub(super) async fn assign(
 }
 
 /// Gives back what a service had and has no longer.
-pub(super) fn give_back(before: Option<&Tree>, after: Option<&Tree>, companions: &mut Companions) {
+pub(super) async fn give_back(
+    registry: &Registry,
+    place: &Place<'_>,
+    before: &Tree,
+    after: Option<&Tree>,
+    companions: &mut Companions,
+) -> Result<(), ApiError> {
     let kept = after.map(held_ports).unwrap_or_default();
-    let held = before.map(held_ports).unwrap_or_default();
-    held.into_iter().filter(|port| !kept.contains(port)).for_each(|port| companions.give_back(key(port)));
+    for port in held_ports(before).into_iter().filter(|port| !kept.contains(port)) {
+        super::give_back(registry, key(port), |owner| owner["uid"] == place.uid, companions).await?;
+    }
+    Ok(())
 }
 
 struct Taking<'a> {
