@@ -32,6 +32,8 @@ use owners::{find_owner, target_of};
 const AT_ONCE: usize = 32;
 /// How long an object that could not be dealt with is left alone before it is looked at again.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_mins(1) };
+/// How long events gather after some were looked at: a look asks every collection, which costs as much as many events.
+const REST: Duration = Duration::from_millis(10);
 /// How long after a failure the collections are loaded anew.
 const LOAD_AGAIN: Duration = Duration::from_secs(1);
 
@@ -77,7 +79,12 @@ impl GarbageCollection {
                 Ok((graph, visits)) => {
                     *self.graph.lock() = graph;
                     visits.into_iter().for_each(|id| self.queue.add(id));
-                    let overtaken = poll_fn(|context| self.graph.lock().poll(cache, context, &self.queue)).await;
+                    let overtaken = loop {
+                        match poll_fn(|context| self.graph.lock().poll(cache, context, &self.queue)).await {
+                            Ok(()) => tokio::time::sleep(REST).await,
+                            Err(overtaken) => break overtaken,
+                        }
+                    };
                     tracing::warn!(error = %overtaken, "garbage collection has missed events and loads everything anew");
                 }
                 Err(error) => {

@@ -80,23 +80,27 @@ impl Graph {
         Ok((graph, visits))
     }
 
-    /// Follows all collections and puts into the queue what has to be visited. Ready only when events were missed.
-    pub(super) fn poll(&mut self, cache: &Cache, context: &mut Context<'_>, queue: &Queue<ObjectId>) -> Poll<TooOld> {
+    /// Waits for events of any collection and puts into the queue what has to be visited because of them.
+    ///
+    /// # Errors
+    /// When events were missed.
+    pub(super) fn poll(
+        &mut self,
+        cache: &Cache,
+        context: &mut Context<'_>,
+        queue: &Queue<ObjectId>,
+    ) -> Poll<Result<(), TooOld>> {
         let mut steps = 0;
         for followed in &mut self.followed {
             while let Poll::Ready(batch) = followed.cursor.poll_next(context, STEP_EVENTS) {
-                match batch {
-                    Ok(batch) => self.index.take(cache, followed.id, &batch.events, queue),
-                    Err(overtaken) => return Poll::Ready(overtaken),
-                }
+                self.index.take(cache, followed.id, &batch?.events, queue);
                 steps += 1;
                 if steps == STEPS {
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
+                    return Poll::Ready(Ok(()));
                 }
             }
         }
-        Poll::Pending
+        if steps == 0 { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
     /// Takes in all events that the cache has by now.

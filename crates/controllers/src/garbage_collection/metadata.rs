@@ -4,6 +4,7 @@ use keelson_cache::Entry;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 /// The part of `metadata` that is about life and death. A field of another type than it should be reads as the default:
 /// then the object has no owners and is left alone.
@@ -15,6 +16,33 @@ pub(super) struct Metadata {
     deletion_timestamp: Option<IgnoredAny>,
     finalizers: Option<Vec<String>>,
     owner_references: Option<Vec<OwnerReference>>,
+}
+
+/// What decides whether the index has to hear of an object at all: of most it does not. Nothing is copied or decoded.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Ties<'a> {
+    deletion_timestamp: Option<IgnoredAny>,
+    #[serde(borrow)]
+    owner_references: Option<&'a RawValue>,
+}
+
+impl<'a> Ties<'a> {
+    /// `None` for metadata of another form, which is to be looked at in full.
+    pub(super) fn read(entry: &'a Entry) -> Option<Self> {
+        serde_json::from_slice(entry.object.metadata()).ok()
+    }
+
+    /// Whether the object has no owners and is not being deleted.
+    pub(super) fn is_free(&self) -> bool {
+        self.deletion_timestamp.is_none() && self.owner_references.is_none()
+    }
+
+    /// Whether nothing has changed since the object was like this, and it is not being deleted.
+    pub(super) fn are_those_of(&self, before: &Ties<'_>) -> bool {
+        let [now, then] = [self, before].map(|ties| ties.owner_references.map(RawValue::get));
+        self.deletion_timestamp.is_none() && before.deletion_timestamp.is_none() && now == then
+    }
 }
 
 /// An element of `metadata.ownerReferences`.
@@ -63,5 +91,33 @@ impl OwnerReference {
     /// Whether the owner, deleted in the foreground, waits for this object.
     pub(super) fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ties(metadata: &str) -> Ties<'_> {
+        serde_json::from_str(metadata).unwrap()
+    }
+
+    #[test]
+    fn only_owners_and_deletion_tie_an_object() {
+        let free = r#"{"name":"a","labels":{"ownerReferences":"b"},"ownerReferences":null,"managedFields":[{"fieldsV1":{"f:metadata":{"f:ownerReferences":{}}}}]}"#;
+        assert!(ties(free).is_free() && ties(free).are_those_of(&ties("{}")));
+        for tied in [r#"{"ownerReferences":[]}"#, r#"{"deletionTimestamp":"2026-01-01T00:00:00Z"}"#] {
+            assert!(!ties(tied).is_free() && !ties(tied).are_those_of(&ties(free)), "{tied}");
+        }
+    }
+
+    #[test]
+    fn ties_stay_the_same_while_the_owners_do() {
+        let owned = r#"{"labels":{"a":"b"},"ownerReferences":[{"uid":"u"}]}"#;
+        assert!(ties(owned).are_those_of(&ties(r#"{"ownerReferences":[{"uid":"u"}],"finalizers":[]}"#)));
+        assert!(!ties(owned).are_those_of(&ties(r#"{"ownerReferences":[{"uid":"v"}]}"#)));
+        assert!(!ties("{}").are_those_of(&ties(owned)));
+        let leaving = r#"{"deletionTimestamp":"t","ownerReferences":[{"uid":"u"}]}"#;
+        assert!(!ties(leaving).are_those_of(&ties(owned)) && !ties(leaving).are_those_of(&ties(leaving)));
     }
 }

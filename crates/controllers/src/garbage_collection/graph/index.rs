@@ -8,7 +8,7 @@ use std::sync::Arc;
 use keelson_cache::{Cache, Entry, Event};
 use keelson_resources::CollectionId;
 
-use super::super::metadata::Metadata;
+use super::super::metadata::{Metadata, Ties};
 use super::super::owners::find_owner;
 use super::ObjectId;
 use crate::queue::Queue;
@@ -75,6 +75,9 @@ impl Index {
     ) {
         match (previous, current) {
             (_, Some(current)) => {
+                if is_known(previous, current) {
+                    return;
+                }
                 let id = ObjectId { collection, key: current.key.clone() };
                 let metadata = Metadata::read(current);
                 self.link(cache, &id, &metadata, visits);
@@ -162,6 +165,17 @@ impl Index {
         } else {
             self.waiting.remove(metadata.uid.as_str());
         }
+    }
+}
+
+/// Whether the index says of an object already what it is to say. That holds for nearly all events: an object without owners
+/// is made, or its owners are those that it had, and it stays. Who is being deleted never ceases to be, so such an object
+/// is not among those that wait.
+fn is_known(previous: Option<&Entry>, current: &Entry) -> bool {
+    let Some(ties) = Ties::read(current) else { return false };
+    match previous {
+        None => ties.is_free(),
+        Some(previous) => Ties::read(previous).is_some_and(|before| ties.are_those_of(&before)),
     }
 }
 
