@@ -11,10 +11,12 @@ pub mod kubeconfig;
 pub mod pki;
 pub mod tls;
 pub mod token;
+pub mod trust;
 pub mod user;
 
 pub use authenticate::{ClientIdentity, IdentityError};
 pub use authorize::{Attributes, Decision, authorize};
 pub use pki::{Pki, PkiError, PkiOptions};
 pub use token::{Claims, TokenError, TokenIssuer};
+pub use trust::{Mismatch, Trust};
 pub use user::User;

@@ -2,7 +2,8 @@
 //!
 //! Below `<data directory>/pki`: `ca`, `apiserver` and `admin` as `.crt` and `.key`, and the pair that signs
 //! service-account tokens as `sa.key` and `sa.pub`. The authority and the service-account key are never replaced; what
-//! they signed is, at a start within 30 days of its end or when it must answer to other names.
+//! they signed is, at a start within 30 days of its end or when it must answer to other names. So that they can be changed,
+//! `ca.crt` and `sa.pub` may hold more: further authorities and keys that are trusted too.
 
 pub mod files;
 mod issue;
@@ -55,6 +56,14 @@ pub enum PkiError {
         /// The file that is.
         certificate: PathBuf,
     },
+    /// What the authority would sign, nobody could verify.
+    #[error("{key} is not the key of the first certificate in {certificate}, which is the one that signs")]
+    KeyMismatch {
+        /// The file with the key.
+        key: PathBuf,
+        /// The file with the certificate.
+        certificate: PathBuf,
+    },
     /// The serving certificate is to answer to something that no client can ask for.
     #[error("{name:?} is neither a DNS name nor an IP address, so a certificate can't answer to it")]
     BadName {
@@ -72,7 +81,7 @@ pub enum PkiError {
 /// The server's keys and certificates.
 #[derive(Clone, Debug)]
 pub struct Pki {
-    /// Our own authority's certificate.
+    /// Our own authority's certificate, and behind it those of others that are trusted like it.
     pub ca_pem: String,
     /// What the listener presents.
     pub serving: KeyAndCertificate,
@@ -93,6 +102,8 @@ pub struct SigningKey {
     pub private_pem: String,
     /// The public key, in PEM.
     pub public_pem: String,
+    /// Public keys by which tokens are verified too, in PEM, if any: those of earlier pairs, or of coming ones.
+    pub also_verified_by: String,
 }
 
 /// Keys must never reach a log.
@@ -144,7 +155,7 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
         ca_pem: ca.certificate_pem,
         serving,
         admin,
-        service_account: SigningKey { private_pem, public_pem },
+        service_account: SigningKey { private_pem, public_pem, also_verified_by: String::new() },
     })
 }
 
@@ -194,7 +205,10 @@ impl Maker<'_> {
     fn authority(&self) -> Result<KeyAndCertificate, PkiError> {
         let (certificate, key) = (self.directory.join("ca.crt"), self.directory.join("ca.key"));
         match (load(&certificate)?, load(&key)?) {
-            (Some(certificate_pem), Some(key_pem)) => Ok(KeyAndCertificate { certificate_pem, key_pem }),
+            (Some(certificate_pem), Some(key_pem)) => {
+                let pair = KeyAndCertificate { certificate_pem, key_pem };
+                if issue::is_pair(&pair) { Ok(pair) } else { Err(PkiError::KeyMismatch { key, certificate }) }
+            }
             (Some(_), None) => Err(PkiError::KeyMissing { key, certificate }),
             // A key alone is what a crash between the two writes leaves: nobody trusts it yet.
             (None, _) => {
@@ -242,13 +256,14 @@ impl Maker<'_> {
         let (private, public) = (self.directory.join("sa.key"), self.directory.join("sa.pub"));
         if let Some(private_pem) = load(&private)? {
             let public_pem = issue::public_key(&private_pem)?;
-            return Ok(SigningKey { private_pem, public_pem });
+            let also_verified_by = load(&public)?.unwrap_or_default();
+            return Ok(SigningKey { private_pem, public_pem, also_verified_by });
         }
         let (private_pem, public_pem) = issue::signing_key()?;
         write(&private, &private_pem, Durability::Durable)?;
         // For those who verify tokens elsewhere; the server itself derives it.
         write(&public, &public_pem, Durability::Replaceable)?;
-        Ok(SigningKey { private_pem, public_pem })
+        Ok(SigningKey { private_pem, public_pem, also_verified_by: String::new() })
     }
 }
 
@@ -364,6 +379,24 @@ mod tests {
         assert_ne!(first.admin, home.ensure(&[]).unwrap().admin);
         fs::remove_file(home.path().join("pki/ca.key")).unwrap();
         assert!(matches!(home.ensure(&[]), Err(PkiError::KeyMissing { .. })));
+    }
+
+    #[test]
+    fn an_authority_is_changed_by_trusting_the_next_one_first() {
+        let (home, next) = (Home::new(), Home::new());
+        let (old, new) = (home.ensure(&[]).unwrap(), next.ensure(&[]).unwrap());
+        let file = |name: &str| home.path().join("pki").join(name);
+        fs::write(file("ca.crt"), format!("{}{}", old.ca_pem, new.ca_pem)).unwrap();
+        let both = home.ensure(&[]).unwrap();
+        assert_eq!((&both.serving, &both.admin), (&old.serving, &old.admin), "nothing is signed anew");
+        assert_eq!(both.client_ca_pem.matches("BEGIN CERTIFICATE").count(), 2);
+        assert!(both.kubeconfig("https://k").len() > old.kubeconfig("https://k").len(), "clients trust both");
+        fs::write(file("ca.crt"), format!("{}{}", new.ca_pem, old.ca_pem)).unwrap();
+        assert!(matches!(home.ensure(&[]), Err(PkiError::KeyMismatch { .. })));
+        fs::copy(next.path().join("pki/ca.key"), file("ca.key")).unwrap();
+        let changed = home.ensure(&[]).unwrap();
+        assert_ne!(changed.admin, old.admin);
+        changed.server_config().unwrap();
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tokens of service accounts: what they claim, and how claims are signed and read back (RFC 7519, ES256 of RFC 7518).
 //!
-//! A token that is read here was signed by this server and is in time. Whether its account still exists is not known
+//! A token that is read here was signed by this server, or with another key that it accepts, and is in time. Whether its account still exists is not known
 //! here. The form of the claims is kube-apiserver's (KEP-1205), so that tokens mean the same wherever they are verified.
 
 mod claims;
@@ -23,7 +23,7 @@ pub const LEEWAY: Duration = Duration::from_mins(1);
 
 const ALGORITHM: &str = "ES256";
 
-/// Signs tokens in the name of an issuer, and reads those that it signed.
+/// Signs tokens in the name of an issuer, and reads those that were signed with its keys.
 pub struct TokenIssuer {
     name: String,
     key: TokenKey,
@@ -53,7 +53,7 @@ impl TokenIssuer {
     /// An issuer of this name, which is a URL, with this key.
     ///
     /// # Errors
-    /// When the key is no key of the curve P-256.
+    /// When it holds a key that is none of the curve P-256.
     pub fn new(name: String, key: &SigningKey) -> Result<Self, KeyError> {
         Ok(Self { name, key: TokenKey::read(key)? })
     }
@@ -61,6 +61,11 @@ impl TokenIssuer {
     /// The URL that tokens name as their issuer, and that is the audience of this server.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The ids of the keys whose tokens are taken, first that of the one that signs.
+    pub fn key_ids(&self) -> impl Iterator<Item = &str> {
+        self.key.ids()
     }
 
     /// Signs claims, to which the issuer is added.
@@ -101,7 +106,7 @@ impl TokenIssuer {
 
     /// The keys by which others verify tokens (RFC 7517).
     pub fn key_set(&self) -> Value {
-        json!({ "keys": [self.key.public(ALGORITHM)] })
+        json!({ "keys": self.key.public(ALGORITHM) })
     }
 
     /// Where others learn of the keys (OpenID Connect Discovery 1.0, as far as it is about verifying).
@@ -182,6 +187,29 @@ mod tests {
         for foreign in ["", "x", "a.b.c", "..", &self::issuer("https://j").sign(&claims()).unwrap()] {
             assert_eq!(issuer.verify(foreign, now), Err(TokenError::Foreign), "{foreign}");
         }
+    }
+
+    #[test]
+    fn a_key_is_changed_by_accepting_the_next_one_first() {
+        let keys = || pki::ephemeral(&PkiOptions::default(), &SystemClock, &SystemRandom).unwrap().service_account;
+        let (old, new) = (keys(), keys());
+        let issuer = |signing: &SigningKey, also: String| {
+            let key = SigningKey { also_verified_by: also, ..signing.clone() };
+            TokenIssuer::new("https://i".to_owned(), &key)
+        };
+        let both = format!("{}{}", old.public_pem, new.public_pem);
+        let before = issuer(&old, both.clone()).unwrap();
+        let after = issuer(&new, both).unwrap();
+        let now = SystemTime::UNIX_EPOCH + NOW;
+        for (signs, reads) in [(&before, &after), (&after, &before)] {
+            assert_eq!(reads.verify(&signs.sign(&claims()).unwrap(), now), Ok(claims()));
+        }
+        let ids = |issuer: &TokenIssuer| issuer.key_ids().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(ids(&before).into_iter().rev().collect::<Vec<_>>(), ids(&after));
+        assert_eq!(after.key_set()["keys"].as_array().unwrap().len(), 2);
+        assert_eq!(ids(&issuer(&new, String::new()).unwrap()), ids(&after)[..1]);
+        let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().public_key_pem();
+        assert!(matches!(issuer(&new, other), Err(KeyError::PublicKind)));
     }
 
     #[test]

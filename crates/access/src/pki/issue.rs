@@ -104,6 +104,14 @@ pub(super) fn public_key(key_pem: &str) -> Result<String, PkiError> {
     Ok(KeyPair::from_pem(key_pem)?.public_key_pem())
 }
 
+/// Whether a key is that of a certificate.
+pub(super) fn is_pair(pair: &KeyAndCertificate) -> bool {
+    let Ok(key) = KeyPair::from_pem(&pair.key_pem) else { return false };
+    let Ok((_, pem)) = parse_x509_pem(pair.certificate_pem.as_bytes()) else { return false };
+    X509Certificate::from_der(&pem.contents)
+        .is_ok_and(|(_, certificate)| certificate.public_key().raw == key.subject_public_key_info())
+}
+
 /// Whether a certificate holds for some time yet, fits its key, was signed by this authority, and answers to exactly
 /// these names.
 pub(super) fn is_current(pair: &KeyAndCertificate, ca_pem: &str, names: &[String], now: SystemTime) -> bool {

@@ -2,14 +2,15 @@
 
 use aws_lc_rs::digest;
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
-};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, UnparsedPublicKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use serde_json::{Value, json};
+use x509_parser::oid_registry::OID_EC_P256;
+use x509_parser::prelude::FromDer as _;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::pki::SigningKey;
 
@@ -25,6 +26,9 @@ pub enum KeyError {
     /// It is a key of another kind.
     #[error("the key that signs service-account tokens is no ECDSA key on the curve P-256: {0}")]
     Kind(String),
+    /// One of the keys that verify is of another kind.
+    #[error("a public key that verifies service-account tokens is no ECDSA key on the curve P-256")]
+    PublicKind,
     /// The system's cryptography failed.
     #[error("a token can't be signed")]
     Sign,
@@ -32,6 +36,14 @@ pub enum KeyError {
 
 pub(super) struct TokenKey {
     pair: EcdsaKeyPair,
+    /// Its own public key, and the others that are accepted.
+    verifying: Vec<VerifyingKey>,
+}
+
+struct VerifyingKey {
+    /// The public key as an uncompressed point: a mark, and two coordinates.
+    point: Vec<u8>,
+    /// The hash of the public key, by which it is found among others.
     id: String,
 }
 
@@ -40,14 +52,26 @@ impl TokenKey {
         let private = PrivateKeyDer::from_pem_slice(key.private_pem.as_bytes())?;
         let pair = EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_FIXED_SIGNING, private.secret_der())
             .map_err(|rejected| KeyError::Kind(rejected.to_string()))?;
-        let public = SubjectPublicKeyInfoDer::from_pem_slice(key.public_pem.as_bytes())?;
-        let id = encode(digest::digest(&digest::SHA256, &public));
-        Ok(Self { pair, id })
+        let mut verifying: Vec<VerifyingKey> = Vec::new();
+        for pem in [&key.public_pem, &key.also_verified_by] {
+            for public in SubjectPublicKeyInfoDer::pem_slice_iter(pem.as_bytes()) {
+                let public = VerifyingKey::read(&public?)?;
+                if verifying.iter().all(|known| known.id != public.id) {
+                    verifying.push(public);
+                }
+            }
+        }
+        Ok(Self { pair, verifying })
     }
 
-    /// The hash of the public key, by which it is found among others.
+    /// The ids of the keys that are accepted. The first one is that of the key that signs.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.verifying.iter().map(|key| key.id.as_str())
+    }
+
+    /// The id of the key that signs.
     pub(super) fn id(&self) -> &str {
-        &self.id
+        self.ids().next().unwrap_or_default()
     }
 
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
@@ -56,12 +80,30 @@ impl TokenKey {
     }
 
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.point()).verify(message, signature).is_ok()
+        self.verifying
+            .iter()
+            .any(|key| UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &key.point).verify(message, signature).is_ok())
     }
 
-    /// The public key as a JSON Web Key.
-    pub(super) fn public(&self, algorithm: &str) -> Value {
-        let coordinates = self.point().get(1..).unwrap_or_default();
+    /// The public keys as JSON Web Keys.
+    pub(super) fn public(&self, algorithm: &str) -> Vec<Value> {
+        self.verifying.iter().map(|key| key.public(algorithm)).collect()
+    }
+}
+
+impl VerifyingKey {
+    fn read(public: &[u8]) -> Result<Self, KeyError> {
+        let (_, info) = SubjectPublicKeyInfo::from_der(public).map_err(|_| KeyError::PublicKind)?;
+        let curve = info.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
+        let point = info.subject_public_key.data.to_vec();
+        if curve != Some(OID_EC_P256) || point.len() != 1 + 2 * COORDINATE {
+            return Err(KeyError::PublicKind);
+        }
+        Ok(Self { point, id: encode(digest::digest(&digest::SHA256, public)) })
+    }
+
+    fn public(&self, algorithm: &str) -> Value {
+        let coordinates = self.point.get(1..).unwrap_or_default();
         let (x, y) = coordinates.split_at(COORDINATE.min(coordinates.len()));
         json!({
             "use": "sig",
@@ -72,11 +114,6 @@ impl TokenKey {
             "x": encode(x),
             "y": encode(y),
         })
-    }
-
-    /// The public key as an uncompressed point: a mark, and two coordinates.
-    fn point(&self) -> &[u8] {
-        self.pair.public_key().as_ref()
     }
 }
 

@@ -1,0 +1,205 @@
+//! Whether two servers can serve the same clients: what each signs with, and what it accepts, as fingerprints that may be
+//! published.
+//!
+//! Of a list, the first is what is signed with, and all are accepted: so keys are changed by accepting the new one everywhere
+//! first, and signing with it then.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use aws_lc_rs::digest;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::pki::Pki;
+use crate::tls::TlsError;
+use crate::token::TokenIssuer;
+
+/// What the annotations begin with in which servers publish this.
+const PREFIX: &str = "keelson.io/";
+/// The SHA-256 fingerprints of the certificates in `ca.crt`.
+const AUTHORITIES: &str = "certificate-authorities";
+/// Those of further authorities whose client certificates are accepted.
+const CLIENT_AUTHORITIES: &str = "client-certificate-authorities";
+/// Says that the serving certificate was given and not signed by the server's own authority.
+const GIVEN: &str = "serving-certificate";
+const GIVEN_VALUE: &str = "given";
+/// The ids of the keys of tokens, as the key set of the issuer names them.
+const TOKEN_KEYS: &str = "service-account-keys";
+/// Who signs tokens.
+const ISSUER: &str = "service-account-issuer";
+
+/// What a server signs with and accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust {
+    authorities: Vec<String>,
+    client_authorities: Vec<String>,
+    serves_given: bool,
+    token_keys: Vec<String>,
+    issuer: String,
+}
+
+/// What clients of one server would be refused by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mismatch {
+    /// Certificates of clients.
+    ClientCertificates,
+    /// Serving certificates, which clients refuse.
+    ServingCertificates,
+    /// Tokens of service accounts, signed with another key.
+    TokenKeys,
+    /// Tokens of service accounts, in the name of another issuer.
+    TokenIssuers,
+}
+
+impl Trust {
+    /// What a server with these keys signs with and accepts.
+    ///
+    /// # Errors
+    /// When a certificate can't be read.
+    pub fn of(pki: &Pki, issuer: &TokenIssuer) -> Result<Self, TlsError> {
+        let authorities = fingerprints(&pki.ca_pem)?;
+        let mut client_authorities = fingerprints(&pki.client_ca_pem)?;
+        client_authorities.retain(|known| !authorities.contains(known));
+        Ok(Self {
+            authorities,
+            client_authorities,
+            serves_given: pki.server_ca_pem != pki.ca_pem,
+            token_keys: issuer.key_ids().map(str::to_owned).collect(),
+            issuer: issuer.name().to_owned(),
+        })
+    }
+
+    /// The form in which it is published.
+    pub fn to_annotations(&self) -> BTreeMap<String, String> {
+        let given = if self.serves_given { GIVEN_VALUE } else { "" };
+        let all = [
+            (AUTHORITIES, self.authorities.join(",")),
+            (CLIENT_AUTHORITIES, self.client_authorities.join(",")),
+            (GIVEN, given.to_owned()),
+            (TOKEN_KEYS, self.token_keys.join(",")),
+            (ISSUER, self.issuer.clone()),
+        ];
+        let stated = all.into_iter().filter(|(_, value)| !value.is_empty());
+        stated.map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
+    }
+
+    /// What another server has published; `None` for one that publishes nothing of the kind.
+    pub fn read(annotations: &BTreeMap<String, String>) -> Option<Self> {
+        let text = |name: &str| annotations.get(&format!("{PREFIX}{name}")).map(String::as_str);
+        let list = |name: &str| text(name).into_iter().flat_map(|list| list.split(',')).map(str::to_owned).collect();
+        text(AUTHORITIES)?;
+        Some(Self {
+            authorities: list(AUTHORITIES),
+            client_authorities: list(CLIENT_AUTHORITIES),
+            serves_given: text(GIVEN) == Some(GIVEN_VALUE),
+            token_keys: list(TOKEN_KEYS),
+            issuer: text(ISSUER).unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// What one of two servers issues and the other does not accept, in either direction.
+    pub fn mismatches(&self, other: &Self) -> Vec<Mismatch> {
+        let either = |missing: fn(&Self, &Self) -> bool| missing(self, other) || missing(other, self);
+        let found = [
+            (Mismatch::ClientCertificates, either(Self::refuses_clients_of)),
+            (Mismatch::ServingCertificates, either(Self::is_refused_by_clients_of)),
+            (Mismatch::TokenKeys, either(Self::refuses_tokens_of)),
+            (Mismatch::TokenIssuers, self.issuer != other.issuer),
+        ];
+        found.into_iter().filter(|(_, is)| *is).map(|(mismatch, _)| mismatch).collect()
+    }
+
+    fn refuses_clients_of(&self, other: &Self) -> bool {
+        let known = |signer: &String| self.authorities.contains(signer) || self.client_authorities.contains(signer);
+        !other.authorities.first().is_some_and(known)
+    }
+
+    /// Who was given a certificate to serve with sees to it that clients know who signed it.
+    fn is_refused_by_clients_of(&self, other: &Self) -> bool {
+        let known = |signer: &String| other.authorities.contains(signer);
+        !self.serves_given && !other.serves_given && !self.authorities.first().is_some_and(known)
+    }
+
+    fn refuses_tokens_of(&self, other: &Self) -> bool {
+        !other.token_keys.first().is_some_and(|signer| self.token_keys.contains(signer))
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ClientCertificates => "client certificates",
+            Self::ServingCertificates => "serving certificates",
+            Self::TokenKeys => "tokens of service accounts",
+            Self::TokenIssuers => "who issues tokens of service accounts",
+        })
+    }
+}
+
+fn fingerprints(pem: &str) -> Result<Vec<String>, TlsError> {
+    let read = |certificate: Result<CertificateDer<'_>, _>| match certificate {
+        Ok(certificate) => Ok(fingerprint(&certificate)),
+        Err(error) => Err(TlsError::Pem { what: "a certificate authority", reason: format!("{error}") }),
+    };
+    CertificateDer::pem_slice_iter(pem.as_bytes()).map(read).collect()
+}
+
+/// As `openssl x509 -fingerprint -sha256` has it, in small letters and without colons.
+fn fingerprint(der: &[u8]) -> String {
+    digest::digest(&digest::SHA256, der).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Mismatch::{ClientCertificates, ServingCertificates, TokenIssuers, TokenKeys};
+
+    /// A server that signs with the first of each list.
+    fn server(authorities: &str, clients: &str, token_keys: &str) -> Trust {
+        let list = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        Trust {
+            authorities: list(authorities),
+            client_authorities: list(clients),
+            serves_given: false,
+            token_keys: list(token_keys),
+            issuer: "https://issuer".to_owned(),
+        }
+    }
+
+    fn check(one: &Trust, other: &Trust, expect: &[Mismatch]) {
+        assert_eq!(one.mismatches(other), expect, "{one:?} {other:?}");
+        assert_eq!(other.mismatches(one), expect, "{other:?} {one:?}");
+    }
+
+    #[test]
+    fn servers_that_sign_with_what_all_accept_can_serve_the_same_clients() {
+        let one = server("a", "", "k");
+        check(&one, &one, &[]);
+        check(&one, &server("b", "", "l"), &[ClientCertificates, ServingCertificates, TokenKeys]);
+        check(&one, &server("a", "", "l"), &[TokenKeys]);
+        check(&one, &Trust { issuer: "https://other".to_owned(), ..one.clone() }, &[TokenIssuers]);
+        // Each accepts clients of the other, but these know only one of the servers.
+        check(&server("a", "b", "k"), &server("b", "a", "k"), &[ServingCertificates]);
+        let given = |trust: Trust| Trust { serves_given: true, ..trust };
+        check(&given(server("a", "b", "k")), &server("b", "a", "k"), &[]);
+    }
+
+    #[test]
+    fn keys_can_be_changed_one_server_after_another() {
+        let steps = [server("a", "", "k"), server("a b", "", "k l"), server("b a", "", "l k"), server("b", "", "l")];
+        for pair in steps.windows(2) {
+            check(&pair[0], &pair[1], &[]);
+        }
+        // Who signs with the new one before all accept it.
+        check(&steps[0], &steps[2], &[ClientCertificates, ServingCertificates, TokenKeys]);
+    }
+
+    #[test]
+    fn what_is_published_reads_back_and_a_server_that_publishes_nothing_is_unknown() {
+        for trust in [server("a b", "c", "k l"), Trust { serves_given: true, ..server("a", "", "k") }] {
+            assert_eq!(Trust::read(&trust.to_annotations()), Some(trust));
+        }
+        assert_eq!(Trust::read(&BTreeMap::new()), None);
+    }
+}
