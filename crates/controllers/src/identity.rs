@@ -1,24 +1,22 @@
 //! The identity of a server among others: a lease in `kube-system` that it renews as long as it lives (KEP-1965).
 //!
 //! A server registers before it takes requests, and writes only as long as its lease stands: the fence in front of the store
-//! compares it in every transaction. A server that finds its lease gone, or held by another, registers anew; what it was
-//! about to write meanwhile is refused. The lease of a server that stops is deleted at once; those of servers that died
-//! are collected by whoever leads, when their time is over.
+//! compares it in every transaction. A server that finds its lease gone or too old registers anew; what it was about to write
+//! meanwhile is refused. Of two processes of one name the later holds the lease: the earlier finds it so, and gives way for
+//! good. The lease of a server that stops is deleted at once; those of servers that died are collected (`servers`).
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::future::BoxFuture;
 use keelson_meta::names::label_value_faults;
-use keelson_meta::{ApiError, Random};
+use keelson_meta::{ApiError, Random, Revision};
 use keelson_registry::Registry;
 use keelson_storage::{Fence, Identity, StoreKey};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Stored, farewell};
-use crate::kubernetes_service::LiveServers;
 use crate::leases;
 
 /// The label by which the leases of servers are found.
@@ -28,17 +26,13 @@ pub const IDENTITY_VALUE: &str = "kube-apiserver";
 /// The label with a server's host name.
 const HOST_LABEL: &str = "kubernetes.io/hostname";
 /// The annotation with the address at which other servers reach this one.
-const ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
+pub(crate) const ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
 /// The name by which an API server owns fields.
-const MANAGER: &str = "kube-apiserver";
+pub(crate) const MANAGER: &str = "kube-apiserver";
 /// How long after a failure a registration or renewal is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a registration is tried at once when others write the same lease.
 const TAKE_ATTEMPTS: usize = 4;
-/// How many renewals a server may miss before it is taken to be gone, as far as clients are sent to it.
-const MISSED_RENEWALS: u32 = 3;
-/// How often the leases of dead servers are looked for at the least.
-const COLLECTION_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What a server says of itself.
 #[derive(Clone, Debug)]
@@ -49,6 +43,8 @@ pub struct IdentityConfig {
     pub host: String,
     /// The address, with its port, at which other servers reach it.
     pub address: String,
+    /// What else it tells others, in the annotations of its lease.
+    pub annotations: BTreeMap<String, String>,
     /// How long its lease stands without a renewal; whole seconds count.
     pub duration: Duration,
     /// How often it is renewed.
@@ -66,8 +62,9 @@ impl IdentityConfig {
 pub struct IdentityLease {
     client: Client,
     fence: Arc<Fence>,
-    random: Arc<dyn Random>,
     config: IdentityConfig,
+    /// By what the lease says that it is this process's.
+    holder: String,
     /// Where the lease is stored.
     key: StoreKey,
     /// Which registration the lease that is held belongs to.
@@ -76,36 +73,57 @@ pub struct IdentityLease {
 }
 
 impl IdentityLease {
-    /// Writes the identity of this server, in place of one that an earlier server of its name left behind.
+    /// Writes the identity of this server, in place of that of an earlier process of its name, be it dead or not.
     ///
     /// # Errors
     /// 503 when the store can't be written.
     pub async fn register(
         registry: Arc<Registry>,
         fence: Arc<Fence>,
-        random: Arc<dyn Random>,
+        random: &dyn Random,
         config: IdentityConfig,
     ) -> Result<Self, ApiError> {
         let client = Client::new(registry, MANAGER);
-        let key = StoreKey::new(leases::key_prefix()? + &config.server_id);
-        let mut lease = Self { client, fence, random, config, key, registration: 0, held: None };
-        lease.take().await?;
+        let key = identity_key(&config.server_id)?;
+        let holder = format!("{}{}", leases::holder_prefix(&config.server_id), random.uuid());
+        let mut lease = Self { client, fence, config, holder, key, registration: 0, held: None };
+        lease.take(Namesake::Replace).await?;
         Ok(lease)
     }
 
-    /// Renews the identity until the server stops, and registers anew whenever it is lost.
+    /// By what this process is told from others of its name.
+    pub fn holder(&self) -> &str {
+        &self.holder
+    }
+
+    /// The revision that wrote the lease last.
+    pub fn revision(&self) -> Option<Revision> {
+        self.held.as_ref().map(|held| held.revision)
+    }
+
+    /// Renews the identity until the server stops, and registers anew whenever it is lost, unless another process of this
+    /// name has it: then the fence is closed.
     pub async fn run(mut self, stopping: CancellationToken) -> Self {
+        let fence = self.fence.clone();
+        tokio::select! {
+            () = self.keep(&stopping) => {}
+            _ = fence.closed() => stopping.cancelled().await,
+        }
+        self
+    }
+
+    async fn keep(&mut self, stopping: &CancellationToken) {
         loop {
             let wait = if self.held.is_some() { self.config.interval } else { RETRY };
             tokio::select! {
-                () = stopping.cancelled() => return self,
+                () = stopping.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
                 () = self.fence.doubted() => {}
             }
             if let Err(error) = self.step().await {
                 tracing::warn!(server_id = self.config.server_id, %error, "the identity lease was not renewed; it is tried again");
                 tokio::select! {
-                    () = stopping.cancelled() => return self,
+                    () = stopping.cancelled() => return,
                     () = tokio::time::sleep(RETRY) => {}
                 }
             }
@@ -121,7 +139,7 @@ impl IdentityLease {
     }
 
     async fn step(&mut self) -> Result<(), ApiError> {
-        let Some(held) = self.held.clone() else { return self.take().await };
+        let Some(held) = self.held.clone() else { return self.take(Namesake::GiveWay).await };
         let now = self.client.now();
         if leases::end(&held.object).is_none_or(|end| end <= now) {
             return self.lost("it was not renewed in time").await;
@@ -139,57 +157,82 @@ impl IdentityLease {
         }
     }
 
-    /// Somebody else has written the lease.
+    /// Somebody else has written the lease, or the answer to an earlier renewal was lost.
     async fn look(&mut self) -> Result<(), ApiError> {
-        let found = self.client.get(&leases::collection()?, &self.config.server_id).await?;
-        match (found, &self.held) {
-            (Some(found), Some(held)) if leases::holder(&found.object) == leases::holder(&held.object) => {
+        match self.client.get(&leases::collection()?, &self.config.server_id).await? {
+            Some(found) if leases::holder(&found.object) == self.holder => {
                 self.hold(found);
                 Ok(())
             }
-            (Some(_), _) => self.lost("another server took its name; give each server a --server-id of its own").await,
-            (None, _) => self.lost("its lease was deleted").await,
+            Some(_) => self.lost("its lease is held by somebody else").await,
+            None => self.lost("its lease was deleted").await,
         }
     }
 
     async fn lost(&mut self, why: &str) -> Result<(), ApiError> {
-        tracing::error!(server_id = self.config.server_id, why, "this server lost its identity; it registers anew");
         self.fence.lose();
         self.held = None;
-        self.take().await
+        tracing::error!(server_id = self.config.server_id, why, "this server lost its identity; it registers anew");
+        self.take(Namesake::GiveWay).await
     }
 
-    async fn take(&mut self) -> Result<(), ApiError> {
-        let mut taken = self.try_take().await;
+    async fn take(&mut self, namesake: Namesake) -> Result<(), ApiError> {
+        let mut taken = self.try_take(namesake).await;
         for _ in 1..TAKE_ATTEMPTS {
             // A server of the same name that is just stopping writes it too.
             let Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. } | ApiError::NotFound { .. }) = taken
             else {
                 break;
             };
-            taken = self.try_take().await;
+            taken = self.try_take(namesake).await;
         }
-        self.registration += 1;
-        self.hold(taken?);
+        match taken? {
+            Some(lease) => {
+                self.registration += 1;
+                self.hold(lease);
+            }
+            None => self.give_way(),
+        }
         Ok(())
     }
 
-    async fn try_take(&self) -> Result<Stored, ApiError> {
+    /// `None` when another process of this name has the lease, and it is to keep it.
+    async fn try_take(&self, namesake: Namesake) -> Result<Option<Stored>, ApiError> {
         let leases = leases::collection()?;
         let lease = self.lease(self.client.now());
         let Some(mut found) = self.client.get(&leases, &self.config.server_id).await? else {
-            return self.client.create(&leases, lease).await;
+            return self.client.create(&leases, lease).await.map(Some);
         };
+        let holder = leases::holder(&found.object);
+        // What is not held as processes of this name hold it was written by hand, and is put right.
+        let is_namesake = holder != self.holder && holder.starts_with(&leases::holder_prefix(&self.config.server_id));
+        if is_namesake && namesake == Namesake::GiveWay {
+            return Ok(None);
+        }
         for field in ["labels", "annotations"] {
             found.object.set_meta(field, lease["metadata"][field].clone());
         }
         found.object.0.insert("spec".to_owned(), lease["spec"].clone());
-        self.client.update(&leases, found.object).await
+        self.client.update(&leases, found.object).await.map(Some)
+    }
+
+    /// Leaves the name to a process that has started later.
+    fn give_way(&mut self) {
+        let IdentityConfig { server_id, .. } = &self.config;
+        let why = format!(
+            "another process has started as the server {server_id} and takes its place: give each server on a store a \
+             --server-id of its own, or a --data-dir from which one follows"
+        );
+        tracing::error!(server_id, "{why}");
+        self.fence.close(why);
+        self.held = None;
     }
 
     /// The lease of a registration that begins now.
     fn lease(&self, now: SystemTime) -> Value {
-        let IdentityConfig { server_id, host, address, duration, .. } = &self.config;
+        let IdentityConfig { server_id, host, address, annotations, duration, .. } = &self.config;
+        let mut annotations = annotations.clone();
+        annotations.insert(ADDRESS_ANNOTATION.to_owned(), address.clone());
         let mut labels = json!({IDENTITY_LABEL: IDENTITY_VALUE});
         if label_value_faults(host).is_empty() {
             labels[HOST_LABEL] = json!(host);
@@ -201,10 +244,10 @@ impl IdentityLease {
                 "name": server_id,
                 "namespace": leases::NAMESPACE,
                 "labels": labels,
-                "annotations": {ADDRESS_ANNOTATION: address},
+                "annotations": annotations,
             },
             "spec": {
-                "holderIdentity": format!("{server_id}_{}", self.random.uuid()),
+                "holderIdentity": self.holder,
                 "leaseDurationSeconds": duration.as_secs(),
                 "renewTime": leases::micro_time(now),
             },
@@ -220,88 +263,19 @@ impl IdentityLease {
     }
 }
 
-/// The servers that have renewed their identity lately, by the addresses that they state there.
-pub struct RegisteredServers {
-    client: Client,
-    /// This server's own address, which is known to live.
-    own: Option<IpAddr>,
-    /// How long after its last renewal a server is taken to live.
-    patience: Duration,
+/// What becomes of another process of this server's name that holds the lease.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Namesake {
+    /// It is replaced: this process starts, and the other is dead or has to give way.
+    Replace,
+    /// It has started later, so this process gives way.
+    GiveWay,
 }
 
-impl RegisteredServers {
-    /// The servers that renew their leases every `interval`, and this one.
-    pub fn new(registry: Arc<Registry>, own: Option<IpAddr>, interval: Duration) -> Self {
-        Self { client: Client::new(registry, MANAGER), own, patience: interval * MISSED_RENEWALS }
-    }
-
-    async fn live(&self) -> Result<Vec<IpAddr>, ApiError> {
-        let now = self.client.now();
-        let found = identities(&self.client).await?;
-        let live = found
-            .iter()
-            .filter(|lease| leases::renewed(&lease.object).is_some_and(|renewed| now < renewed + self.patience));
-        let stated = live.filter_map(|lease| {
-            let mut annotations = lease.object.annotations();
-            let (_, address) = annotations.find(|(name, _)| *name == ADDRESS_ANNOTATION)?;
-            address.parse::<SocketAddr>().ok().map(|address| address.ip())
-        });
-        // Nobody but the server itself gets anywhere by a loopback address.
-        Ok(stated.filter(|address| !address.is_loopback()).chain(self.own).collect())
-    }
-}
-
-impl LiveServers for RegisteredServers {
-    fn addresses(&self) -> BoxFuture<'_, Result<Vec<IpAddr>, ApiError>> {
-        Box::pin(self.live())
-    }
-}
-
-async fn identities(client: &Client) -> Result<Vec<Stored>, ApiError> {
-    client.list(&leases::collection()?, &format!("{IDENTITY_LABEL}={IDENTITY_VALUE}")).await
-}
-
-/// Deletes the identity leases of servers that died without a word.
-pub struct IdentityCollection {
-    client: Client,
-    interval: Duration,
-}
-
-impl IdentityCollection {
-    /// A controller over a registry, for leases that stand for `duration`.
-    pub fn new(registry: Arc<Registry>, duration: Duration) -> Self {
-        Self { client: Client::new(registry, MANAGER), interval: duration.min(COLLECTION_INTERVAL) }
-    }
-
-    /// Runs until told to stop.
-    pub async fn run(self, stopping: CancellationToken) {
-        let mut ticks = tokio::time::interval(self.interval);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = stopping.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
-            if let Err(error) = self.collect().await {
-                tracing::warn!(%error, "leases of dead servers were not collected; it is tried again");
-            }
-        }
-    }
-
-    async fn collect(&self) -> Result<(), ApiError> {
-        let leases = leases::collection()?;
-        let now = self.client.now();
-        for lease in identities(&self.client).await? {
-            if leases::end(&lease.object).is_some_and(|end| now < end) {
-                continue;
-            }
-            // Only if it still is as it was read: a server that came back meanwhile keeps its lease.
-            match self.client.delete(&leases, &lease).await {
-                Ok(()) => tracing::warn!(server_id = lease.object.name(), "collected the lease of a dead server"),
-                Err(ApiError::Conflict { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
+/// Where the identity of a server is stored.
+///
+/// # Errors
+/// 500 when leases are not stored.
+pub fn identity_key(server_id: &str) -> Result<StoreKey, ApiError> {
+    Ok(StoreKey::new(leases::key_prefix()? + server_id))
 }

@@ -1,14 +1,14 @@
 //! The service `kubernetes` in the namespace `default`, by which pods find the API servers: the service itself, the range
 //! of addresses that services come from, and the addresses of the servers that live.
 //!
-//! Each server writes the addresses of all of them, so the last one to write is right whichever it is; one that stops takes
-//! its own away.
+//! Each server writes the addresses and ports of all of them, in one order, so that all write the same and nobody writes
+//! twice; one that stops takes its own away. Of servers of which nothing is known yet, it keeps what is written.
 
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Family, Registry, ServiceRanges, Target};
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Stored, collection, farewell};
+use crate::servers::{Addresses, RegisteredServers};
 
 /// How often the objects are looked at, as in the reference server.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -28,41 +29,26 @@ const NAMESPACE: &str = "default";
 /// The port of the service.
 const PORT: u16 = 443;
 
-/// Where the servers are that live.
-pub trait LiveServers: Send + Sync {
-    /// Their addresses, this server's among them if it has one that others can reach.
-    fn addresses(&self) -> BoxFuture<'_, Result<Vec<IpAddr>, ApiError>>;
-}
-
-/// A server that knows of no others.
-impl LiveServers for Option<IpAddr> {
-    fn addresses(&self) -> BoxFuture<'_, Result<Vec<IpAddr>, ApiError>> {
-        let addresses = self.iter().copied().collect();
-        Box::pin(async move { Ok(addresses) })
-    }
-}
+/// The label of a slice that says whose it is.
+const SLICE_SERVICE: &str = "kubernetes.io/service-name";
+/// The label of a slice that says who looks after it.
+const SLICE_MANAGER: &str = "endpointslice.kubernetes.io/managed-by";
+/// Who looks after the slices that the reference server would not make: those of servers on other ports.
+const OURS: &str = "keelson";
 
 /// Keeps the objects.
 pub struct KubernetesService {
     client: Client,
     ranges: ServiceRanges,
-    servers: Arc<dyn LiveServers>,
-    /// This server's own address, if others can reach it.
-    own: Option<IpAddr>,
-    /// The port on which servers listen.
+    servers: Arc<RegisteredServers>,
+    /// The port on which this server listens.
     port: u16,
 }
 
 impl KubernetesService {
-    /// For servers that listen on `port`.
-    pub fn new(
-        registry: Arc<Registry>,
-        ranges: ServiceRanges,
-        servers: Arc<dyn LiveServers>,
-        own: Option<IpAddr>,
-        port: u16,
-    ) -> Self {
-        Self { client: Client::new(registry, MANAGER), ranges, servers, own, port }
+    /// For a server that listens on `port`.
+    pub fn new(registry: Arc<Registry>, ranges: ServiceRanges, servers: Arc<RegisteredServers>, port: u16) -> Self {
+        Self { client: Client::new(registry, MANAGER), ranges, servers, port }
     }
 
     /// Runs until the server stops, and takes its address away then.
@@ -154,52 +140,73 @@ impl KubernetesService {
     /// Takes this server's address away.
     async fn leave(&self) -> Result<(), ApiError> {
         let mut others = self.servers.addresses().await?;
-        others.retain(|address| Some(*address) != self.own);
+        others.live.retain(|address| Some(*address) != self.servers.own());
         self.lead_to(others).await
     }
 
-    async fn lead_to(&self, mut addresses: Vec<IpAddr>) -> Result<(), ApiError> {
-        addresses.sort_unstable();
-        addresses.dedup();
-        self.write_endpoints(&addresses).await?;
-        self.write_slice(&addresses).await
+    async fn lead_to(&self, servers: Addresses) -> Result<(), ApiError> {
+        let target = collection("", "v1", "endpoints", Some(NAMESPACE))?;
+        let current = self.client.get(&target, NAME).await?;
+        let stated = current.as_ref().map(|stored| stated(&stored.object)).unwrap_or_default();
+        let unknown = servers.unknown.into_iter().filter(|address| stated.contains(address));
+        let addresses: BTreeSet<SocketAddr> = servers.live.into_iter().chain(unknown).collect();
+        self.write_endpoints(&target, current, &addresses).await?;
+        self.write_slices(&addresses).await
     }
 
-    async fn write_endpoints(&self, addresses: &[IpAddr]) -> Result<(), ApiError> {
-        let target = collection("", "v1", "endpoints", Some(NAMESPACE))?;
-        let mut subsets = Vec::new();
-        if !addresses.is_empty() {
-            let addresses: Vec<Value> = addresses.iter().map(|address| json!({ "ip": address.to_string() })).collect();
-            subsets.push(json!({ "addresses": addresses, "ports": [self.endpoint_port()] }));
+    /// A subset for each port, since all addresses of a subset have all its ports.
+    async fn write_endpoints(
+        &self,
+        target: &Target,
+        current: Option<Stored>,
+        servers: &BTreeSet<SocketAddr>,
+    ) -> Result<(), ApiError> {
+        let mut ports: BTreeMap<u16, Vec<Value>> = BTreeMap::new();
+        for server in servers {
+            ports.entry(server.port()).or_default().push(json!({ "ip": server.ip().to_string() }));
         }
+        let subset = |(port, addresses)| json!({ "addresses": addresses, "ports": [endpoint_port(port)] });
+        let subsets: Vec<Value> = ports.into_iter().map(subset).collect();
         let labels = json!({ "endpointslice.kubernetes.io/skip-mirror": "true" });
         let wanted = json!({ "metadata": { "name": NAME, "labels": labels }, "subsets": subsets });
-        let current = self.client.get(&target, NAME).await?;
-        self.write(&target, current, &wanted, &["subsets"]).await
+        self.write(target, current, &wanted, &["subsets"]).await
     }
 
-    async fn write_slice(&self, addresses: &[IpAddr]) -> Result<(), ApiError> {
+    /// A slice for each port and family: a slice has one family, and all its ports hold for all of it.
+    async fn write_slices(&self, servers: &BTreeSet<SocketAddr>) -> Result<(), ApiError> {
         let target = collection("discovery.k8s.io", "v1", "endpointslices", Some(NAMESPACE))?;
-        let family = addresses.first().map_or_else(|| self.ranges.primary().family(), |address| Family::of(*address));
-        let reachable = addresses.iter().filter(|address| Family::of(**address) == family);
-        let endpoints: Vec<Value> = reachable
-            .map(|address| json!({ "addresses": [address.to_string()], "conditions": { "ready": true } }))
-            .collect();
-        let wanted = json!({
-            "metadata": { "name": NAME, "labels": { "kubernetes.io/service-name": NAME } },
-            "addressType": family.name(), "endpoints": endpoints, "ports": [self.endpoint_port()],
-        });
-        let mut current = self.client.get(&target, NAME).await?;
-        if let Some(other) = current.take_if(|slice| slice.object.get(&["addressType"]) != Some(&json!(family.name())))
+        let primary = self.ranges.primary().family();
+        let mut slices: BTreeMap<(bool, u16), Vec<IpAddr>> = BTreeMap::new();
+        for server in servers {
+            let second = Family::of(server.ip()) != primary;
+            slices.entry((second, server.port())).or_default().push(server.ip());
+        }
+        if slices.is_empty() {
+            slices.insert((false, self.port), Vec::new());
+        }
+        let wanted: Vec<Value> =
+            slices.iter().enumerate().map(|(place, ((_, port), of))| slice(place, primary, *port, of)).collect();
+        for slice in &wanted {
+            self.write_slice(&target, slice).await?;
+        }
+        let ours = format!("{SLICE_SERVICE}={NAME},{SLICE_MANAGER}={OURS}");
+        for left in self.client.list(&target, &ours).await? {
+            if !wanted.iter().any(|slice| slice["metadata"]["name"] == left.object.name()) {
+                unless_changed(self.client.delete(&target, &left).await)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_slice(&self, target: &Target, wanted: &Value) -> Result<(), ApiError> {
+        let name = wanted["metadata"]["name"].as_str().unwrap_or(NAME);
+        let mut current = self.client.get(target, name).await?;
+        if let Some(other) = current.take_if(|slice| slice.object.get(&["addressType"]) != Some(&wanted["addressType"]))
         {
             // A slice keeps its family for life.
-            self.client.delete(&target, &other).await?;
+            self.client.delete(target, &other).await?;
         }
-        self.write(&target, current, &wanted, &["endpoints", "ports"]).await
-    }
-
-    fn endpoint_port(&self) -> Value {
-        json!({ "name": "https", "port": self.port, "protocol": "TCP" })
+        self.write(target, current, wanted, &["endpoints", "ports"]).await
     }
 
     /// Has these fields of an object be as they are wanted. Who was faster wanted the same, or is corrected next time.
@@ -231,9 +238,47 @@ impl KubernetesService {
     }
 }
 
-fn unless_changed(written: Result<Stored, ApiError>) -> Result<(), ApiError> {
+fn unless_changed<T>(written: Result<T, ApiError>) -> Result<(), ApiError> {
     match written {
         Ok(_) | Err(ApiError::Conflict { .. }) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+fn endpoint_port(port: u16) -> Value {
+    json!({ "name": "https", "port": port, "protocol": "TCP" })
+}
+
+/// The addresses and ports that the endpoints have.
+fn stated(endpoints: &Object) -> BTreeSet<SocketAddr> {
+    let list = |of: &Value, field: &str| of[field].as_array().cloned().unwrap_or_default();
+    let subsets = endpoints.get(&["subsets"]).and_then(Value::as_array);
+    let mut found = BTreeSet::new();
+    for subset in subsets.into_iter().flatten() {
+        let ports: Vec<u16> =
+            list(subset, "ports").iter().filter_map(|port| port["port"].as_u64()?.try_into().ok()).collect();
+        for address in list(subset, "addresses") {
+            let Some(ip) = address["ip"].as_str().and_then(|ip| ip.parse().ok()) else { continue };
+            found.extend(ports.iter().map(|port| SocketAddr::new(ip, *port)));
+        }
+    }
+    found
+}
+
+/// The slice at a place among them: the first has the name of the service, as in the reference server.
+fn slice(place: usize, primary: Family, port: u16, addresses: &[IpAddr]) -> Value {
+    let family = addresses.first().map_or(primary, |address| Family::of(*address)).name();
+    let (name, labels) = match place {
+        0 => (NAME.to_owned(), json!({ SLICE_SERVICE: NAME })),
+        _ => {
+            let name = format!("{NAME}-{}-{port}", family.to_ascii_lowercase());
+            (name, json!({ SLICE_SERVICE: NAME, SLICE_MANAGER: OURS }))
+        }
+    };
+    let endpoint = |address: &IpAddr| json!({ "addresses": [address.to_string()], "conditions": { "ready": true } });
+    let endpoints: Vec<Value> = addresses.iter().map(endpoint).collect();
+    json!({
+        "metadata": { "name": name, "labels": labels },
+        "addressType": family, "endpoints": endpoints, "ports": [endpoint_port(port)],
+    })
 }

@@ -4,7 +4,7 @@
 //! stops its controllers first. Who leads and stops gives the lease up, so that the next need not wait. The times are those
 //! of the reference controllers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use keelson_meta::{ApiError, Object};
@@ -20,23 +20,31 @@ use crate::leases;
 const LEASE: &str = "keelson-controllers";
 /// The name by which an elected server owns its fields.
 const MANAGER: &str = "keelson-leader-election";
-/// How long a lease stands without a renewal.
+/// How long a lease stands without a renewal, unless it says so itself.
 const DURATION: Duration = Duration::from_secs(15);
 /// How long a leader tries to renew before it stops leading: less than [`DURATION`], so that there never are two.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// How often it is renewed, and how often others look.
 const INTERVAL: Duration = Duration::from_secs(2);
+/// How often at once a lease is written on what somebody else has left there.
+const ATTEMPTS: usize = 4;
 
 /// Takes part in the election for one server.
 pub struct Leadership {
     client: Client,
     server_id: String,
+    /// By what the lease says that it is this process's.
+    holder: String,
+    /// Who led when this process first looked.
+    first_seen: OnceLock<String>,
 }
 
 impl Leadership {
-    /// A candidate. `server_id` is stable over restarts: a server that comes back takes its own lease up again at once.
-    pub fn new(registry: Arc<Registry>, server_id: impl Into<String>) -> Self {
-        Self { client: Client::new(registry, MANAGER), server_id: server_id.into() }
+    /// A candidate. `server_id` is stable over restarts, `holder` is of this process: a server that comes back takes the
+    /// lease of its earlier process up again at once. That can't lead any longer, since the server has registered anew.
+    pub fn new(registry: Arc<Registry>, server_id: impl Into<String>, holder: impl Into<String>) -> Self {
+        let client = Client::new(registry, MANAGER);
+        Self { client, server_id: server_id.into(), holder: holder.into(), first_seen: OnceLock::new() }
     }
 
     /// Runs `lead` whenever this server leads, until the server stops. `lead` ends soon after its token is cancelled.
@@ -70,20 +78,27 @@ impl Leadership {
     async fn try_acquire(&self, observed: &mut Option<(Stored, Instant)>) -> Result<Option<Stored>, ApiError> {
         let leases = leases::collection()?;
         let now = self.client.now();
-        let Some(found) = self.client.get(&leases, LEASE).await? else {
+        let found = self.client.get(&leases, LEASE).await?;
+        let first_seen = self.first_seen.get_or_init(|| found.as_ref().map_or("", stated_holder).to_owned());
+        let Some(found) = found else {
             return self.client.create(&leases, self.lease(now)).await.map(Some);
         };
-        let holder = leases::holder(&found.object);
-        if !holder.is_empty() && holder != self.server_id {
+        let holder = stated_holder(&found);
+        if !holder.is_empty() && holder != self.holder && !(holder == first_seen && self.is_namesake(holder)) {
             let since = match observed {
                 Some((last, since)) if last.revision == found.revision => *since,
                 _ => observed.insert((found.clone(), Instant::now())).1,
             };
-            if since.elapsed() < DURATION {
+            if since.elapsed() < leases::duration(&found.object).unwrap_or(DURATION) {
                 return Ok(None);
             }
         }
         self.client.update(&leases, self.taken_over(found.object, now)).await.map(Some)
+    }
+
+    /// Whether this is a process of this server. Earlier releases held the lease by the name of the server alone.
+    fn is_namesake(&self, holder: &str) -> bool {
+        holder == self.server_id || holder.starts_with(&leases::holder_prefix(&self.server_id))
     }
 
     /// Renews the lease until told to stop; then, and only while it is still held, returns it. Cancels `leading` when it
@@ -109,27 +124,41 @@ impl Leadership {
         None
     }
 
-    /// `None` when it is no longer this server's.
+    /// Renews the lease; `None` when it is no longer this process's.
     async fn renew(&self, lease: &Stored) -> Result<Option<Stored>, ApiError> {
-        let leases = leases::collection()?;
-        let mut next = lease.object.clone();
-        leases::set(&mut next, [("renewTime", leases::micro_time(self.client.now()))]);
-        match self.client.update(&leases, next).await {
-            Ok(written) => Ok(Some(written)),
-            Err(ApiError::NotFound { .. }) => Ok(None),
-            Err(ApiError::Conflict { .. }) => {
-                let found = self.client.get(&leases, LEASE).await?;
-                Ok(found.filter(|found| leases::holder(&found.object) == self.server_id))
-            }
-            Err(error) => Err(error),
-        }
+        self.rewrite(lease, |lease| leases::set(lease, [("renewTime", leases::micro_time(self.client.now()))])).await
     }
 
+    /// Gives the lease up, if it still is this process's.
     async fn release(&self, lease: Stored) {
-        let mut free = lease.object;
-        leases::set(&mut free, [("holderIdentity", json!("")), ("leaseDurationSeconds", json!(1))]);
-        let released = async { self.client.update(&leases::collection()?, free).await.map(|_| ()) };
+        let free = |lease: &mut Object| {
+            leases::set(lease, [("holderIdentity", json!("")), ("leaseDurationSeconds", json!(1))]);
+        };
+        let released = async { self.rewrite(&lease, free).await.map(|_| ()) };
         farewell(released, "the lead was not given up; it ends by itself").await;
+    }
+
+    /// Changes the lease, as it was read or as somebody else has left it, as long as it is this process's: `None` when it is
+    /// not. What was written by an earlier attempt whose answer got lost is written again: others count from what they see,
+    /// so it would be too early to count from now on.
+    async fn rewrite(&self, lease: &Stored, change: impl Fn(&mut Object)) -> Result<Option<Stored>, ApiError> {
+        let leases = leases::collection()?;
+        let mut next = lease.object.clone();
+        for _ in 1..ATTEMPTS {
+            change(&mut next);
+            match self.client.update(&leases, next).await {
+                Ok(written) => return Ok(Some(written)),
+                Err(ApiError::NotFound { .. }) => return Ok(None),
+                Err(ApiError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            match self.client.get(&leases, LEASE).await?.filter(|found| leases::holder(&found.object) == self.holder) {
+                Some(found) => next = found.object,
+                None => return Ok(None),
+            }
+        }
+        change(&mut next);
+        self.client.update(&leases, next).await.map(Some)
     }
 
     fn lease(&self, now: SystemTime) -> Value {
@@ -138,7 +167,7 @@ impl Leadership {
             "kind": "Lease",
             "metadata": {"name": LEASE, "namespace": leases::NAMESPACE},
             "spec": {
-                "holderIdentity": self.server_id,
+                "holderIdentity": self.holder,
                 "leaseDurationSeconds": DURATION.as_secs(),
                 "acquireTime": leases::micro_time(now),
                 "renewTime": leases::micro_time(now),
@@ -149,11 +178,11 @@ impl Leadership {
 
     fn taken_over(&self, mut lease: Object, now: SystemTime) -> Object {
         let transitions = lease.get(&["spec", "leaseTransitions"]).and_then(Value::as_i64).unwrap_or_default();
-        let changed = leases::holder(&lease) != self.server_id;
+        let changed = leases::holder(&lease) != self.holder;
         leases::set(
             &mut lease,
             [
-                ("holderIdentity", json!(self.server_id)),
+                ("holderIdentity", json!(self.holder)),
                 ("leaseDurationSeconds", json!(DURATION.as_secs())),
                 ("acquireTime", leases::micro_time(now)),
                 ("renewTime", leases::micro_time(now)),
@@ -162,4 +191,8 @@ impl Leadership {
         );
         lease
     }
+}
+
+fn stated_holder(lease: &Stored) -> &str {
+    leases::holder(&lease.object)
 }

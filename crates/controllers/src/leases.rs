@@ -24,7 +24,7 @@ pub(crate) fn collection() -> Result<Target, ApiError> {
 ///
 /// # Errors
 /// 500 when leases are not stored.
-pub fn key_prefix() -> Result<String, ApiError> {
+pub(crate) fn key_prefix() -> Result<String, ApiError> {
     let target = collection()?;
     let stored = target.stored().ok_or_else(|| ApiError::Internal("leases are not stored".to_owned()))?;
     Ok(format!("{}{}", stored.key_prefix(), target.key_prefix()))
@@ -35,15 +35,21 @@ pub(crate) fn holder(lease: &Object) -> &str {
     lease.get(&["spec", "holderIdentity"]).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// When a lease ends unless it is renewed; `None` for one that does not say when it was renewed and for how long.
-pub(crate) fn end(lease: &Object) -> Option<SystemTime> {
-    let seconds = lease.get(&["spec", "leaseDurationSeconds"])?.as_u64()?;
-    renewed(lease)?.checked_add(Duration::from_secs(seconds))
+/// What holders of a lease begin with that are processes of one server: whatever follows tells these apart. No name of a
+/// server has such a sign in it.
+pub(crate) fn holder_prefix(server_id: &str) -> String {
+    format!("{server_id}_")
 }
 
-/// When a lease was renewed last.
-pub(crate) fn renewed(lease: &Object) -> Option<SystemTime> {
-    parse_rfc3339(lease.get(&["spec", "renewTime"])?.as_str()?)
+/// How long a lease stands without a renewal, if it says so.
+pub(crate) fn duration(lease: &Object) -> Option<Duration> {
+    lease.get(&["spec", "leaseDurationSeconds"])?.as_u64().map(Duration::from_secs)
+}
+
+/// When a lease ends unless it is renewed, by the clock of its holder; `None` for one that does not say when it was renewed
+/// and for how long.
+pub(crate) fn end(lease: &Object) -> Option<SystemTime> {
+    parse_rfc3339(lease.get(&["spec", "renewTime"])?.as_str()?)?.checked_add(duration(lease)?)
 }
 
 /// Changes fields of a lease's `spec`.

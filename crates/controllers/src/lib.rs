@@ -12,20 +12,20 @@ mod leadership;
 mod leases;
 mod namespace_deletion;
 mod namespace_objects;
+mod observed;
 mod pod_garbage_collection;
 mod queue;
+mod servers;
 mod switches;
 
 pub use bootstrap::{Bootstrap, Progress};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use garbage_collection::GarbageCollection;
-pub use identity::{
-    IDENTITY_LABEL, IDENTITY_VALUE, IdentityCollection, IdentityConfig, IdentityLease, RegisteredServers,
-};
-pub use kubernetes_service::{KubernetesService, LiveServers};
+pub use identity::{IDENTITY_LABEL, IDENTITY_VALUE, IdentityConfig, IdentityLease, identity_key};
+pub use kubernetes_service::KubernetesService;
 pub use leadership::Leadership;
-pub use leases::key_prefix as identity_key_prefix;
 pub use namespace_deletion::{Content, Left, NamespaceDeletion};
 pub use namespace_objects::NamespaceObjects;
 pub use pod_garbage_collection::{PodGarbageCollection, QUARANTINE};
+pub use servers::{IdentityCollection, Life, RegisteredServer, RegisteredServers};
 pub use switches::{Controller, Switches};

@@ -48,6 +48,10 @@ pub(crate) struct Serve {
     /// The name of this server in its log and metrics; the host name and data directory decide it unless given.
     #[arg(long, env = "KEELSON_SERVER_ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) server_id: Option<String>,
+    /// Start although servers that run on the same store would refuse what this one signs, or the other way round: client
+    /// certificates, serving certificates, tokens of service accounts.
+    #[arg(long, env = "KEELSON_ALLOW_OTHER_KEYS")]
+    pub(crate) allow_other_keys: bool,
     /// One more DNS name or IP address for the serving certificate. May be repeated.
     #[arg(long, env = "KEELSON_TLS_SAN", value_delimiter = ',')]
     pub(crate) tls_san: Vec<String>,

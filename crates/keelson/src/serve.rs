@@ -1,6 +1,6 @@
 //! `keelson serve`: from flags to a running server, until a signal stops it.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use keelson_server::{Config, RegistryConfig, Server, ServiceRanges, StoreConfig, Switches};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -19,12 +19,19 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     let server = Server::start(config(args, &data_dir)?).await?;
     announce(&server, &data_dir);
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for SIGINT")?,
-    }
+    let replaced = tokio::select! {
+        _ = terminate.recv() => None,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted.context("listening for SIGINT")?;
+            None
+        }
+        why = server.replaced() => Some(why),
+    };
     server.shutdown().await;
-    Ok(())
+    match replaced {
+        Some(why) => bail!(why),
+        None => Ok(()),
+    }
 }
 
 fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
@@ -61,6 +68,7 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
         .map_err(anyhow::Error::msg)
         .context("reading --controllers")?;
     config.server_id = args.server_id.unwrap_or_else(|| Config::derived_server_id(data_dir));
+    config.allow_other_keys = args.allow_other_keys;
     config.pki.extra_names = args.tls_san;
     config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);
     config.pki.client_ca = args.client_ca_file;

@@ -44,6 +44,8 @@ pub struct Config {
     pub identity_duration: Duration,
     /// How often the lease is renewed.
     pub identity_interval: Duration,
+    /// Whether it starts even if servers that run on the store sign with what it does not accept, or the other way round.
+    pub allow_other_keys: bool,
     /// Certificates: extra names for the serving certificate, or files of one's own.
     pub pki: PkiOptions,
     /// How long a node may be missing before its pods are ended.
@@ -76,6 +78,7 @@ impl Default for Config {
             server_id: "keelson".to_owned(),
             identity_duration: IdentityConfig::DURATION,
             identity_interval: IdentityConfig::INTERVAL,
+            allow_other_keys: false,
             pki: PkiOptions::default(),
             node_quarantine: QUARANTINE,
             service_account_issuer: DEFAULT_ISSUER.to_owned(),

@@ -18,19 +18,28 @@ use crate::config::Config;
 /// An address that belongs to nobody (RFC 5737): what would be sent there leaves the host on the way to most others.
 const ELSEWHERE: &str = "192.0.2.1:9";
 
+/// How this server stands among those on its store.
+pub(crate) struct Place {
+    /// Where it listens.
+    pub(crate) addr: SocketAddr,
+    /// By what its process is told from others of its name.
+    pub(crate) holder: String,
+    /// All of them.
+    pub(crate) servers: Arc<RegisteredServers>,
+}
+
 /// Starts all of it; how far the bootstrap has come.
 pub(crate) fn spawn(
     config: &Config,
     registry: &Arc<Registry>,
     pki: &Pki,
-    addr: SocketAddr,
+    place: Place,
     background: &TaskTracker,
     stopping: &CancellationToken,
 ) -> anyhow::Result<Arc<Progress>> {
-    let own = advertised(config, addr);
+    let Place { addr, holder, servers } = place;
     let ranges = config.registry.service_ranges.clone();
-    let servers = Arc::new(RegisteredServers::new(registry.clone(), own, config.identity_interval));
-    let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers, own, addr.port()));
+    let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
     let aggregation = match config.controllers.is_on(Controller::ClusterRoleAggregation) {
         true => Some(Arc::new(ClusterRoleAggregation::new(registry.clone())?)),
         false => None,
@@ -50,10 +59,10 @@ pub(crate) fn spawn(
         }
     });
     background.spawn(bootstrap.run(stopping.clone()));
-    let controllers =
-        Controllers { config: config.clone(), registry: registry.clone(), root: pki.server_ca_pem.clone() };
+    let (registry, root) = (registry.clone(), pki.server_ca_pem.clone());
+    let leadership = Leadership::new(registry.clone(), &config.server_id, holder);
+    let controllers = Controllers { config: config.clone(), registry, servers, root };
     if config.store.is_shared() {
-        let leadership = Leadership::new(registry.clone(), &config.server_id);
         let stopping = stopping.clone();
         background.spawn(async move { leadership.run(stopping, |leading| controllers.run(leading)).await });
     } else {
@@ -67,6 +76,7 @@ pub(crate) fn spawn(
 struct Controllers {
     config: Config,
     registry: Arc<Registry>,
+    servers: Arc<RegisteredServers>,
     /// The certificates by which clients know the servers, in PEM.
     root: String,
 }
@@ -85,7 +95,8 @@ impl Controllers {
     fn spawn(&self, running: &TaskTracker, stopping: &CancellationToken) -> Result<(), ApiError> {
         let registry = || self.registry.clone();
         let on = |controller| self.config.controllers.is_on(controller);
-        running.spawn(IdentityCollection::new(registry(), self.config.identity_duration).run(stopping.clone()));
+        let (servers, duration) = (self.servers.clone(), self.config.identity_duration);
+        running.spawn(IdentityCollection::new(registry(), servers, duration).run(stopping.clone()));
         if on(Controller::ServiceAccount) {
             running.spawn(NamespaceObjects::service_accounts(registry()).run(stopping.clone()));
         }

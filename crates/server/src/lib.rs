@@ -11,6 +11,7 @@ mod probe;
 mod server;
 mod store;
 mod tokens;
+mod trust;
 
 pub use backup::{backup, restore};
 pub use config::Config;

@@ -1,5 +1,6 @@
 //! Starting and stopping a server: store, cache, registry, controllers, and the port, in this order, and back.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +10,10 @@ use anyhow::Context as _;
 use keelson_access::pki::{self, Pki};
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_codec::FieldPath;
-use keelson_controllers::{IdentityConfig, IdentityLease, Progress, identity_key_prefix};
+use keelson_controllers::{IdentityConfig, IdentityLease, Progress, RegisteredServers, identity_key};
 use keelson_discovery::Documents;
 use keelson_http::handlers::ResourceHandlers;
-use keelson_http::health::{Health, HealthChecks};
+use keelson_http::health::{CheckResult, Health, HealthChecks};
 use keelson_http::metrics::Metrics;
 use keelson_http::pages::Pages;
 use keelson_http::router::Router;
@@ -26,12 +27,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
-use crate::controllers;
+use crate::controllers::{self, Place};
 use crate::history::Compactor;
 use crate::metrics::{registry_samples, server_info};
 use crate::probe::StoreProbe;
 use crate::store::{Opened, StoreConfig, StoreMetrics};
-use crate::tokens::{issuer_documents, service_account_tokens};
+use crate::tokens::{issuer_documents, token_issuer};
+use crate::trust::Company;
 
 /// The name of the kubeconfig in the data directory.
 const KUBECONFIG: &str = "kubeconfig";
@@ -53,6 +55,7 @@ pub struct RunningServer {
     registry: Arc<Registry>,
     bootstrap: Arc<Progress>,
     store: Arc<dyn Store>,
+    fence: Arc<Fence>,
     /// Whether others use the store too, so that it is not this server's to close.
     shared: bool,
     stopping: CancellationToken,
@@ -71,7 +74,8 @@ impl Server {
     /// Starts a server and returns once it answers requests.
     ///
     /// # Errors
-    /// When the store can't be opened, certificates can't be read or made, or the address is taken.
+    /// When the store can't be opened, certificates can't be read or made, the address is taken, or servers that run on the
+    /// store would not accept what this one signs.
     pub async fn start(config: Config) -> anyhow::Result<RunningServer> {
         // Both write to disk and wait for it, so they wait together.
         let pki = tokio::task::spawn_blocking({
@@ -86,7 +90,7 @@ impl Server {
         let cache = Cache::start(store.clone(), collections(), cache_config(&config))
             .await
             .context("loading the store into the cache")?;
-        let fence = Arc::new(Fence::new(identity_key_prefix()?, config.clock.clone()));
+        let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
         let fenced = fenced(&config.store, &store, &fence);
         let registry = Arc::new(Registry::new(
             fenced.clone(),
@@ -95,15 +99,15 @@ impl Server {
             config.random.clone(),
             config.registry.clone(),
         ));
-        let registered = async {
-            registry.ensure_system_namespaces().await.context("making the system namespaces")?;
-            let identity = identity_config(&config, addr);
-            let lease = IdentityLease::register(registry.clone(), fence, config.random.clone(), identity);
-            lease.await.context("registering this server's identity")
-        };
-        let (identity, pki) = tokio::join!(registered, pki);
-        let identity = IdentityTask::start(identity?);
+        let (namespaces, pki) = tokio::join!(registry.ensure_system_namespaces(), pki);
+        namespaces.context("making the system namespaces")?;
         let pki = pki.context("preparing certificates")?.context("preparing certificates")?;
+        let issuer = token_issuer(&config, &pki)?;
+        let servers = registered_servers(&config, &registry, addr);
+        let company = Company::new(&config, &pki, &issuer, servers.clone())?;
+        let identity = register(&config, &registry, fence.clone(), &company, addr).await?;
+        let place = Place { addr, holder: identity.holder().to_owned(), servers };
+        let identity = IdentityTask::start(identity);
 
         let stopping = CancellationToken::new();
         // What has been started does not outlive a start that fails.
@@ -113,14 +117,15 @@ impl Server {
         background.spawn(probing);
         let compactor = Compactor::new(store.clone(), cache.clone(), config.clock.clone(), config.history);
         background.spawn(compactor.run(stopping.clone()));
-        let bootstrap = controllers::spawn(&config, &registry, &pki, addr, &background, &stopping)?;
+        let bootstrap = controllers::spawn(&config, &registry, &pki, place, &background, &stopping)?;
         background.close();
 
         let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
-        let tokens = service_account_tokens(&config, &pki, registry.clone())?;
+        let tokens = Arc::new(ServiceAccountTokens::new(registry.clone(), issuer));
         let parts = (registry.clone(), tokens, metrics);
-        let pipeline = pipeline(&config, parts, addr, probe, &bootstrap, stopping.clone());
+        let standing = store_check(&config.store, fence.clone(), probe);
+        let pipeline = pipeline(&config, parts, addr, standing, &bootstrap, stopping.clone());
         let listener = Some(tokio::spawn(listener::serve(port, tls, Arc::new(pipeline), config.shutdown_grace)));
         let shared = matches!(config.store, StoreConfig::Shared(_));
         let identity = Some(identity);
@@ -135,6 +140,7 @@ impl Server {
             registry,
             bootstrap,
             store,
+            fence,
             shared,
             stopping,
             background,
@@ -173,6 +179,12 @@ impl RunningServer {
     /// Waits until what every cluster has is there: the server answers before. Says so in `/readyz` too.
     pub async fn bootstrapped(&self) {
         self.bootstrap.finished().await;
+    }
+
+    /// Waits until another process has started under this server's name, and tells what to do about it. This server writes
+    /// nothing then, and is to be shut down.
+    pub async fn replaced(&self) -> String {
+        self.fence.closed().await
     }
 
     /// Stops: no new requests, lists in flight end, watches are closed cleanly.
@@ -244,11 +256,47 @@ fn fenced(config: &StoreConfig, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> A
     if config.is_shared() { Arc::new(FencedStore::new(store.clone(), fence.clone())) } else { store.clone() }
 }
 
-fn identity_config(config: &Config, addr: SocketAddr) -> IdentityConfig {
+/// Takes this server's place among those on the store, if it may be there.
+async fn register(
+    config: &Config,
+    registry: &Arc<Registry>,
+    fence: Arc<Fence>,
+    company: &Company,
+    addr: SocketAddr,
+) -> anyhow::Result<IdentityLease> {
+    // ORDER: before this server takes its name, which another process may have.
+    company.check().await?;
+    let identity = identity_config(config, addr, company.annotations());
+    let lease = IdentityLease::register(registry.clone(), fence, &*config.random, identity).await;
+    company.join(lease.context("registering this server's identity")?).await
+}
+
+/// Whether the store answers, and lets this server write.
+fn store_check(
+    config: &StoreConfig,
+    fence: Arc<Fence>,
+    probe: StoreProbe,
+) -> impl Fn() -> CheckResult + Send + Sync + 'static {
+    let fence = config.is_shared().then_some(fence);
+    // The probe asks the fence too, but only now and then.
+    move || match fence.as_ref().map(|fence| fence.check()) {
+        Some(Err(lost)) => Err(lost.to_string()),
+        Some(Ok(())) | None => probe.check(),
+    }
+}
+
+/// The servers on the store, this one among them at the address where others reach it, if any.
+fn registered_servers(config: &Config, registry: &Arc<Registry>, addr: SocketAddr) -> Arc<RegisteredServers> {
+    let own = controllers::advertised(config, addr).map(|address| SocketAddr::new(address, addr.port()));
+    Arc::new(RegisteredServers::new(registry.clone(), own, config.identity_interval))
+}
+
+fn identity_config(config: &Config, addr: SocketAddr, annotations: BTreeMap<String, String>) -> IdentityConfig {
     IdentityConfig {
         server_id: config.server_id.clone(),
         host: Config::host_name(),
         address: SocketAddr::new(controllers::advertised(config, addr).unwrap_or(addr.ip()), addr.port()).to_string(),
+        annotations,
         duration: config.identity_duration,
         interval: config.identity_interval,
     }
@@ -308,7 +356,7 @@ fn pipeline(
     config: &Config,
     (registry, tokens, store_metrics): (Arc<Registry>, Arc<ServiceAccountTokens>, StoreMetrics),
     addr: SocketAddr,
-    probe: StoreProbe,
+    store: impl Fn() -> CheckResult + Send + Sync + 'static,
     bootstrap: &Arc<Progress>,
     stopping: CancellationToken,
 ) -> Pipeline {
@@ -321,7 +369,7 @@ fn pipeline(
     let cache = registry.cache().clone();
     let live = HealthChecks::new();
     let ready = HealthChecks::new()
-        .add("store", move || probe.check())
+        .add("store", store)
         .add("cache", move || cache.healthy().map_err(|fault| fault.to_string()));
     let ready = Progress::steps().fold(ready, |ready, step| {
         let bootstrap = bootstrap.clone();

@@ -31,6 +31,8 @@ enum Standing {
     Held(Identity),
     /// Its identity is gone or too old. It has to register anew before it writes again.
     Lost,
+    /// Its identity is another's now, for the reason given: it never writes again.
+    Closed(String),
 }
 
 /// An identity that is written in the store.
@@ -52,26 +54,55 @@ pub struct Fence {
     /// The revision of the identity that a write did not find as it expected.
     doubt: Mutex<Option<Revision>>,
     doubted: Notify,
-    /// Keys with this prefix are written without an identity: those of the identities themselves.
-    identities: String,
+    /// Where this server's identity is written: the one key that is written without comparing it.
+    own: StoreKey,
     clock: Arc<dyn Clock>,
 }
 
 impl Fence {
-    /// A fence that is open until the first [`Fence::hold`]. Keys that start with `identities` are never fenced.
-    pub fn new(identities: impl Into<String>, clock: Arc<dyn Clock>) -> Self {
+    /// A fence that is open until the first [`Fence::hold`]. The key `own`, of the identity itself, is never fenced.
+    pub fn new(own: StoreKey, clock: Arc<dyn Clock>) -> Self {
         let standing = watch::Sender::new(Standing::Starting);
-        Self { standing, doubt: Mutex::default(), doubted: Notify::new(), identities: identities.into(), clock }
+        Self { standing, doubt: Mutex::default(), doubted: Notify::new(), own, clock }
     }
 
     /// The identity is written as told.
     pub fn hold(&self, identity: Identity) {
-        self.standing.send_replace(Standing::Held(identity));
+        self.stand(Standing::Held(identity));
     }
 
     /// The identity is gone. Writes are refused from now on.
     pub fn lose(&self) {
-        self.standing.send_replace(Standing::Lost);
+        self.stand(Standing::Lost);
+    }
+
+    /// The identity is another's for good. Writes are refused, with this reason, whatever comes.
+    pub fn close(&self, why: impl Into<String>) {
+        self.stand(Standing::Closed(why.into()));
+    }
+
+    /// Waits until the fence is closed for good, and tells why.
+    pub async fn closed(&self) -> String {
+        let mut standing = self.standing.subscribe();
+        let why = match standing.wait_for(|standing| matches!(standing, Standing::Closed(_))).await.as_deref() {
+            Ok(Standing::Closed(why)) => Some(why.clone()),
+            _ => None,
+        };
+        match why {
+            Some(why) => why,
+            // The sender is in `self`, so waiting can't end otherwise.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn stand(&self, next: Standing) {
+        self.standing.send_if_modified(|standing| {
+            let open = !matches!(standing, Standing::Closed(_));
+            if open {
+                *standing = next;
+            }
+            open
+        });
     }
 
     /// Returns when a write has met another identity than it expected, so that it should be looked after at once. A doubt
@@ -92,6 +123,7 @@ impl Fence {
                 self.clock.now() >= identity.until || *self.doubt.lock() == Some(identity.revision)
             }
             Standing::Lost => true,
+            Standing::Closed(_) => false,
         }
     }
 
@@ -106,17 +138,21 @@ impl Fence {
     }
 
     /// Whether writes pass.
-    pub fn is_open(&self) -> bool {
+    ///
+    /// # Errors
+    /// Says why they do not.
+    pub fn check(&self) -> Result<(), StoreError> {
         match &*self.standing.borrow() {
-            Standing::Starting => true,
-            Standing::Held(identity) => self.clock.now() < identity.until,
-            Standing::Lost => false,
+            Standing::Starting => Ok(()),
+            Standing::Held(identity) if self.clock.now() < identity.until => Ok(()),
+            Standing::Held(_) | Standing::Lost => Err(lost()),
+            Standing::Closed(why) => Err(closed(why)),
         }
     }
 
-    /// Whether a transaction writes nothing but identities.
+    /// Whether a transaction writes nothing but this server's identity.
     fn exempts(&self, transaction: &Transaction) -> bool {
-        transaction.writes.iter().all(|write| write.key().as_str().starts_with(&self.identities))
+        transaction.writes.iter().all(|write| *write.key() == self.own)
     }
 
     /// The identity that a write has to compare; `None` for none yet.
@@ -128,6 +164,7 @@ impl Fence {
                 self.doubted.notify_one();
                 Err(lost())
             }
+            Standing::Closed(why) => Err(closed(why)),
         }
     }
 
@@ -143,6 +180,7 @@ impl Fence {
             Ok(Ok(standing)) => match &*standing {
                 Standing::Held(identity) if identity.registration == before.registration => Ok(identity.clone()),
                 Standing::Held(_) | Standing::Starting | Standing::Lost => Err(lost()),
+                Standing::Closed(why) => Err(closed(why)),
             },
             Ok(Err(_)) | Err(_) => Err(lost()),
         }
@@ -151,6 +189,10 @@ impl Fence {
 
 fn lost() -> StoreError {
     StoreError::Unavailable("this server's identity has ended; it registers anew".to_owned())
+}
+
+fn closed(why: &str) -> StoreError {
+    StoreError::Unavailable(why.to_owned())
 }
 
 /// A store that a server writes to only as long as its identity stands.
@@ -221,7 +263,8 @@ impl Store for FencedStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        if self.fence.is_open() { self.store.check().await } else { Err(lost()) }
+        self.fence.check()?;
+        self.store.check().await
     }
 }
 
@@ -231,8 +274,6 @@ mod tests {
     use keelson_meta::clock::ManualClock;
 
     use crate::memory::MemoryStore;
-
-    const IDENTITIES: &str = "/identities/";
 
     struct Server {
         store: Arc<dyn Store>,
@@ -245,7 +286,7 @@ mod tests {
         fn new() -> Self {
             let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
             let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
-            let fence = Arc::new(Fence::new(IDENTITIES, clock.clone()));
+            let fence = Arc::new(Fence::new(Self::key(), clock.clone()));
             let fenced = Arc::new(FencedStore::new(store.clone(), fence.clone()));
             Self { store, fence, fenced, clock }
         }
@@ -358,10 +399,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn identities_themselves_are_written_past_the_fence() {
+    async fn a_servers_own_identity_is_written_past_the_fence_and_no_other() {
         let server = Server::new();
         server.fence.lose();
         server.fenced.commit(Transaction::default().put(Server::key(), "me")).await.unwrap();
+        let others = Transaction::default().put(StoreKey::new("/identities/one-more"), "me");
+        assert!(server.fenced.commit(others).await.is_err());
         assert!(server.is_refused().await);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_was_replaced_never_writes_again_and_says_why() {
+        let server = Server::new();
+        server.register(1, true).await;
+        server.fence.close("another has this name");
+        server.register(2, true).await;
+        let CommitError::Store(refused) = server.write().await.unwrap_err() else { panic!("nothing is compared") };
+        assert!(refused.to_string().contains("another has this name"), "{refused}");
+        assert_eq!(server.fenced.check().await.unwrap_err().to_string(), refused.to_string());
+        assert_eq!(server.fence.closed().await, "another has this name");
+        let doubted = tokio::time::timeout(Duration::from_secs(1), server.fence.doubted()).await;
+        assert!(doubted.is_err(), "nobody is to register it anew");
     }
 }

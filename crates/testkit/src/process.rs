@@ -114,6 +114,14 @@ impl ProcessServer {
             let sent = Command::new("kill").args(["-TERM", &pid.to_string()]).status().await;
             assert!(sent.is_ok_and(|status| status.success()), "cannot send a signal to process {pid}");
         }
+        self.ended().await
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Panics
+    /// When it does not end within a minute.
+    pub async fn ended(&mut self) -> ExitStatus {
         tokio::time::timeout(PATIENCE, self.child.wait())
             .await
             .unwrap_or_else(|_| panic!("the server did not end within {PATIENCE:?}; its log:\n{}", self.log()))

@@ -58,8 +58,16 @@ impl TestServerBuilder {
     /// # Panics
     /// When it does not start.
     pub async fn start(self) -> TestServer {
-        let (running, endpoint) = start(&self.config).await;
-        TestServer { running: Some(running), endpoint, config: self.config, directory: self.directory }
+        self.try_start().await.unwrap_or_else(|error| panic!("the server did not start: {error}"))
+    }
+
+    /// Starts it, or tells why it does not start, as an operator is told.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn try_start(self) -> Result<TestServer, String> {
+        let (running, endpoint) = start(&self.config).await.map_err(|error| format!("{error:#}"))?;
+        Ok(TestServer { running: Some(running), endpoint, config: self.config, directory: self.directory })
     }
 }
 
@@ -124,17 +132,17 @@ impl TestServer {
         let address = self.running.as_ref().map(RunningServer::addr);
         self.stop().await;
         self.config.bind = address.unwrap_or(self.config.bind);
-        let (running, endpoint) = start(&self.config).await;
+        let (running, endpoint) =
+            start(&self.config).await.unwrap_or_else(|error| panic!("the server did not start: {error:#}"));
         self.running = Some(running);
         self.endpoint = endpoint;
     }
 }
 
-async fn start(config: &Config) -> (RunningServer, Endpoint) {
-    let running =
-        Server::start(config.clone()).await.unwrap_or_else(|error| panic!("the server did not start: {error:#}"));
+async fn start(config: &Config) -> anyhow::Result<(RunningServer, Endpoint)> {
+    let running = Server::start(config.clone()).await?;
     running.bootstrapped().await;
     let kubeconfig = running.kubeconfig().expect("the builder gave the server a data directory");
     let endpoint = Endpoint::from_kubeconfig(kubeconfig).await.unwrap_or_else(|error| panic!("{error:#}"));
-    (running, endpoint)
+    Ok((running, endpoint))
 }

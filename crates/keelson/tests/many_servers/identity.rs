@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_server::Config;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, StoreKey, Transaction};
 use keelson_testkit::{Raw, TestServer};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::{CONFIG_MAPS, config_map, items, name, until};
 
@@ -14,20 +16,38 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 const IDENTITIES: &str = "labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
 const LEADER: &str = "keelson-controllers";
 
-async fn server(store: &MemoryStore, id: &str) -> TestServer {
-    let shared = TestServer::builder().shared_store(Arc::new(store.clone()));
-    shared.configure(|config| config.server_id = id.to_owned()).start().await
+/// A store, and the keys that its servers share.
+struct Cluster {
+    store: MemoryStore,
+    keys: TempDir,
 }
 
-/// A server whose lease ends soon unless it is renewed often.
-async fn short_lived(store: &MemoryStore, id: &str) -> TestServer {
-    let shared = TestServer::builder().shared_store(Arc::new(store.clone()));
-    let short = shared.configure(|config| {
-        config.server_id = id.to_owned();
-        config.identity_duration = Duration::from_secs(2);
-        config.identity_interval = Duration::from_millis(200);
-    });
-    short.start().await
+impl Cluster {
+    fn new() -> Self {
+        Self { store: MemoryStore::new(), keys: TempDir::new().unwrap() }
+    }
+
+    async fn server(&self, id: &str) -> TestServer {
+        self.server_with(id, |_| {}).await
+    }
+
+    /// A server whose lease ends soon unless it is renewed often.
+    async fn short_lived(&self, id: &str) -> TestServer {
+        let short = |config: &mut Config| {
+            config.identity_duration = Duration::from_secs(2);
+            config.identity_interval = Duration::from_millis(200);
+        };
+        self.server_with(id, short).await
+    }
+
+    async fn server_with(&self, id: &str, change: impl FnOnce(&mut Config)) -> TestServer {
+        let shared = TestServer::builder().shared_store(Arc::new(self.store.clone()));
+        let shared = shared.configure(|config| {
+            config.server_id = id.to_owned();
+            config.data_dir = Some(self.keys.path().to_owned());
+        });
+        shared.configure(change).start().await
+    }
 }
 
 async fn identities(raw: &Raw) -> Vec<Value> {
@@ -45,9 +65,9 @@ fn holder(lease: &Value) -> &str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_server_that_lives_has_a_lease_and_one_that_stops_takes_it_along() {
-    let store = MemoryStore::new();
-    let first = server(&store, "one").await;
-    let mut second = server(&store, "two").await;
+    let cluster = Cluster::new();
+    let first = cluster.server("one").await;
+    let mut second = cluster.server("two").await;
     let raw = first.raw();
     let found = identities(&raw).await;
     assert_eq!(found.iter().map(name).collect::<Vec<_>>(), ["one", "two"]);
@@ -62,26 +82,26 @@ async fn every_server_that_lives_has_a_lease_and_one_that_stops_takes_it_along()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_was_declared_dead_writes_nothing_until_it_is_registered_anew() {
-    let store = MemoryStore::new();
-    let server = server(&store, "one").await;
+    let cluster = Cluster::new();
+    let server = cluster.server("one").await;
     let raw = server.raw();
-    let before = lease(&raw, "one").await;
+    let before = lease(&raw, "one").await["metadata"]["uid"].clone();
     // As another server would that collects the leases of the dead.
     let key = StoreKey::new("/registry/leases/kube-system/one");
-    store.commit(Transaction::default().delete(key)).await.unwrap();
+    cluster.store.commit(Transaction::default().delete(key)).await.unwrap();
     let refused = raw.post(CONFIG_MAPS, &config_map("a", 1)).await.expect(503);
     assert_eq!(refused.header("retry-after"), "1");
     raw.get(format!("{CONFIG_MAPS}/a")).await.expect(404);
     until("writes pass again", || async { raw.post(CONFIG_MAPS, &config_map("a", 1)).await.status == 201 }).await;
-    assert_ne!(holder(&lease(&raw, "one").await), holder(&before), "it is another registration");
+    assert_ne!(lease(&raw, "one").await["metadata"]["uid"], before, "it is another registration");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lease_of_a_server_that_died_is_collected_when_its_time_is_over() {
-    let store = MemoryStore::new();
+    let cluster = Cluster::new();
     // Dropped without being stopped, as if it were killed.
-    drop(short_lived(&store, "dead").await);
-    let living = short_lived(&store, "living").await;
+    drop(cluster.short_lived("dead").await);
+    let living = cluster.short_lived("living").await;
     let raw = living.raw();
     until("it is collected", || async { identities(&raw).await.iter().all(|lease| name(lease) != "dead") }).await;
     assert_eq!(identities(&raw).await.iter().map(name).collect::<Vec<_>>(), ["living"]);
@@ -89,17 +109,40 @@ async fn the_lease_of_a_server_that_died_is_collected_when_its_time_is_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_leads_and_hands_the_lead_on_when_it_stops() {
-    let store = MemoryStore::new();
-    let mut first = server(&store, "one").await;
-    let second = server(&store, "two").await;
+    let cluster = Cluster::new();
+    let mut first = cluster.server("one").await;
+    let second = cluster.server("two").await;
     let raw = second.raw();
     until("somebody leads", || async { raw.get(format!("{LEASES}/{LEADER}")).await.status == 200 }).await;
-    assert_eq!(holder(&lease(&raw, LEADER).await), "one");
+    assert!(holder(&lease(&raw, LEADER).await).starts_with("one_"));
     first.stop().await;
-    until("the other leads", || async { holder(&lease(&raw, LEADER).await) == "two" }).await;
+    until("the other leads", || async { holder(&lease(&raw, LEADER).await).starts_with("two_") }).await;
     assert_eq!(lease(&raw, LEADER).await["spec"]["leaseTransitions"], 1);
     // It does what a leader does: a namespace that is deleted goes.
     raw.post("/api/v1/namespaces", &serde_json::json!({"metadata": {"name": "gone"}})).await.expect(201);
     raw.delete("/api/v1/namespaces/gone").await.expect(200);
     until("it goes", || async { raw.get("/api/v1/namespaces/gone").await.status == 404 }).await;
+}
+
+/// The later start wins: the earlier one writes nothing from then on, however long it is left to run.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_servers_of_one_name_the_earlier_gives_way() {
+    let cluster = Cluster::new();
+    let earlier = cluster.short_lived("one").await;
+    let (raw, old) = (earlier.raw(), lease(&earlier.raw(), "one").await);
+    raw.post(CONFIG_MAPS, &config_map("before", 1)).await.expect(201);
+    let later = cluster.short_lived("one").await;
+    raw.post(CONFIG_MAPS, &config_map("after", 1)).await.expect(503);
+    until("it is not ready", || async { raw.get("/readyz").await.status == 500 }).await;
+    let readiness = raw.get("/readyz").await.expect(500).text();
+    assert!(readiness.contains("[-]store failed"), "{readiness}");
+    let new = lease(&later.raw(), "one").await;
+    assert_eq!((&new["metadata"]["uid"], holder(&new) == holder(&old)), (&old["metadata"]["uid"], false));
+    until("the lease is renewed", || async { lease(&later.raw(), "one").await["spec"] != new["spec"] }).await;
+    raw.patch(format!("{CONFIG_MAPS}/before"), "application/merge-patch+json", &config_map("before", 2))
+        .await
+        .expect(503);
+    later.raw().post(CONFIG_MAPS, &config_map("after", 2)).await.expect(201);
+    assert_eq!(holder(&lease(&later.raw(), "one").await), holder(&new));
+    later.raw().get("/readyz").await.expect(200);
 }

@@ -7,6 +7,7 @@ mod cluster;
 mod engines;
 mod history;
 mod identity;
+mod keys;
 mod killed;
 mod linear;
 mod mixed;

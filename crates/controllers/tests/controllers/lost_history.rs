@@ -1,24 +1,18 @@
 //! Controllers whose watches lose the history under them, and that are stopped in the middle of their work.
 
-#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_controllers::{GarbageCollection, NamespaceDeletion};
-use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions};
-use keelson_meta::random::SeededRandom;
-use keelson_meta::{Object, SystemClock};
-use keelson_registry::{Registry, RegistryConfig, Target, Writer, namespaces_target};
-use keelson_resources::Catalogue;
+use keelson_meta::options::{DeleteOptions, GetOptions};
+use keelson_registry::{Registry, Target, namespaces_target};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::setup::{PATIENCE, config_maps, create, registry};
 
 /// A server without HTTP, on which the controllers run.
 struct Server {
@@ -31,21 +25,7 @@ struct Server {
 impl Server {
     async fn start() -> Self {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let clock = Arc::new(SystemClock);
-        let stored = Catalogue::builtin().collections().iter();
-        let specs = stored.map(|collection| CollectionSpec {
-            prefix: collection.key_prefix(),
-            // Nothing is selected here.
-            fields: Vec::new(),
-            dispatch: None,
-            namespaced: collection.namespaced,
-            complete: None,
-        });
-        let cache = Cache::start(store.clone(), specs.collect(), CacheConfig::new(clock.clone())).await.unwrap();
-        let random = Arc::new(SeededRandom::new(1));
-        let registry = Registry::new(store.clone(), cache, clock, random, RegistryConfig::default());
-        let registry = Arc::new(registry);
-        registry.ensure_system_namespaces().await.unwrap();
+        let registry = registry(store.clone()).await;
         let stopping = CancellationToken::new();
         let controllers = [
             tokio::spawn(NamespaceDeletion::new(registry.clone()).unwrap().run(stopping.clone())),
@@ -55,17 +35,7 @@ impl Server {
     }
 
     async fn create(&self, target: &Target, name: &str, metadata: Value) -> String {
-        let mut object = Object::default();
-        object.set_type(&target.kind());
-        for (field, value) in metadata.as_object().unwrap() {
-            object.set_meta(field, value.clone());
-        }
-        object.set_meta("name", name);
-        if let Some(namespace) = &target.namespace {
-            object.set_meta("namespace", namespace.as_str());
-        }
-        let created = self.registry.create(target, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
-        created.object.summary(&[]).unwrap().uid
+        create(&self.registry, target, name, metadata).await
     }
 
     async fn delete(&self, target: &Target, name: &str) {
@@ -87,11 +57,6 @@ impl Server {
         let newest = self.store.current_revision().await.unwrap();
         self.store.compact(newest).await.unwrap();
     }
-}
-
-fn config_maps(namespace: &str) -> Target {
-    let (resource, version) = Catalogue::builtin().lookup("", "v1", "configmaps").unwrap();
-    Target { resource, version, subresource: None, namespace: Some(namespace.to_owned()), name: None }
 }
 
 #[tokio::test]

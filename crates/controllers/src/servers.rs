@@ -1,0 +1,168 @@
+//! The servers on a store as one of them sees the others: by their identity leases, and by whether these still change.
+//!
+//! Nobody's clock is compared with another's. A server that has just started does not know yet who lives, and says so.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_meta::{ApiError, Revision};
+use keelson_registry::Registry;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::identity::{ADDRESS_ANNOTATION, IDENTITY_LABEL, IDENTITY_VALUE, MANAGER};
+use crate::leases;
+use crate::observed::{Observations, Observed};
+
+/// How many renewals a server may miss before it is taken to be gone, as far as clients are sent to it.
+const MISSED_RENEWALS: u32 = 3;
+/// How often the leases of dead servers are looked for at the least.
+const COLLECTION_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The servers that have registered.
+pub struct RegisteredServers {
+    client: Client,
+    /// This server's own address, if others can reach it: it is known to live.
+    own: Option<SocketAddr>,
+    /// For how long an identity may be seen to stay the same before its server is taken to be gone.
+    patience: Duration,
+    seen: Mutex<Observations>,
+}
+
+/// A server that has registered, as its lease tells.
+#[derive(Clone, Debug)]
+pub struct RegisteredServer {
+    /// Its name.
+    pub id: String,
+    /// The address at which others reach it.
+    pub address: Option<SocketAddr>,
+    /// All that it says of itself.
+    pub annotations: BTreeMap<String, String>,
+    /// The revision that wrote its lease last.
+    pub revision: Revision,
+    /// Whether it runs.
+    pub life: Life,
+}
+
+/// Whether a server runs, as far as another can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It was seen to renew its lease, and that is not long ago.
+    Live,
+    /// It was not seen to renew its lease, but it was not watched for long enough.
+    Unknown,
+    /// It has not renewed its lease in time.
+    Dead,
+}
+
+/// Where servers can be reached.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    /// Of servers that are known to live.
+    pub(crate) live: Vec<SocketAddr>,
+    /// Of servers of which nothing is known yet.
+    pub(crate) unknown: Vec<SocketAddr>,
+}
+
+impl RegisteredServers {
+    /// The servers that renew their leases every `interval`, and this one, at `own` if others can reach it.
+    pub fn new(registry: Arc<Registry>, own: Option<SocketAddr>, interval: Duration) -> Self {
+        let (client, seen) = (Client::new(registry, MANAGER), Mutex::default());
+        Self { client, own, patience: interval * MISSED_RENEWALS, seen }
+    }
+
+    /// All servers that have a lease.
+    ///
+    /// # Errors
+    /// Those of a list.
+    pub async fn all(&self) -> Result<Vec<RegisteredServer>, ApiError> {
+        Ok(self.look().await?.iter().map(|observed| self.read(observed)).collect())
+    }
+
+    pub(crate) const fn own(&self) -> Option<SocketAddr> {
+        self.own
+    }
+
+    pub(crate) async fn addresses(&self) -> Result<Addresses, ApiError> {
+        let mut found = Addresses { live: self.own.into_iter().collect(), unknown: Vec::new() };
+        for server in self.all().await? {
+            // Nobody but the server itself gets anywhere by a loopback address.
+            let Some(address) = server.address.filter(|address| !address.ip().is_loopback()) else { continue };
+            match server.life {
+                Life::Live => found.live.push(address),
+                Life::Unknown => found.unknown.push(address),
+                Life::Dead => {}
+            }
+        }
+        Ok(found)
+    }
+
+    async fn look(&self) -> Result<Vec<Observed>, ApiError> {
+        let labels = format!("{IDENTITY_LABEL}={IDENTITY_VALUE}");
+        let found = self.client.list(&leases::collection()?, &labels).await?;
+        Ok(self.seen.lock().look(found))
+    }
+
+    fn read(&self, observed: &Observed) -> RegisteredServer {
+        let lease = &observed.lease;
+        let annotations = lease.object.annotations().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let annotations: BTreeMap<String, String> = annotations.collect();
+        let address = annotations.get(ADDRESS_ANNOTATION).and_then(|address| address.parse().ok());
+        let life = match observed.unchanged < self.patience {
+            true if observed.moved => Life::Live,
+            true => Life::Unknown,
+            false => Life::Dead,
+        };
+        RegisteredServer { id: lease.object.name().to_owned(), address, annotations, revision: lease.revision, life }
+    }
+}
+
+/// Deletes the identity leases of servers that died without a word.
+pub struct IdentityCollection {
+    client: Client,
+    servers: Arc<RegisteredServers>,
+    interval: Duration,
+}
+
+impl IdentityCollection {
+    /// A controller over a registry, for leases that stand for `duration`. It shares what is known of `servers`, which
+    /// outlives its turns.
+    pub fn new(registry: Arc<Registry>, servers: Arc<RegisteredServers>, duration: Duration) -> Self {
+        Self { client: Client::new(registry, MANAGER), servers, interval: duration.min(COLLECTION_INTERVAL) }
+    }
+
+    /// Runs until told to stop.
+    pub async fn run(self, stopping: CancellationToken) {
+        let mut ticks = tokio::time::interval(self.interval);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            if let Err(error) = self.collect().await {
+                tracing::warn!(%error, "leases of dead servers were not collected; it is tried again");
+            }
+        }
+    }
+
+    async fn collect(&self) -> Result<(), ApiError> {
+        let collection = leases::collection()?;
+        for Observed { lease, unchanged, .. } in self.servers.look().await? {
+            // One that does not say how long it stands is no server's.
+            if leases::duration(&lease.object).is_some_and(|duration| unchanged < duration) {
+                continue;
+            }
+            // Only if it still is as it was read: a server that came back meanwhile keeps its lease.
+            match self.client.delete(&collection, &lease).await {
+                Ok(()) => tracing::warn!(server_id = lease.object.name(), "collected the lease of a dead server"),
+                Err(ApiError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

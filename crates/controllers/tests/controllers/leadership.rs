@@ -1,0 +1,183 @@
+//! Leader election when answers get lost, leaders stop answering and clocks differ: at no time do two servers lead.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use keelson_controllers::Leadership;
+use keelson_meta::options::GetOptions;
+use keelson_storage::faulty::{Fault, FaultyStore};
+use keelson_storage::memory::MemoryStore;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::setup::{RunningClock, registry_at, target};
+
+const LEASE: &str = "/registry/leases/kube-system/keelson-controllers";
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Who led when, and whether it was ever more than one.
+#[derive(Default)]
+struct Reign {
+    leaders: AtomicUsize,
+    turns: Mutex<Vec<(String, Instant)>>,
+}
+
+struct Candidate {
+    way: FaultyStore,
+    registry: Arc<keelson_registry::Registry>,
+    stopping: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Candidate {
+    async fn start(store: &MemoryStore, reign: &Arc<Reign>, id: &str, holder: &str, now: SystemTime) -> Self {
+        let way = FaultyStore::new(Arc::new(store.clone()));
+        let registry = registry_at(Arc::new(way.clone()), RunningClock::set_to(now)).await;
+        let leadership = Leadership::new(registry.clone(), id, holder);
+        let (stopping, reign, name) = (CancellationToken::new(), reign.clone(), holder.to_owned());
+        let stop = stopping.clone();
+        let task = tokio::spawn(async move {
+            let lead = |leading: CancellationToken| {
+                let (reign, name) = (reign.clone(), name.clone());
+                async move {
+                    assert_eq!(reign.leaders.fetch_add(1, Ordering::SeqCst), 0, "{name} is the second one to lead");
+                    reign.turns.lock().push((name, Instant::now()));
+                    leading.cancelled().await;
+                    reign.leaders.fetch_sub(1, Ordering::SeqCst);
+                }
+            };
+            leadership.run(stop, lead).await;
+        });
+        Self { way, registry, stopping, task }
+    }
+
+    async fn stop(self) {
+        self.stopping.cancel();
+        self.task.await.unwrap();
+    }
+
+    async fn lease(&self) -> Value {
+        let leases = target("coordination.k8s.io", "leases", Some("kube-system"));
+        let found = self.registry.get(&leases, "keelson-controllers", &GetOptions::default()).await.unwrap();
+        serde_json::from_str(found.object.text()).unwrap()
+    }
+}
+
+impl Reign {
+    /// Waits until somebody leads for this time, from 1 on; who, and how many seconds after `since`.
+    async fn turn(&self, number: usize, since: Instant) -> (String, u64) {
+        loop {
+            if let Some((who, when)) = self.turns.lock().get(number - 1) {
+                return (who.clone(), when.duration_since(since).as_secs());
+            }
+            assert!(since.elapsed() < HOUR, "somebody leads for the {number}th time");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + HOUR * 1000
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+/// A leader in the middle of its reign, and another server that waits; their clocks are hours apart.
+async fn two() -> (MemoryStore, Arc<Reign>, Candidate, Candidate) {
+    let (store, reign) = (MemoryStore::new(), Arc::new(Reign::default()));
+    let first = Candidate::start(&store, &reign, "one", "one_1", now()).await;
+    assert_eq!(reign.turn(1, Instant::now()).await.0, "one_1");
+    let second = Candidate::start(&store, &reign, "two", "two_1", now() + HOUR * 5).await;
+    pass(60).await;
+    assert_eq!(reign.turns.lock().len(), 1, "a leader that renews stays, whatever the clocks say");
+    (store, reign, first, second)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_answers_get_lost_goes_on_leading() {
+    let (_store, reign, first, _second) = two().await;
+    for lost in 1..4 {
+        first.way.lose_answers(LEASE, lost);
+        pass(60).await;
+    }
+    assert_eq!(reign.turns.lock().len(), 1);
+    assert_eq!(first.lease().await["spec"]["holderIdentity"], "one_1");
+}
+
+/// The last renewal that the others see was answered to nobody: the leader counts from the one before.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_loses_an_answer_and_then_the_store_stops_before_another_leads() {
+    for quiet in 0..8 {
+        let (_store, reign, first, _second) = two().await;
+        first.way.lose_answers(LEASE, 1);
+        pass(quiet).await;
+        let cut = Instant::now();
+        first.way.set(Fault::Hang);
+        let (who, after) = reign.turn(2, cut).await;
+        assert_eq!(who, "two_1");
+        assert!((5..=20).contains(&after), "{after} s after the leader was cut off");
+        first.way.set(Fault::None);
+        pass(60).await;
+        assert_eq!(reign.turns.lock().len(), 2, "who comes back does not take it from who leads");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lead_is_given_up_at_once_also_when_the_last_renewal_got_no_answer() {
+    for lost in [0, 1] {
+        let (_store, reign, first, second) = two().await;
+        first.way.lose_answers(LEASE, lost);
+        // Long enough for a renewal whose answer is lost, and too short for the next.
+        pass(2).await;
+        let stopped = Instant::now();
+        first.stop().await;
+        let (who, after) = reign.turn(2, stopped).await;
+        assert!(who == "two_1" && after <= 3, "{who} after {after} s");
+        assert_eq!(second.lease().await["spec"]["leaseTransitions"], 1);
+    }
+}
+
+/// Another has taken the lease while its former leader could not see it: what that gives up is not its own any longer.
+#[tokio::test(start_paused = true)]
+async fn nobody_gives_up_a_lease_that_is_anothers_by_now() {
+    let (_store, reign, first, second) = two().await;
+    first.way.set_calls(Fault::Hang);
+    reign.turn(2, Instant::now()).await;
+    first.way.set_calls(Fault::None);
+    first.stop().await;
+    pass(60).await;
+    assert_eq!(second.lease().await["spec"]["holderIdentity"], "two_1");
+    assert_eq!(reign.turns.lock().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_back_need_not_wait_for_its_own_lease() {
+    let (store, reign, first, _second) = two().await;
+    first.task.abort();
+    reign.leaders.fetch_sub(1, Ordering::SeqCst);
+    let back = Instant::now();
+    let _again = Candidate::start(&store, &reign, "one", "one_2", now() - HOUR).await;
+    let (who, after) = reign.turn(2, back).await;
+    assert!(who == "one_2" && after <= 1, "{who} after {after} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_process_does_not_take_the_lead_of_a_later_one_of_its_name() {
+    let (store, reign, first, second) = two().await;
+    second.stop().await;
+    let earlier = Candidate::start(&store, &reign, "two", "two_2", now()).await;
+    pass(10).await;
+    let _later = Candidate::start(&store, &reign, "two", "two_3", now()).await;
+    pass(10).await;
+    first.stop().await;
+    let (who, _) = reign.turn(2, Instant::now()).await;
+    pass(60).await;
+    assert_eq!(reign.turns.lock().len(), 2, "{who} stays");
+    drop(earlier);
+}

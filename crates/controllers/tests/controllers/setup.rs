@@ -1,0 +1,83 @@
+//! A registry on a store, as a server has it, and what tests do with its objects.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_meta::options::CreateOptions;
+use keelson_meta::random::SeededRandom;
+use keelson_meta::{Clock, Object, SystemClock};
+use keelson_registry::{Registry, RegistryConfig, Target, Writer};
+use keelson_resources::Catalogue;
+use keelson_storage::Store;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// How long something may take that is on its way.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A clock that runs with the time of the test, from where it was set.
+pub(crate) struct RunningClock {
+    set: SystemTime,
+    begun: Instant,
+}
+
+impl RunningClock {
+    pub(crate) fn set_to(now: SystemTime) -> Arc<Self> {
+        Arc::new(Self { set: now, begun: Instant::now() })
+    }
+}
+
+impl Clock for RunningClock {
+    fn now(&self) -> SystemTime {
+        self.set + self.begun.elapsed()
+    }
+}
+
+/// A registry with the system's clock.
+pub(crate) async fn registry(store: Arc<dyn Store>) -> Arc<Registry> {
+    registry_at(store, Arc::new(SystemClock)).await
+}
+
+/// A registry whose server has a clock of its own.
+pub(crate) async fn registry_at(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Registry> {
+    let stored = Catalogue::builtin().collections().iter();
+    let specs = stored.map(|collection| CollectionSpec {
+        prefix: collection.key_prefix(),
+        // No field is selected here.
+        fields: Vec::new(),
+        dispatch: None,
+        namespaced: collection.namespaced,
+        complete: None,
+    });
+    let cache = Cache::start(store.clone(), specs.collect(), CacheConfig::new(clock.clone())).await.unwrap();
+    let random = Arc::new(SeededRandom::new(1));
+    let registry = Arc::new(Registry::new(store, cache, clock, random, RegistryConfig::default()));
+    registry.ensure_system_namespaces().await.unwrap();
+    registry
+}
+
+/// A collection, in a namespace or in none.
+pub(crate) fn target(group: &str, plural: &str, namespace: Option<&str>) -> Target {
+    let (resource, version) = Catalogue::builtin().lookup(group, "v1", plural).unwrap();
+    Target { resource, version, subresource: None, namespace: namespace.map(str::to_owned), name: None }
+}
+
+pub(crate) fn config_maps(namespace: &str) -> Target {
+    target("", "configmaps", Some(namespace))
+}
+
+/// Creates an object that has nothing but metadata; its uid.
+pub(crate) async fn create(registry: &Registry, target: &Target, name: &str, metadata: Value) -> String {
+    let mut object = Object::default();
+    object.set_type(&target.kind());
+    for (field, value) in metadata.as_object().unwrap() {
+        object.set_meta(field, value.clone());
+    }
+    object.set_meta("name", name);
+    if let Some(namespace) = &target.namespace {
+        object.set_meta("namespace", namespace.as_str());
+    }
+    let created = registry.create(target, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
+    created.object.summary(&[]).unwrap().uid
+}

@@ -1,0 +1,178 @@
+//! Servers that sign with different keys: one that would be refused by those that run does not start and says what to do,
+//! and keys are changed one server after the other without anybody noticing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keelson_storage::memory::MemoryStore;
+use keelson_testkit::{ProcessServer, Raw, TestServer, TestServerBuilder};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::engines::{Engine, on_engine};
+use crate::{CONFIG_MAPS, config_map};
+
+const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
+const TOKENS: &str = "/api/v1/namespaces/default/serviceaccounts/web/token";
+/// What servers have in common, as the documentation says.
+const SHARED: [&str; 4] = ["ca.crt", "ca.key", "sa.key", "sa.pub"];
+
+on_engine!(postgres, postgres:
+    a_second_server_is_told_what_to_copy,
+    a_server_that_another_replaces_ends_and_says_why);
+
+fn pki(data: &TempDir) -> PathBuf {
+    data.path().join("pki")
+}
+
+fn copy_keys(from: &TempDir, to: &TempDir) {
+    fs::create_dir_all(pki(to)).unwrap();
+    for name in SHARED {
+        fs::copy(pki(from).join(name), pki(to).join(name)).unwrap();
+    }
+}
+
+fn process(store: &str, data: &Path, id: &str) -> keelson_testkit::ProcessServerBuilder {
+    ProcessServer::builder(KEELSON).data_dir(data).arg("--store").arg(store).arg("--server-id").arg(id)
+}
+
+/// A server in this process that renews its lease often, so that others soon see that it lives.
+fn server(store: &MemoryStore, id: &str, data: &TempDir) -> TestServerBuilder {
+    TestServer::builder().shared_store(Arc::new(store.clone())).configure(|config| {
+        config.server_id = id.to_owned();
+        config.data_dir = Some(data.path().to_owned());
+        config.identity_interval = Duration::from_millis(200);
+    })
+}
+
+async fn token(raw: &Raw) -> String {
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let _ = raw.post(accounts, &json!({"metadata": {"name": "web"}})).await;
+    let token = raw.post(TOKENS, &json!({"spec": {}})).await.expect(201).json();
+    token["status"]["token"].as_str().unwrap().to_owned()
+}
+
+async fn accepts(raw: &Raw, token: &str) -> bool {
+    let review = json!({"spec": {"token": token}});
+    let answer = raw.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await.expect(201).json();
+    answer["status"]["authenticated"] == true
+}
+
+async fn a_second_server_is_told_what_to_copy(engine: Engine) {
+    let (url, first_data, second_data) = (engine.url(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    let first = process(url, first_data.path(), "first").start().await;
+    let data = second_data.path().to_str().unwrap();
+    let serve = ["serve", "--bind", "127.0.0.1:0", "--data-dir", data, "--store", url, "--server-id", "second"];
+    let Output { status, stderr, .. } = Command::new(KEELSON).args(serve).output().await.unwrap();
+    let told = String::from_utf8(stderr).unwrap();
+    let sentence = told.lines().find(|line| line.starts_with("keelson: this server (second) and the server first at "));
+    let sentence = sentence.unwrap_or_else(|| panic!("{told}"));
+    assert!(!status.success());
+    let both = "do not agree on client certificates, serving certificates, tokens of service accounts";
+    let way = format!("copy ca.crt, ca.key, sa.key and sa.pub from pki in that server's data directory to {data}/pki");
+    for part in [both, way.as_str(), "go on with --allow-other-keys"] {
+        assert!(sentence.contains(part), "{part} in {sentence}");
+    }
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    first.raw().get(format!("{leases}/second")).await.expect(404);
+    // What it says helps.
+    copy_keys(&first_data, &second_data);
+    let second = process(url, second_data.path(), "second").start().await;
+    for (signs, reads) in [(&first, &second), (&second, &first)] {
+        assert!(accepts(&reads.raw(), &token(&signs.raw()).await).await);
+    }
+    // And who insists may go on.
+    let own_data = TempDir::new().unwrap();
+    let third = process(url, own_data.path(), "third").arg("--allow-other-keys").start().await;
+    assert!(!accepts(&third.raw(), &token(&first.raw()).await).await);
+}
+
+async fn a_server_that_another_replaces_ends_and_says_why(engine: Engine) {
+    let (url, data, other_data) = (engine.url(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    let mut server = process(url, data.path(), "one").start().await;
+    // A crash and a start are no reason to wait for anything to expire.
+    server.kill().await;
+    let begun = Instant::now();
+    server.restart().await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "it took {:?}", begun.elapsed());
+    server.raw().post(CONFIG_MAPS, &config_map("before", 1)).await.expect(201);
+    copy_keys(&data, &other_data);
+    let other = process(url, other_data.path(), "one").start().await;
+    assert!(!server.ended().await.success());
+    let log = server.log();
+    let sentence = "keelson: another process has started as the server one and takes its place: give each server on a store \
+                    a --server-id of its own, or a --data-dir from which one follows";
+    assert!(log.lines().any(|line| line == sentence), "{log}");
+    other.raw().get("/readyz").await.expect(200);
+    other.raw().post(CONFIG_MAPS, &config_map("after", 1)).await.expect(201);
+}
+
+/// Makes the files of a server what they are in a step of a change of keys: what signs, and what is accepted too.
+fn set_keys(data: &TempDir, signs: &TempDir, accepts: &[&TempDir]) {
+    let read = |of: &TempDir, name: &str| fs::read_to_string(pki(of).join(name)).unwrap();
+    for (signing, public) in [("ca.key", "ca.crt"), ("sa.key", "sa.pub")] {
+        let all: String = [signs].iter().chain(accepts).map(|of| read(of, public)).collect();
+        fs::write(pki(data).join(public), all).unwrap();
+        fs::copy(pki(signs).join(signing), pki(data).join(signing)).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_changed_one_server_after_the_other() {
+    let store = MemoryStore::new();
+    let [old, new, one, two] = [(); 4].map(|()| TempDir::new().unwrap());
+    for keys in [&old, &new] {
+        let alone = MemoryStore::new();
+        server(&alone, "alone", keys).start().await.stop().await;
+    }
+    copy_keys(&old, &one);
+    copy_keys(&old, &two);
+    let mut servers = [server(&store, "one", &one).start().await, server(&store, "two", &two).start().await];
+    let first_token = token(&servers[0].raw()).await;
+    let steps: [(&TempDir, &[&TempDir]); 3] = [(&old, &[&new]), (&new, &[&old]), (&new, &[])];
+    for (step, (signs, also)) in steps.into_iter().enumerate() {
+        for number in 0..2 {
+            set_keys([&one, &two][number], signs, also);
+            servers[number].restart().await;
+            for (signs, reads) in [(0, 1), (1, 0)] {
+                let token = token(&servers[signs].raw()).await;
+                assert!(accepts(&servers[reads].raw(), &token).await, "step {step}, server {number}");
+            }
+            assert_eq!(accepts(&servers[number].raw(), &first_token).await, step < 2);
+        }
+        // As a server would that was left out.
+        let behind = TempDir::new().unwrap();
+        copy_keys(&old, &behind);
+        let started = server(&store, "behind", &behind).try_start().await;
+        assert_eq!(started.is_ok(), step < 1, "step {step}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_in_the_name_of_different_issuers_are_told_to_agree() {
+    let (store, keys) = (MemoryStore::new(), TempDir::new().unwrap());
+    let _first = server(&store, "first", &keys).start().await;
+    let issuer = |builder: TestServerBuilder| {
+        builder.configure(|config| config.service_account_issuer = "https://other.example.org".to_owned())
+    };
+    let refused = issuer(server(&store, "second", &keys)).try_start().await.err().unwrap();
+    let told = "do not agree on who issues tokens of service accounts: give both the same --service-account-issuer, or go on \
+                with --allow-other-keys";
+    assert!(refused.contains(told), "{refused}");
+}
+
+/// Only servers that run have a say: nobody is kept out by one that died.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_other_keys_than_a_dead_one_starts() {
+    let (store, keys, others) = (MemoryStore::new(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    // Dropped without being stopped, as if it were killed.
+    drop(server(&store, "dead", &keys).start().await);
+    let server = server(&store, "living", &others).start().await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let leases: Value = server.raw().get(leases).await.expect(200).json();
+    assert!(leases["items"].as_array().unwrap().iter().any(|lease| lease["metadata"]["name"] == "dead"));
+}
