@@ -35,6 +35,8 @@ async fn a_server_on_postgresql_counts_connections_and_commits() {
             ("keelson_postgres_commits_total", true),
             ("keelson_postgres_transactions_total", true),
             ("keelson_postgres_commits_unknown_total", false),
+            ("keelson_postgres_losses_total", false),
+            ("keelson_postgres_history_exchanges_total", false),
         ],
     );
     let of = |name: &str| told.iter().find(|(told, _)| told.contains(name)).unwrap().1;

@@ -99,6 +99,16 @@ pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
             "Groups whose outcome is unknown, since the connection to PostgreSQL broke while they were committed",
             stats.unknown,
         ),
+        counter(
+            "keelson_postgres_losses_total",
+            "How often PostgreSQL had lost commits that were shown, and this server was the first to find out",
+            stats.losses,
+        ),
+        counter(
+            "keelson_postgres_history_exchanges_total",
+            "How often this server went over to another history, after a loss or a restore; its clients had to list anew",
+            stats.exchanges,
+        ),
     ]
 }
 

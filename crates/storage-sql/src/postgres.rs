@@ -4,8 +4,9 @@
 //! state's row, compares, numbers and inserts, all in one round trip and one commit. Groups of several servers take turns
 //! at the lock, which is held until the commit is durable: revisions become visible in order and without a gap.
 //!
-//! Every read is one statement, which sees the state's row and the history of the same moment. The incarnation in that row
-//! and the highest revision that was ever seen tell a restored or exchanged database from the one that this server knows.
+//! Every read is one statement, which sees the state's row and the history of the same moment. The incarnation in that row,
+//! the highest revision that was ever seen and the newest changes tell a restored or exchanged database, or a replica that had
+//! missed commits, from the one that this server knows.
 
 mod batch;
 mod config;
@@ -13,7 +14,9 @@ mod error;
 mod feed;
 mod maintenance;
 mod read;
+mod seen;
 mod session;
+mod settle;
 mod setup;
 mod statements;
 mod stats;

@@ -23,15 +23,20 @@ impl Recent {
         Self { floor, events: VecDeque::new(), bytes: 0, max_bytes }
     }
 
-    /// Adds the changes of a group and forgets the oldest ones past the bound.
+    /// Adds the changes of a group and forgets the oldest ones past the bound, but never the last.
     pub(crate) fn push(&mut self, events: Vec<StoreEvent>) {
         self.bytes += events.iter().map(cost).sum::<usize>();
         self.events.extend(events);
-        while self.bytes > self.max_bytes {
+        while self.bytes > self.max_bytes && self.events.len() > 1 {
             let Some(forgotten) = self.events.pop_front() else { break };
             self.bytes -= cost(&forgotten);
             self.floor = forgotten.revision;
         }
+    }
+
+    /// The newest changes that are remembered, at most so many, ascending.
+    pub(crate) fn newest(&self, max_events: usize) -> impl Iterator<Item = &StoreEvent> {
+        self.events.range(self.events.len().saturating_sub(max_events)..)
     }
 
     /// At most `max_events` changes after `after` up to `until`, and how far they reach. `None` when some of them are

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use keelson_storage::faulty::Fault;
-use keelson_testkit::Raw;
+use keelson_storage_sql::{PostgresConfig, PostgresStore};
+use keelson_testkit::{PostgresServer, Raw, TestServer};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::cluster::Cluster;
 use crate::engines::{Engine, on_every_engine};
@@ -162,4 +164,57 @@ async fn a_store_that_is_compacted_while_it_is_away_ends_watches_and_nothing_els
     let names: Vec<&str> = items(&list).iter().map(name).collect();
     assert!(names.contains(&"second") && !names.contains(&"first"), "{names:?}");
     cluster.ready().await;
+}
+
+/// A replica that had missed the last commits takes over: whoever was shown them is told to list anew, on every server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv17_a_failover_that_loses_commits_has_all_clients_list_anew() {
+    let Some(mut first) = PostgresServer::start() else { return };
+    let second = first.asynchronous_replica();
+    let url = format!("postgres://keelson@127.0.0.1:{},127.0.0.1:{}/keelson", first.port(), second.port());
+    let certificates = TempDir::new().unwrap();
+    let mut servers = Vec::new();
+    for number in 0..2 {
+        let store = PostgresStore::open(PostgresConfig::from_url(&url).unwrap()).await.unwrap();
+        let server = TestServer::builder().shared_store(Arc::new(store)).configure(|config| {
+            config.data_dir = Some(certificates.path().to_owned());
+            config.server_id = format!("server-{number}");
+        });
+        servers.push(server.start().await);
+    }
+    let [writer, reader] = [servers[0].raw(), servers[1].raw()];
+    let kept = writer.post(CONFIG_MAPS, &config_map("kept", 1)).await.expect(201).json();
+    tokio::task::block_in_place(|| first.leave_behind(&second));
+    let lost = writer.post(CONFIG_MAPS, &config_map("lost", 1)).await.expect(201).json();
+    let watch = |raw: &Raw, at: u64| raw.get(format!("{CONFIG_MAPS}?watch=1&resourceVersion={at}")).stream();
+    let mut watches = [watch(&writer, revision(&kept)).await, watch(&reader, revision(&kept)).await];
+    for watch in &mut watches {
+        assert_eq!(next_of(watch, "lost").await["type"], "ADDED");
+    }
+    let chunk = reader.get(format!("{CONFIG_MAPS}?limit=1")).await.expect(200).json();
+    tokio::task::block_in_place(|| {
+        first.kill();
+        second.promote();
+    });
+    for watch in &mut watches {
+        let told = watch.next_json().await.unwrap();
+        assert_eq!((&told["type"], &told["object"]["code"]), (&"ERROR".into(), &410.into()), "{told}");
+    }
+    for raw in [&writer, &reader] {
+        until("a list", || async { raw.get(CONFIG_MAPS).await.status == 200 }).await;
+        let list = raw.get(CONFIG_MAPS).await.expect(200).json();
+        let names: Vec<&str> = items(&list).iter().map(name).filter(|name| is_ours(name)).collect();
+        assert_eq!(names, ["kept"]);
+        assert!(revision(&list) > revision(&lost));
+        let told = watch(raw, revision(&lost)).await.next_json().await.unwrap();
+        assert_eq!(told["object"]["code"], 410, "{told}");
+        let token = chunk["metadata"]["continue"].as_str().unwrap();
+        raw.get(format!("{CONFIG_MAPS}?limit=1&continue={token}")).await.expect(410);
+        raw.get(format!("{CONFIG_MAPS}/lost")).await.expect(404);
+    }
+    until("a write", || async { reader.post(CONFIG_MAPS, &config_map("lost", 2)).await.status == 201 }).await;
+    for raw in [&writer, &reader] {
+        raw.get(format!("{CONFIG_MAPS}/lost")).await.expect(200);
+        raw.get("/readyz").await.expect(200);
+    }
 }

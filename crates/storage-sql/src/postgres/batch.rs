@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::store::unix_seconds;
-use keelson_storage::{CommitError, Committed, Condition, KeyValue, StoreEvent, StoreKey, Transaction, Write};
+use keelson_storage::{CommitError, Committed, Compare, Condition, KeyValue, StoreEvent, StoreKey, Transaction, Write};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -48,29 +48,29 @@ impl Waves {
 }
 
 /// The arguments for one wave.
+#[derive(Default)]
 pub(crate) struct Arguments<'a> {
     known: i64,
-    compare_tx: Vec<i32>,
+    /// What is compared, each once.
     compare_path: Vec<&'a str>,
     compare_wanted: Vec<i64>,
+    /// Of each compare of each transaction: whose it is, and its place above, counted from 1.
+    compare_tx: Vec<i32>,
+    compare_of: Vec<i32>,
     write_tx: Vec<i32>,
     write_path: Vec<&'a str>,
     write_value: Vec<Option<&'a [u8]>>,
+    /// Empty when none of them ends by itself.
     write_ends: Vec<Option<i64>>,
+    /// Whether the compares see to it that whatever is deleted is there.
+    plain: bool,
+    /// The places of what is compared.
+    places: HashMap<(&'a str, i64), i32>,
 }
 
 impl<'a> Arguments<'a> {
     pub(crate) fn new(incarnation: i64, transactions: &[&'a Transaction]) -> Self {
-        let mut arguments = Self {
-            known: incarnation,
-            compare_tx: Vec::new(),
-            compare_path: Vec::new(),
-            compare_wanted: Vec::new(),
-            write_tx: Vec::new(),
-            write_path: Vec::new(),
-            write_value: Vec::new(),
-            write_ends: Vec::new(),
-        };
+        let mut arguments = Self { known: incarnation, plain: true, ..Self::default() };
         // A group is far smaller than 2^31.
         for (tx, transaction) in (0..).zip(transactions) {
             arguments.add(tx, transaction);
@@ -80,36 +80,53 @@ impl<'a> Arguments<'a> {
 
     fn add(&mut self, tx: i32, transaction: &'a Transaction) {
         for compare in &transaction.compares {
-            self.compare_tx.push(tx);
-            self.compare_path.push(compare.key.as_str());
-            self.compare_wanted.push(match compare.condition {
+            let path = compare.key.as_str();
+            let wanted = match compare.condition {
                 Condition::Absent => ABSENT,
                 Condition::Exists => EXISTS,
                 Condition::At(revision) => number(revision),
-            });
+            };
+            let next = i32::try_from(self.compare_path.len() + 1).unwrap_or(i32::MAX);
+            let place = *self.places.entry((path, wanted)).or_insert(next);
+            if place == next {
+                self.compare_path.push(path);
+                self.compare_wanted.push(wanted);
+            }
+            self.compare_tx.push(tx);
+            self.compare_of.push(place);
         }
         for write in &transaction.writes {
             self.write_tx.push(tx);
             self.write_path.push(write.key().as_str());
             let (value, expires) = match write {
                 Write::Put { value, expires, .. } => (Some(&**value), *expires),
-                Write::Delete { .. } => (None, None),
+                Write::Delete { key } => {
+                    let is_there = |compare: &Compare| compare.key == *key && compare.condition != Condition::Absent;
+                    self.plain &= transaction.compares.iter().any(is_there);
+                    (None, None)
+                }
             };
             self.write_value.push(value);
-            self.write_ends.push(expires.map(|at| i64::try_from(unix_seconds(at)).unwrap_or(i64::MAX)));
+            let ends = expires.map(|at| i64::try_from(unix_seconds(at)).unwrap_or(i64::MAX));
+            if ends.is_some() || !self.write_ends.is_empty() {
+                self.write_ends.resize(self.write_path.len() - 1, None);
+                self.write_ends.push(ends);
+            }
         }
     }
 
-    pub(crate) fn parameters(&self) -> [&(dyn ToSql + Sync); 8] {
+    pub(crate) fn parameters(&self) -> [&(dyn ToSql + Sync); 10] {
         [
             &self.known,
-            &self.compare_tx,
             &self.compare_path,
             &self.compare_wanted,
+            &self.compare_tx,
+            &self.compare_of,
             &self.write_tx,
             &self.write_path,
             &self.write_value,
             &self.write_ends,
+            &self.plain,
         ]
     }
 }
@@ -128,9 +145,10 @@ pub(crate) struct Outcome {
 /// Reads the function's answer.
 pub(crate) fn outcome(row: &Row, transactions: &[&Transaction]) -> Result<Outcome, tokio_postgres::Error> {
     let base = revision(row.try_get("base")?);
-    let written: Vec<i32> = row.try_get("written")?;
+    // None: all of them.
+    let written: Option<Vec<i32>> = row.try_get("written")?;
     let mut refusals = refusals(row, transactions)?;
-    let mut written = written.into_iter().peekable();
+    let mut written = written.map(|written| written.into_iter().peekable());
     let mut outcome = Outcome { base, answers: Vec::with_capacity(transactions.len()), events: Vec::new() };
     let mut newest = base;
     let mut place = 0;
@@ -138,7 +156,7 @@ pub(crate) fn outcome(row: &Row, transactions: &[&Transaction]) -> Result<Outcom
         let mut revisions = Vec::with_capacity(transaction.writes.len());
         for write in &transaction.writes {
             place += 1;
-            if written.next_if_eq(&place).is_some() {
+            if written.as_mut().is_none_or(|written| written.next_if_eq(&place).is_some()) {
                 newest = newest.next();
                 outcome.events.push(event(write, newest));
             }

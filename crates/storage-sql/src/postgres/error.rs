@@ -116,12 +116,26 @@ pub(crate) fn text(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map(said).or_else(source).unwrap_or_else(|| error.to_string())
 }
 
+/// Nothing happened: what was asked was about a history that is no more.
 pub(crate) fn exchanged() -> StoreError {
-    StoreError::Corrupt(
-        "the database holds another history than the one this server was started on: it was restored or exchanged; \
-         restart the server"
-            .to_owned(),
+    StoreError::Unavailable(
+        "the history in the database was exchanged; nothing was done, and a retry may help".to_owned(),
     )
+}
+
+/// Why a question has no answer that counts.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// It failed.
+    Sql(tokio_postgres::Error),
+    /// The answer, or the server it would come from, can't be believed: why. Another session may do better.
+    Doubt(String),
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Sql(error)
+    }
 }
 
 pub(crate) fn stopped() -> StoreError {

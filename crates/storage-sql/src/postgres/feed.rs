@@ -1,7 +1,8 @@
 //! What all servers have committed, followed by revision.
 //!
-//! A notification, or a group of our own, only says that it is time to look. Whoever misses one looks a little later anyway, so
-//! no connection that breaks, and no server that fails over, can lose a change, repeat one or change their order.
+//! A notification of another server, or a group of our own that was committed behind others' changes, only says that it is time to
+//! look. Whoever misses one looks a little later anyway, so no connection that breaks, and no server that fails over, can lose
+//! a change, repeat one or change their order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,9 @@ use std::time::Duration;
 use keelson_meta::Revision;
 use keelson_storage::StoreError;
 use tokio::time::{sleep, timeout};
+use tokio_postgres::Error;
 
+use super::error::Trouble;
 use super::read;
 use super::session::{Link, SHORT, Session};
 use super::store::Shared;
@@ -18,20 +21,31 @@ use crate::tail::{BATCH_BYTES, BATCH_EVENTS, Changes, History};
 /// Without a hint, the table is looked at after the first of these after a change, then more and more seldom.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// Follows the table until the store is dropped or the history turns out to be another.
+/// How long a look waits for a group of ours that is on its way. Behind it only others' changes are left to be read, and all of
+/// them at once; a table that is looked at before is asked for what the writer still holds.
+const IN_STEP: Duration = Duration::from_millis(10);
+
+/// Follows the table until the store is dropped.
 pub(crate) async fn follow(shared: Arc<Shared>) {
     let link = Link::new(shared.connector.clone(), SHORT);
     let mut listening: Option<Arc<Session>> = None;
     let mut pause = PAUSES.0;
     loop {
+        in_step(&shared).await;
         pause = match look(&shared, &link, &mut listening).await {
-            Ok(Looked::More) => continue,
+            Ok(Looked::More) => {
+                in_step(&shared).await;
+                // What there was more may have been a group of ours, which is told by now.
+                if shared.seen().newest() < shared.seen().highest() {
+                    continue;
+                }
+                PAUSES.0
+            }
             Ok(Looked::Changed) => PAUSES.0,
-            Ok(Looked::AtRest) | Err(StoreError::Unavailable(_)) => (pause * 2).min(PAUSES.1),
+            Ok(Looked::AtRest) => (pause * 2).min(PAUSES.1),
             Err(error) => {
-                tracing::error!(%error, "the store can't be followed any more");
-                shared.fail(error);
-                return;
+                tracing::debug!(%error, "the store could not be looked at");
+                (pause * 2).min(PAUSES.1)
             }
         };
         // Both outcomes lead to the same: another look.
@@ -39,6 +53,16 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
         if link_is_down(listening.as_ref()) {
             sleep(PAUSES.0).await;
         }
+    }
+}
+
+/// Waits for the end of the group that is on its way, if there is one.
+async fn in_step(shared: &Shared) {
+    let mut turn = shared.turn.subscribe();
+    let now = *turn.borrow_and_update();
+    if now.busy {
+        // In vain or not: then it is looked at beside the group.
+        let _ = timeout(IN_STEP, turn.wait_for(|turn| turn.done != now.done)).await;
     }
 }
 
@@ -58,25 +82,27 @@ async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>
         // ORDER: listening begins before the look, so that nothing can be committed between the two unnoticed.
         let listens = link.read(|session| async move {
             session.client.batch_execute("LISTEN keelson").await?;
-            Ok(session)
+            Ok::<_, Error>(session)
         });
         *listening = Some(listens.await?);
     }
-    let before = shared.highest();
-    let (after, until) = shared.timeline.lock().gap();
-    let found =
-        link.read(|session| async move { read::changes(&session, (after, until), (BATCH_EVENTS, BATCH_BYTES)).await });
+    let seen = shared.seen();
+    let (after, until) = seen.gap();
+    let found = link.read(|session| async move {
+        let before = seen.highest();
+        let found = read::changes(&session, (after, until), (BATCH_EVENTS, BATCH_BYTES)).await?;
+        seen.believe(before, found.0)?;
+        Ok::<_, Trouble>(found)
+    });
     let (state, (events, reached)) = found.await?;
-    shared.believe(before, state)?;
     if state.oldest > after {
         // Away for longer than the history is kept. Tails that wait for what is gone are told so by the table.
-        shared.tell(|timeline| timeline.begin_at(state.oldest.max(after)));
+        seen.tell(|timeline| timeline.begin_at(state.oldest));
         return Ok(Looked::More);
     }
     let changed = reached > after;
-    shared.tell(|timeline| timeline.add_read(after, events, reached));
-    let told = shared.timeline.lock().newest();
-    Ok(match (told < state.revision, changed) {
+    seen.tell(|timeline| timeline.add_read(after, events, reached));
+    Ok(match (seen.newest() < state.revision, changed) {
         (true, _) => Looked::More,
         (false, true) => Looked::Changed,
         (false, false) => Looked::AtRest,
@@ -89,7 +115,7 @@ fn link_is_down(session: Option<&Arc<Session>>) -> bool {
 
 impl History for Shared {
     async fn newer_than(&self, after: Revision) -> Result<Revision, StoreError> {
-        let mut told = self.told.subscribe();
+        let mut told = self.seen().told.subscribe();
         let told = told.wait_for(|told| told.failed.is_some() || told.newest > after).await;
         let told = told.map_err(|_| super::error::stopped())?;
         match &told.failed {
@@ -99,16 +125,17 @@ impl History for Shared {
     }
 
     fn recent(&self, after: Revision, until: Revision) -> Option<Changes> {
-        self.timeline.lock().between(after, until)
+        self.seen().between(after, until)
     }
 
     async fn stored(&self, after: Revision, until: Revision) -> Result<Changes, StoreError> {
-        let before = self.highest();
         let found = self.readers.read(|session| async move {
-            read::changes(&session, (after, Some(until)), (BATCH_EVENTS, BATCH_BYTES)).await
+            let before = self.seen().highest();
+            let found = read::changes(&session, (after, Some(until)), (BATCH_EVENTS, BATCH_BYTES)).await?;
+            self.seen().believe(before, found.0)?;
+            Ok::<_, Trouble>(found)
         });
         let (state, changes) = found.await?;
-        self.believe(before, state)?;
         state.check_readable(after)?;
         Ok(changes)
     }

@@ -25,7 +25,7 @@ impl PostgresStore {
         }
         let maintenance = &self.shared.maintenance;
         if oldest > state.oldest {
-            let (incarnation, oldest) = (self.shared.incarnation, number(oldest));
+            let (incarnation, oldest) = (self.shared.seen().incarnation(), number(oldest));
             let raised = maintenance.read(|session| async move {
                 let parameters: [&(dyn ToSql + Sync); 2] = [&incarnation, &oldest];
                 session.client.execute(session.statement(Query::Compact), &parameters).await

@@ -102,23 +102,32 @@ pub(crate) async fn changes(
     let parameters: [&(dyn ToSql + Sync); 4] = [&from, &to, &limit, &size];
     let rows = session.client.query(session.statement(Query::Changes), &parameters).await?;
     let state = State::of(first(&rows))?;
-    let mut events = Vec::with_capacity(rows.len());
-    let mut bytes = 0;
-    for row in &rows {
-        let (at, path): (Option<i64>, Option<&str>) = (row.try_get(3)?, row.try_get(4)?);
-        if let (Some(at), Some(path)) = (at, path) {
-            let value: Option<&[u8]> = row.try_get(5)?;
-            bytes += value.map_or(0, <[u8]>::len);
-            let value = value.map(Bytes::copy_from_slice);
-            events.push(StoreEvent { key: StoreKey::new(path), revision: revision(at), value });
-        }
-    }
+    let events = events(&rows)?;
+    let bytes: usize = events.iter().filter_map(|event| event.value.as_ref()).map(Bytes::len).sum();
     let cut = events.len() >= max_events || bytes >= max_bytes;
     let reached = match events.last() {
         Some(last) if cut => last.revision,
         _ => until.unwrap_or(state.revision).min(state.revision),
     };
     Ok((state, (events, reached)))
+}
+
+/// Those of some revisions' changes that the table has.
+pub(crate) async fn witnesses(session: &Session, revisions: &[i64]) -> Answer<(State, Vec<StoreEvent>)> {
+    let rows = session.client.query(session.statement(Query::Witnesses), &[&revisions]).await?;
+    Ok((State::of(first(&rows))?, events(&rows)?))
+}
+
+fn events(rows: &[Row]) -> Answer<Vec<StoreEvent>> {
+    let mut events = Vec::with_capacity(rows.len());
+    for row in rows {
+        let (at, path): (Option<i64>, Option<&str>) = (row.try_get(3)?, row.try_get(4)?);
+        if let (Some(at), Some(path)) = (at, path) {
+            let value = row.try_get::<_, Option<&[u8]>>(5)?.map(Bytes::copy_from_slice);
+            events.push(StoreEvent { key: StoreKey::new(path), revision: revision(at), value });
+        }
+    }
+    Ok(events)
 }
 
 fn bounds(request: &RangeRequest) -> (String, String, Option<i64>) {

@@ -4,19 +4,22 @@
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use futures::future::try_join_all;
 use keelson_storage::StoreError;
-use tokio::sync::{Mutex, Notify};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::{AsyncMessage, Client, Config, Statement};
 
 use super::config::{CONNECT_TIMEOUT, PostgresConfig};
-use super::error::{Meaning, meaning, store_error, text};
+use super::error::{Meaning, Trouble, meaning, store_error, text};
+use super::seen::Seen;
+use super::settle::settle;
 use super::statements::Query;
 use super::stats::{PostgresCounters, count};
 use super::tls::Tls;
@@ -31,6 +34,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// before the second by itself: a silence this long means that nobody is there.
 pub(crate) const SHORT: Duration = Duration::from_secs(10);
 pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// How long a question whose asker has gone may still take before its connection is cut.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// What every session is told first. Plans are held to the indexes: a chunk must read a chunk, whatever the statistics
 /// say. Commits are durable even where the database's default is otherwise. What a connection was doing ends with it
@@ -57,6 +62,10 @@ pub(crate) struct Session {
     pub(crate) client: Client,
     statements: Vec<Statement>,
     driver: Driver,
+    /// When it was settled, as [`Seen::generation`] counts.
+    generation: u64,
+    /// Whether the writer has made its number known.
+    pub(crate) introduced: AtomicBool,
 }
 
 /// What moves the bytes of a connection; the connection ends with it.
@@ -84,32 +93,44 @@ impl Session {
 pub(crate) struct Connector {
     config: Config,
     tls: Tls,
-    /// Whether a server has once taken a connection and said nothing. Since then the hosts are tried in any order, so that one
-    /// that hangs does not stand before the others.
-    hung: AtomicBool,
-    /// Told of every notification, by whichever session listens.
+    /// Whether a server has once taken a connection and said nothing, or what can't be believed. Since then the hosts are tried
+    /// in any order, so that such a one does not stand before the others.
+    doubted: AtomicBool,
+    /// Told of every notification of other servers, by whichever session listens.
     pub(crate) hint: Arc<Notify>,
+    /// The server's process for our writer, whose notifications say nothing new; 0 while it is not known.
+    pub(crate) own_writer: Arc<AtomicI32>,
+    pub(crate) seen: Seen,
     pub(crate) counters: Arc<PostgresCounters>,
 }
 
 impl Connector {
     pub(crate) fn new(config: &PostgresConfig) -> Self {
         let (connection, tls) = (config.connection.clone(), config.tls.clone());
-        let (hung, hint) = (AtomicBool::new(false), Arc::new(Notify::new()));
-        Self { config: connection, tls, hung, hint, counters: Arc::default() }
+        let counters = Arc::<PostgresCounters>::default();
+        Self {
+            config: connection,
+            tls,
+            doubted: AtomicBool::new(false),
+            hint: Arc::new(Notify::new()),
+            own_writer: Arc::default(),
+            seen: Seen::new(config.recent_bytes, counters.clone()),
+            counters,
+        }
     }
 
     /// A connection that is set up, without our statements.
     pub(crate) async fn connect(&self) -> Result<(Client, Driver), tokio_postgres::Error> {
         let mut config = self.config.clone();
-        if self.hung.load(Ordering::Relaxed) {
+        if self.doubted.load(Ordering::Relaxed) {
             config.load_balance_hosts(LoadBalanceHosts::Random);
         }
         let (client, mut connection) = config.connect(self.tls.clone()).await?;
-        let hint = self.hint.clone();
+        let (hint, own_writer) = (self.hint.clone(), self.own_writer.clone());
         let driver = tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                if matches!(message, AsyncMessage::Notification(_)) {
+                let own = own_writer.load(Ordering::Relaxed);
+                if matches!(message, AsyncMessage::Notification(told) if told.process_id() != own) {
                     hint.notify_one();
                 }
             }
@@ -122,26 +143,34 @@ impl Connector {
         Ok((client, driver))
     }
 
-    async fn session(&self) -> Result<Session, tokio_postgres::Error> {
+    async fn session(&self) -> Result<Session, Trouble> {
         let (client, driver) = self.connect().await?;
         let statements = try_join_all(Query::ALL.map(|query| client.prepare(query.sql()))).await?;
-        Ok(Session { client, statements, driver })
+        let mut session = Session { client, statements, driver, generation: 0, introduced: AtomicBool::new(false) };
+        session.generation = settle(&session, &self.seen, &self.counters).await?;
+        Ok(session)
     }
 
     /// Tries until there is a session or patience has ended. Says why there is none.
-    pub(crate) async fn patiently<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, String>
+    pub(crate) async fn patiently<T, E, F>(&self, attempt: impl Fn() -> F) -> Result<T, String>
     where
-        F: Future<Output = Result<T, tokio_postgres::Error>>,
+        E: Into<Trouble>,
+        F: Future<Output = Result<T, E>>,
     {
         let deadline = Instant::now() + PATIENCE;
         let mut pause = PAUSES.0;
         loop {
-            let why = match timeout(self.longest_attempt(), attempt()).await {
+            let made = timeout(self.longest_attempt(), attempt()).await.map(|made| made.map_err(Into::into));
+            let why = match made {
                 Ok(Ok(made)) => return Ok(made),
-                Ok(Err(error)) if is_final(&error) => return Err(text(&error)),
-                Ok(Err(error)) => text(&error),
+                Ok(Err(Trouble::Sql(error))) if is_final(&error) => return Err(text(&error)),
+                Ok(Err(Trouble::Sql(error))) => text(&error),
+                Ok(Err(Trouble::Doubt(why))) => {
+                    self.doubted.store(true, Ordering::Relaxed);
+                    why
+                }
                 Err(_) => {
-                    self.hung.store(true, Ordering::Relaxed);
+                    self.doubted.store(true, Ordering::Relaxed);
                     "it takes connections and does not answer".to_owned()
                 }
             };
@@ -198,7 +227,9 @@ impl Link {
     /// The session, made if need be.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {
         let mut held = self.held.lock().await;
-        if let Some(session) = held.session.as_ref().filter(|session| !session.client.is_closed()) {
+        let generation = self.connector.seen.generation();
+        let fit = |session: &&Arc<Session>| !session.client.is_closed() && session.generation == generation;
+        if let Some(session) = held.session.as_ref().filter(fit) {
             return Ok(session.clone());
         }
         if let Some((when, error)) = &held.failed
@@ -220,17 +251,39 @@ impl Link {
         }
     }
 
-    /// Asks something that changes nothing, again when the connection breaks meanwhile.
-    pub(crate) async fn read<T, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
+    /// Waits a moment for the end of a question whose asker has gone, so that the next one need not wait for it. Returns the
+    /// session if it was cut instead.
+    async fn end_question(&self) -> Option<Arc<Session>> {
+        let session = self.held.lock().await.session.clone().filter(|session| !session.client.is_closed())?;
+        if matches!(timeout(GRACE, session.client.batch_execute("")).await, Ok(Ok(()))) {
+            return None;
+        }
+        session.abandon();
+        Some(session)
+    }
+
+    /// Asks something that changes nothing, again when the connection breaks meanwhile or the answer can't be believed.
+    pub(crate) async fn read<T, E, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
     where
-        F: Future<Output = Result<T, tokio_postgres::Error>>,
+        E: Into<Trouble>,
+        F: Future<Output = Result<T, E>>,
     {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let session = self.session().await?;
-            let error = match timeout(self.answer, ask(session.clone())).await {
+            let answer = timeout(self.answer, ask(session.clone())).await.map(|answer| answer.map_err(Into::into));
+            let error = match answer {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) => error,
+                Ok(Err(Trouble::Sql(error))) => error,
+                Ok(Err(Trouble::Doubt(why))) => {
+                    // The next session is settled before it is asked.
+                    session.abandon();
+                    if Instant::now() > deadline {
+                        return Err(StoreError::Unavailable(why));
+                    }
+                    sleep(PAUSES.0).await;
+                    continue;
+                }
                 Err(_) => {
                     session.abandon();
                     return Err(StoreError::Unavailable(format!("PostgreSQL gave no answer within {:?}", self.answer)));
@@ -248,39 +301,63 @@ impl Link {
 
 /// A few links, of which each reader has one to itself.
 pub(crate) struct Pool {
-    idle: parking_lot::Mutex<Vec<Link>>,
-    permits: tokio::sync::Semaphore,
+    idle: Arc<parking_lot::Mutex<Vec<Link>>>,
+    permits: Arc<Semaphore>,
 }
 
 impl Pool {
     pub(crate) fn new(connector: &Arc<Connector>, size: usize) -> Self {
         let size = size.max(1);
         let links = (0..size).map(|_| Link::new(connector.clone(), LONG)).collect();
-        Self { idle: parking_lot::Mutex::new(links), permits: tokio::sync::Semaphore::new(size) }
+        Self { idle: Arc::new(parking_lot::Mutex::new(links)), permits: Arc::new(Semaphore::new(size)) }
     }
 
     /// As [`Link::read`], on a link that nobody else uses meanwhile.
-    pub(crate) async fn read<T, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
+    pub(crate) async fn read<T, E, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
     where
-        F: Future<Output = Result<T, tokio_postgres::Error>>,
+        E: Into<Trouble>,
+        F: Future<Output = Result<T, E>>,
     {
-        let _permit = self.permits.acquire().await.map_err(|_| super::error::stopped())?;
-        let link = self.idle.lock().pop().map(|link| Borrowed { pool: self, link: Some(link) });
-        match link.as_ref().and_then(|borrowed| borrowed.link.as_ref()) {
-            Some(link) => link.read(ask).await,
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| super::error::stopped())?;
+        let link = self.idle.lock().pop().ok_or_else(super::error::stopped)?;
+        let mut borrowed = Borrowed { idle: self.idle.clone(), held: Some((link, permit)), answered: false };
+        let answer = match &borrowed.held {
+            Some((link, _)) => link.read(ask).await,
             None => Err(super::error::stopped()),
-        }
+        };
+        borrowed.answered = true;
+        answer
     }
 }
 
-/// Goes back to the pool, also when the reader has gone.
-struct Borrowed<'a> {
-    pool: &'a Pool,
-    link: Option<Link>,
+/// Goes back to the pool, also when the reader has gone; then first the question is ended that nobody waits for.
+struct Borrowed {
+    idle: Arc<parking_lot::Mutex<Vec<Link>>>,
+    held: Option<(Link, OwnedSemaphorePermit)>,
+    answered: bool,
 }
 
-impl Drop for Borrowed<'_> {
+impl Drop for Borrowed {
     fn drop(&mut self) {
-        self.pool.idle.lock().extend(self.link.take());
+        let Some((link, permit)) = self.held.take() else { return };
+        let idle = self.idle.clone();
+        // ORDER: the link is back before the permit is.
+        let give_back = move |link| {
+            idle.lock().push(link);
+            drop(permit);
+        };
+        match Handle::try_current() {
+            Ok(runtime) if !self.answered => drop(runtime.spawn(async move {
+                let cut = link.end_question().await;
+                let connector = link.connector.clone();
+                give_back(link);
+                if let Some(session) = cut {
+                    // Nobody depends on it: a server that can tell ends the question by itself when the connection is gone.
+                    let cancel = session.client.cancel_token();
+                    let _ = timeout(SHORT, cancel.cancel_query(connector.tls.clone())).await;
+                }
+            })),
+            _ => give_back(link),
+        }
     }
 }

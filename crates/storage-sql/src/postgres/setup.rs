@@ -8,10 +8,13 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::error::{PostgresError, text};
-use super::statements::{number, revision};
+use super::statements::number;
 
 /// The steps from each form of the tables to the next. The newest form is their number.
 const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
+
+/// Functions that newer code needs beside a form's own, by name. Older code does not mind them, so they are no step.
+const FUNCTIONS: [(&str, &str); 1] = [("keelson_commit_2", include_str!("commit_2.sql"))];
 
 /// The lock under which tables are made and changed: "KLSN".
 const SETUP_LOCK: i32 = i32::from_be_bytes(*b"KLSN");
@@ -19,14 +22,8 @@ const SETUP_LOCK: i32 = i32::from_be_bytes(*b"KLSN");
 /// The oldest PostgreSQL that has the functions we use.
 const OLDEST_SERVER: i32 = 130_000;
 
-/// The history that was found.
-pub(crate) struct Found {
-    pub(crate) incarnation: i64,
-    pub(crate) revision: Revision,
-}
-
 /// Makes the tables ready, and raises their newest revision to at least `least`.
-pub(crate) async fn prepare(client: &Client, least: Revision) -> Result<Found, PostgresError> {
+pub(crate) async fn prepare(client: &Client, least: Revision) -> Result<(), PostgresError> {
     check_server(client).await?;
     let cluster = cluster(client).await?;
     run(client, &format!("BEGIN; SELECT pg_advisory_xact_lock({SETUP_LOCK}, 0)")).await?;
@@ -41,15 +38,16 @@ pub(crate) async fn prepare(client: &Client, least: Revision) -> Result<Found, P
         run(client, sql).await?;
     }
     run(client, &format!("UPDATE keelson_state SET format = {known} WHERE format <> {known}")).await?;
+    for (name, sql) in FUNCTIONS {
+        if one(client, &format!("SELECT to_regproc('{name}') IS NULL")).await? {
+            run(client, sql).await?;
+        }
+    }
     settle(client, &cluster).await?;
     let least = number(least);
     run(client, &format!("UPDATE keelson_state SET revision = {least}, oldest = {least} WHERE revision < {least}"))
         .await?;
-    let statement = "SELECT incarnation, revision FROM keelson_state";
-    let row = client.query_one(statement, &[]).await.map_err(|error| failed(&error))?;
-    let found = Found { incarnation: row.get(0), revision: revision(row.get(1)) };
-    run(client, "COMMIT").await?;
-    Ok(found)
+    run(client, "COMMIT").await
 }
 
 async fn check_server(client: &Client) -> Result<(), PostgresError> {

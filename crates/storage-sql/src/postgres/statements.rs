@@ -18,6 +18,8 @@ pub(crate) enum Query {
     Count,
     /// The state; revision, path and value of each change after one revision up to another, or nulls.
     Changes,
+    /// The state; revision, path and value of each of some changes, or nulls.
+    Witnesses,
     /// A group of transactions.
     Commit,
     /// Raises the oldest revision.
@@ -31,12 +33,13 @@ pub(crate) enum Query {
 }
 
 impl Query {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::State,
         Self::Get,
         Self::Range,
         Self::Count,
         Self::Changes,
+        Self::Witnesses,
         Self::Commit,
         Self::Compact,
         Self::Sweep,
@@ -75,7 +78,11 @@ impl Query {
                  WHERE h.revision > $1 AND h.revision <= coalesce($2, s.revision) ORDER BY h.revision LIMIT $3) h) b \
                  WHERE b.before < $4) c ON true"
             }
-            Self::Commit => "SELECT * FROM keelson_commit_1($1, $2, $3, $4, $5, $6, $7, $8)",
+            Self::Witnesses => {
+                "SELECT s.incarnation, s.revision, s.oldest, h.revision, h.path, h.value FROM keelson_state s \
+                 LEFT JOIN keelson_history h ON h.revision = ANY ($1::bigint[])"
+            }
+            Self::Commit => "SELECT * FROM keelson_commit_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
             Self::Compact => {
                 "UPDATE keelson_state SET oldest = $2 WHERE incarnation = $1 AND oldest < $2 AND revision >= $2"
             }

@@ -15,6 +15,10 @@ pub struct PostgresStats {
     pub transactions: u64,
     /// Groups whose connection broke while they were committed: their outcome is unknown.
     pub unknown: u64,
+    /// How often the database had lost commits that this server had seen, and this one was the first to find out.
+    pub losses: u64,
+    /// How often this server went over to another history: after a loss, or a restore.
+    pub exchanges: u64,
 }
 
 /// The counters themselves, which outlive the store for whoever reads them.
@@ -25,6 +29,8 @@ pub struct PostgresCounters {
     pub(crate) groups: AtomicU64,
     pub(crate) transactions: AtomicU64,
     pub(crate) unknown: AtomicU64,
+    pub(crate) losses: AtomicU64,
+    pub(crate) exchanges: AtomicU64,
 }
 
 impl PostgresCounters {
@@ -37,6 +43,8 @@ impl PostgresCounters {
             groups: of(&self.groups),
             transactions: of(&self.transactions),
             unknown: of(&self.unknown),
+            losses: of(&self.losses),
+            exchanges: of(&self.exchanges),
         }
     }
 }

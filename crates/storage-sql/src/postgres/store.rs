@@ -1,7 +1,7 @@
 //! The contract, kept by one writer task, one that follows the table, and a few connections that read.
 
+use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -10,19 +10,18 @@ use keelson_storage::store::unix_seconds;
 use keelson_storage::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreKey, Tail, Transaction,
 };
-use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::config::PostgresConfig;
-use super::error::{PostgresError, exchanged, stopped};
+use super::error::{PostgresError, Trouble, stopped};
 use super::feed;
 use super::read::{self, State};
-use super::session::{Connector, LONG, Link, Pool, SHORT};
+use super::seen::Seen;
+use super::session::{Connector, LONG, Link, Pool, SHORT, Session};
 use super::setup;
 use super::statements::is_storable;
 use super::stats::PostgresCounters;
-use super::timeline::Timeline;
 use super::writer::{Job, Writer};
 use crate::tail;
 
@@ -44,64 +43,26 @@ pub struct PostgresStore {
 /// What the tasks, the readers and the tails have in common.
 pub(crate) struct Shared {
     pub(crate) connector: Arc<Connector>,
-    /// Which history this is.
-    pub(crate) incarnation: i64,
     /// For short questions, many at a time on one connection.
     front: Link,
     pub(crate) readers: Pool,
     pub(crate) maintenance: Link,
-    pub(crate) timeline: Mutex<Timeline>,
-    pub(crate) told: watch::Sender<Told>,
-    /// The highest revision that was ever seen.
-    highest: AtomicU64,
+    /// How the writer stands, for whoever would rather read after it than beside it.
+    pub(crate) turn: watch::Sender<Turn>,
 }
 
-/// How far tails can read.
-pub(crate) struct Told {
-    pub(crate) newest: Revision,
-    /// Why there will be no more.
-    pub(crate) failed: Option<StoreError>,
+/// How the writer stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turn {
+    /// Whether a group is on its way.
+    pub(crate) busy: bool,
+    /// How many groups were answered.
+    pub(crate) done: u64,
 }
 
 impl Shared {
-    /// The highest revision that was seen so far. A question that is asked now is answered by this or a higher one.
-    pub(crate) fn highest(&self) -> Revision {
-        Revision::new(self.highest.load(Ordering::SeqCst))
-    }
-
-    pub(crate) fn seen(&self, revision: Revision) {
-        self.highest.fetch_max(revision.get(), Ordering::SeqCst);
-    }
-
-    /// Checks that an answer is of the history that this store was opened on, and not older than what was seen before the
-    /// question: a database that was restored, or a replica that had missed commits, is not served.
-    pub(crate) fn believe(&self, before: Revision, state: State) -> Result<(), StoreError> {
-        if state.incarnation != self.incarnation {
-            return Err(exchanged());
-        }
-        if state.revision < before {
-            return Err(StoreError::Corrupt(format!(
-                "the database has gone back from revision {before} to {}: it lost commits in a failover, or an older state \
-                 was restored; after a restore, call keelson_restored() in it and restart the servers",
-                state.revision
-            )));
-        }
-        self.seen(state.revision);
-        Ok(())
-    }
-
-    /// Changes the timeline, and wakes the tails if there is more to tell.
-    pub(crate) fn tell(&self, change: impl FnOnce(&mut Timeline)) {
-        let mut timeline = self.timeline.lock();
-        change(&mut timeline);
-        let newest = timeline.newest();
-        // ORDER: told before the timeline is unlocked, so that the told revision never goes back.
-        self.told.send_if_modified(|told| std::mem::replace(&mut told.newest, newest) != newest);
-    }
-
-    /// Ends all tails.
-    pub(crate) fn fail(&self, error: StoreError) {
-        self.told.send_modify(|told| told.failed = Some(error));
+    pub(crate) fn seen(&self) -> &Seen {
+        &self.connector.seen
     }
 }
 
@@ -113,18 +74,18 @@ impl PostgresStore {
     pub async fn open(config: PostgresConfig) -> Result<Self, PostgresError> {
         let connector = Arc::new(Connector::new(&config));
         let connected = connector.patiently(|| connector.connect()).await;
-        let (client, _driver) = connected.map_err(PostgresError::Connect)?;
-        let found = setup::prepare(&client, config.least_revision).await?;
+        let (client, driver) = connected.map_err(PostgresError::Connect)?;
+        setup::prepare(&client, config.least_revision).await?;
+        drop((client, driver));
         let shared = Arc::new(Shared {
-            incarnation: found.incarnation,
             front: Link::new(connector.clone(), SHORT),
             readers: Pool::new(&connector, config.readers),
             maintenance: Link::new(connector.clone(), LONG),
-            timeline: Mutex::new(Timeline::new(found.revision, config.recent_bytes)),
-            told: watch::Sender::new(Told { newest: found.revision, failed: None }),
-            highest: AtomicU64::new(found.revision.get()),
+            turn: watch::Sender::default(),
             connector,
         });
+        // ORDER: before anybody asks. The first session finds out which history this is.
+        shared.front.session().await.map_err(|error| PostgresError::Connect(error.to_string()))?;
         let (jobs, waiting) = mpsc::channel(QUEUE);
         tokio::spawn(Writer { shared: shared.clone(), jobs: waiting }.run());
         let following = tokio::spawn(feed::follow(shared.clone())).abort_handle();
@@ -137,10 +98,20 @@ impl PostgresStore {
     }
 
     pub(super) async fn state(&self) -> Result<State, StoreError> {
-        let before = self.shared.highest();
-        let state = self.shared.front.read(|session| async move { read::state(&session).await }).await?;
-        self.shared.believe(before, state)?;
-        Ok(state)
+        let asked =
+            |session: Arc<Session>| self.believed(async move { read::state(&session).await.map(|state| (state, ())) });
+        Ok(self.shared.front.read(asked).await?.0)
+    }
+
+    /// An answer of the history that is known, no older than what was seen before the question.
+    async fn believed<T>(
+        &self,
+        asked: impl Future<Output = Result<(State, T), tokio_postgres::Error>>,
+    ) -> Result<(State, T), Trouble> {
+        let before = self.shared.seen().highest();
+        let answer = asked.await?;
+        self.shared.seen().believe(before, answer.0)?;
+        Ok(answer)
     }
 
     /// Has the writer do a transaction. Once it is queued it is done, even if the caller stops waiting.
@@ -157,7 +128,7 @@ impl PostgresStore {
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.following.abort();
-        self.shared.fail(stopped());
+        self.shared.seen().fail(stopped());
     }
 }
 
@@ -176,17 +147,14 @@ impl Store for PostgresStore {
         if !is_storable(key) {
             return Ok(None);
         }
-        let before = self.shared.highest();
-        let (state, found) = self.shared.front.read(|session| async move { read::get(&session, key).await }).await?;
-        self.shared.believe(before, state)?;
-        Ok(found)
+        let asked = |session: Arc<Session>| self.believed(async move { read::get(&session, key).await });
+        Ok(self.shared.front.read(asked).await?.1)
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
-        let (before, request) = (self.shared.highest(), &request);
-        let (state, (entries, more)) =
-            self.shared.readers.read(|session| async move { read::range(&session, request).await }).await?;
-        self.shared.believe(before, state)?;
+        let request = &request;
+        let asked = |session: Arc<Session>| self.believed(async move { read::range(&session, request).await });
+        let (state, (entries, more)) = self.shared.readers.read(asked).await?;
         let revision = request.revision.unwrap_or(state.revision);
         // The rows are of the same moment as the state: what it allows to be read was there.
         state.check_readable(revision)?;
@@ -194,10 +162,9 @@ impl Store for PostgresStore {
     }
 
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
-        let (before, request) = (self.shared.highest(), &request);
-        let (state, count) =
-            self.shared.readers.read(|session| async move { read::count(&session, request).await }).await?;
-        self.shared.believe(before, state)?;
+        let request = &request;
+        let asked = |session: Arc<Session>| self.believed(async move { read::count(&session, request).await });
+        let (state, count) = self.shared.readers.read(asked).await?;
         state.check_readable(request.revision.unwrap_or(state.revision))?;
         Ok(count)
     }

@@ -46,10 +46,12 @@ impl Timeline {
         self.own_bytes += bytes(&events);
         self.own.insert(base, events);
         self.join();
-        if self.own_bytes > self.max_bytes {
-            // What is dropped is read from the table, as others' changes are.
-            self.own.clear();
-            self.own_bytes = 0;
+        // What is dropped is read from the table, as others' changes are. The last group stays: it is a witness.
+        while self.own_bytes > self.max_bytes
+            && self.own.len() > 1
+            && let Some((_, dropped)) = self.own.pop_first()
+        {
+            self.own_bytes = self.own_bytes.saturating_sub(bytes(&dropped));
         }
     }
 
@@ -66,7 +68,16 @@ impl Timeline {
 
     /// Begins again at a revision, when what comes before it can no longer be read.
     pub(crate) fn begin_at(&mut self, revision: Revision) {
-        *self = Self::new(revision, self.max_bytes);
+        if revision > self.newest {
+            *self = Self::new(revision, self.max_bytes);
+        }
+    }
+
+    /// The newest changes that were seen, those above a gap too, ascending.
+    pub(crate) fn newest_events(&self, count: usize) -> Vec<StoreEvent> {
+        let own: Vec<&StoreEvent> = self.own.values().flatten().collect();
+        let own = &own[own.len().saturating_sub(count)..];
+        self.recent.newest(count - own.len()).chain(own.iter().copied()).cloned().collect()
     }
 
     /// Changes from memory, as [`Recent::between`].

@@ -1,17 +1,19 @@
 //! The task that commits: all transactions that wait are one group, one round trip and one durable commit.
 //!
 //! A group that certainly had no effect (a deadlock, a server that became a replica) is sent again. One whose connection broke
-//! is not: its callers are told that the outcome is unknown.
+//! is not: its callers are told that the outcome is unknown. The feed reads what it became.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
 use keelson_storage::{CommitError, Committed, StoreError, Transaction, Write};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::{Client, Row};
 
@@ -20,7 +22,7 @@ use super::error::{Meaning, meaning, store_error, text};
 use super::session::{Link, Session};
 use super::statements::Query;
 use super::stats::{PostgresCounters, add, count};
-use super::store::Shared;
+use super::store::{Shared, Turn};
 
 /// How many transactions share a commit at the most.
 const MAX_GROUP: usize = 256;
@@ -72,12 +74,16 @@ impl Writer {
                 }
                 waiting.extend(first);
             }
+            // Whoever else is about to write comes into this group, at the cost of one turn of the runtime.
+            yield_now().await;
             while waiting.len() < MAX_GROUP
                 && let Ok(job) = self.jobs.try_recv()
             {
                 waiting.push_back(job);
             }
+            self.shared.turn.send_modify(|turn| turn.busy = true);
             self.commit(&link, group(&mut waiting)).await;
+            self.shared.turn.send_modify(|turn| *turn = Turn { busy: false, done: turn.done + 1 });
         }
     }
 
@@ -104,25 +110,25 @@ impl Writer {
         let deadline = Instant::now() + ANSWER;
         loop {
             let session = link.session().await.map_err(Failure::Group)?;
+            self.introduce(&session).await;
             let error = match timeout(ANSWER, self.send_once(&session, group)).await {
                 Ok(Ok(outcomes)) => return Ok(outcomes),
                 Ok(Err(error)) => error,
                 Err(_) => {
-                    session.abandon();
-                    count(&self.counters().unknown);
-                    return Err(unknown(&format!("no answer within {ANSWER:?}")));
+                    return Err(self.unknown(&session, &format!("no answer within {ANSWER:?}")));
                 }
             };
             match meaning(&error) {
                 Meaning::Again if Instant::now() < deadline => {}
                 Meaning::Elsewhere if Instant::now() < deadline => session.abandon(),
-                Meaning::Lost => {
+                Meaning::Lost => return Err(self.unknown(&session, &text(&error))),
+                Meaning::Exchanged => {
+                    // The next session finds out which history it is.
                     session.abandon();
-                    count(&self.counters().unknown);
-                    return Err(unknown(&text(&error)));
+                    return Err(Failure::Group(store_error(&error)));
                 }
                 Meaning::Unfit => return Err(Failure::Unfit(store_error(&error))),
-                Meaning::Again | Meaning::Elsewhere | Meaning::Exchanged | Meaning::Refused => {
+                Meaning::Again | Meaning::Elsewhere | Meaning::Refused => {
                     return Err(Failure::Group(store_error(&error)));
                 }
             }
@@ -131,15 +137,37 @@ impl Writer {
     }
 
     async fn send_once(&self, session: &Session, group: &Group) -> Result<Vec<Outcome>, tokio_postgres::Error> {
+        let incarnation = self.shared.seen().incarnation();
         let waves: Vec<Vec<&Transaction>> =
             group.iter().map(|wave| wave.iter().map(|job| &job.transaction).collect()).collect();
-        let arguments: Vec<Arguments<'_>> =
-            waves.iter().map(|wave| Arguments::new(self.shared.incarnation, wave)).collect();
+        let arguments: Vec<Arguments<'_>> = waves.iter().map(|wave| Arguments::new(incarnation, wave)).collect();
         let rows = match &arguments[..] {
             [only] => vec![ask(session, only).await?],
             all => in_one_transaction(session, all).await?,
         };
         rows.iter().zip(&waves).map(|(row, wave)| outcome(row, wave)).collect()
+    }
+
+    /// Has notifications of this session ignored: what it commits is known here.
+    async fn introduce(&self, session: &Session) {
+        let own_writer = &self.shared.connector.own_writer;
+        if session.introduced.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let number = session.client.query_one("SELECT pg_backend_pid()", &[]).await.and_then(|row| row.try_get(0));
+        own_writer.store(number.unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    /// The connection has failed in the middle of a group.
+    fn unknown(&self, session: &Session, reason: &str) -> Failure {
+        session.abandon();
+        count(&self.counters().unknown);
+        // What it has committed, if it has, comes as others' changes do.
+        self.shared.connector.own_writer.store(0, Ordering::Relaxed);
+        self.shared.connector.hint.notify_one();
+        Failure::Group(StoreError::Unavailable(format!(
+            "the connection broke during a commit, and whether it took effect is unknown: {reason}"
+        )))
     }
 
     fn counters(&self) -> &PostgresCounters {
@@ -158,10 +186,12 @@ impl Writer {
             events.extend(outcome.events);
         }
         if let Some(last) = events.last() {
-            self.shared.seen(last.revision);
-            self.shared.tell(|timeline| timeline.add_own(base, events));
-            // Others' changes may be between; the feed fetches them.
-            self.shared.connector.hint.notify_one();
+            self.shared.seen().saw(last.revision);
+            self.shared.seen().tell(|timeline| timeline.add_own(base, events));
+            if self.shared.seen().gap().1.is_some() {
+                // Others' changes are between; the feed fetches them.
+                self.shared.connector.hint.notify_one();
+            }
         }
         group.into_iter().flatten().zip(answers).for_each(|(job, answer)| job.answer(answer));
     }
@@ -173,12 +203,6 @@ enum Failure {
     Group(StoreError),
     /// One of its transactions can't be stored.
     Unfit(StoreError),
-}
-
-fn unknown(reason: &str) -> Failure {
-    Failure::Group(StoreError::Unavailable(format!(
-        "the connection broke during a commit, and whether it took effect is unknown: {reason}"
-    )))
 }
 
 /// Takes jobs for one group off the queue, at least one.

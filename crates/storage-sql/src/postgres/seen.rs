@@ -1,0 +1,325 @@
+//! What this server has seen of the history, and how it tells whether a database still holds it.
+//!
+//! A failover to a replica that had missed commits, or a restore, takes away what was shown already, and others may have written
+//! something else in its place. So the newest changes that were seen are witnesses: a database that lacks one of them, or is
+//! at a lower revision, has lost something. Sessions are settled before they are used (`settle.rs`).
+//!
+//! Invariant: what is told never goes back, also when the history is exchanged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use keelson_meta::Revision;
+use keelson_storage::{StoreError, StoreEvent};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::error::Trouble;
+use super::read::State;
+use super::stats::{PostgresCounters, count};
+use super::timeline::Timeline;
+use crate::tail::Changes;
+
+/// How many of the newest changes a database is asked for.
+pub(crate) const WITNESSES: usize = 32;
+/// How many of the keys that were lost are named in the log.
+const NAMED: usize = 5;
+
+/// Which succession of primaries a server belongs to, and how many there were: a cluster and PostgreSQL's timeline of it.
+/// Empty where the server does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) cluster: String,
+    pub(crate) number: i32,
+}
+
+impl Line {
+    fn is_before(&self, other: &Self) -> bool {
+        !self.cluster.is_empty() && self.cluster == other.cluster && self.number < other.number
+    }
+}
+
+/// How far tails can read.
+pub(crate) struct Told {
+    pub(crate) newest: Revision,
+    /// Why there will be no more.
+    pub(crate) failed: Option<StoreError>,
+}
+
+pub(crate) struct Seen {
+    known: Mutex<Known>,
+    pub(crate) told: watch::Sender<Told>,
+    /// The highest revision that was ever seen.
+    highest: AtomicU64,
+    /// Changes whenever sessions that were settled before must not be used any more.
+    generation: AtomicU64,
+    counters: Arc<PostgresCounters>,
+}
+
+struct Known {
+    incarnation: i64,
+    line: Line,
+    timeline: Timeline,
+    max_bytes: usize,
+}
+
+impl Seen {
+    /// Nothing yet.
+    pub(crate) fn new(recent_bytes: usize, counters: Arc<PostgresCounters>) -> Self {
+        let timeline = Timeline::new(Revision::ZERO, recent_bytes);
+        Self {
+            known: Mutex::new(Known { incarnation: 0, line: Line::default(), timeline, max_bytes: recent_bytes }),
+            told: watch::Sender::new(Told { newest: Revision::ZERO, failed: None }),
+            highest: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
+            counters,
+        }
+    }
+
+    /// The highest revision that was seen so far. A question that is asked now is answered by this or a higher one.
+    pub(crate) fn highest(&self) -> Revision {
+        Revision::new(self.highest.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn saw(&self, revision: Revision) {
+        self.highest.fetch_max(revision.get(), Ordering::SeqCst);
+    }
+
+    /// Which history this is.
+    pub(crate) fn incarnation(&self) -> i64 {
+        self.known.lock().incarnation
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// Checks that an answer is of the history that is known, and not older than what was seen before the question.
+    pub(crate) fn believe(&self, before: Revision, state: State) -> Result<(), Trouble> {
+        if state.incarnation != self.incarnation() {
+            return Err(Trouble::Doubt("the database holds another history than before".to_owned()));
+        }
+        if state.revision < before {
+            let gone_back = format!("the database has gone back from revision {before} to {}", state.revision);
+            return Err(Trouble::Doubt(gone_back));
+        }
+        self.saw(state.revision);
+        Ok(())
+    }
+
+    /// What is to be read next, as [`Timeline::gap`].
+    pub(crate) fn gap(&self) -> (Revision, Option<Revision>) {
+        self.known.lock().timeline.gap()
+    }
+
+    /// How far tails can read.
+    pub(crate) fn newest(&self) -> Revision {
+        self.known.lock().timeline.newest()
+    }
+
+    /// Changes from memory, as [`Timeline::between`].
+    pub(crate) fn between(&self, after: Revision, until: Revision) -> Option<Changes> {
+        self.known.lock().timeline.between(after, until)
+    }
+
+    /// Changes the timeline, and wakes the tails if there is more to tell.
+    pub(crate) fn tell(&self, change: impl FnOnce(&mut Timeline)) {
+        let mut known = self.known.lock();
+        change(&mut known.timeline);
+        let newest = known.timeline.newest();
+        // ORDER: told before the timeline is unlocked, so that the told revision never goes back.
+        self.told.send_if_modified(|told| std::mem::replace(&mut told.newest, newest) != newest);
+    }
+
+    /// Ends all tails.
+    pub(crate) fn fail(&self, error: StoreError) {
+        self.told.send_modify(|told| told.failed = Some(error));
+    }
+
+    /// What a database must hold to be the one that is known.
+    pub(crate) fn expected(&self) -> Expected {
+        let known = self.known.lock();
+        Expected {
+            incarnation: known.incarnation,
+            line: known.line.clone(),
+            // ORDER: before the database is asked. What is seen later it may not have had yet.
+            highest: self.highest(),
+            witnesses: known.timeline.newest_events(WITNESSES),
+        }
+    }
+
+    /// The database is the one that is known, perhaps on another server. Returns the generation of sessions with it, or
+    /// nothing if something else became known meanwhile.
+    pub(crate) fn stand(&self, expected: &Expected, line: &Line) -> Option<u64> {
+        let mut known = self.known.lock();
+        if known.incarnation != expected.incarnation || line.is_before(&known.line) {
+            return None;
+        }
+        if known.line.is_before(line) {
+            // Sessions with the primary before this one show what no longer counts.
+            self.generation.fetch_add(1, Ordering::SeqCst);
+        }
+        if !line.cluster.is_empty() {
+            known.line = line.clone();
+        }
+        Some(self.generation())
+    }
+
+    /// Goes over to another history. `begin` and `changes` are its newest changes, which are witnesses from now on. As
+    /// [`Seen::stand`].
+    pub(crate) fn adopt(&self, expected: &Expected, found: &Found, begin: Revision, changes: Changes) -> Option<u64> {
+        let mut known = self.known.lock();
+        if known.incarnation != expected.incarnation {
+            return None;
+        }
+        let (events, reached) = changes;
+        let mut timeline = Timeline::new(begin, known.max_bytes);
+        timeline.add_read(begin, events, reached);
+        let newest = timeline.newest();
+        known.timeline = timeline;
+        known.incarnation = found.state.incarnation;
+        known.line = found.line.clone();
+        self.saw(found.state.revision);
+        if expected.highest > Revision::ZERO {
+            count(&self.counters.exchanges);
+            tracing::warn!(revision = %found.state.revision, "the database holds another history; going over to it");
+        }
+        let generation = self.generation.fetch_add(1, Ordering::SeqCst) + 1;
+        // ORDER: as in `tell`.
+        self.told.send_modify(|told| told.newest = newest);
+        Some(generation)
+    }
+}
+
+/// What a database must hold to be the one that is known.
+pub(crate) struct Expected {
+    pub(crate) incarnation: i64,
+    pub(crate) line: Line,
+    pub(crate) highest: Revision,
+    /// Ascending.
+    pub(crate) witnesses: Vec<StoreEvent>,
+}
+
+/// What a database holds.
+pub(crate) struct Found {
+    pub(crate) state: State,
+    pub(crate) line: Line,
+    /// Those of the witnesses' revisions that it has.
+    pub(crate) rows: Vec<StoreEvent>,
+}
+
+/// What a database is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The one that is known.
+    Same,
+    /// Another, which begins above everything that was seen.
+    Another,
+    /// One that lacks something that was seen, and does not say so: what, for the log.
+    Lost(Loss),
+    /// A primary from before the last failover.
+    Outdated,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// The highest revision that was seen.
+    pub(crate) seen: Revision,
+    /// The highest revision that the database has.
+    pub(crate) has: Revision,
+    /// Some keys whose changes are not there any more.
+    pub(crate) keys: Vec<String>,
+}
+
+impl Expected {
+    pub(crate) fn judge(&self, found: &Found) -> Verdict {
+        let state = found.state;
+        let differs = state.incarnation != self.incarnation;
+        if differs && (self.highest == Revision::ZERO || state.oldest > self.highest) {
+            return Verdict::Another;
+        }
+        if found.line.is_before(&self.line) {
+            return Verdict::Outdated;
+        }
+        let keys = self.lost(found);
+        if differs || state.revision < self.highest || !keys.is_empty() {
+            return Verdict::Lost(Loss { seen: self.highest, has: state.revision, keys });
+        }
+        Verdict::Same
+    }
+
+    /// The keys of the witnesses that are not as they were. Compaction may have deleted those up to the oldest revision.
+    fn lost(&self, found: &Found) -> Vec<String> {
+        let is_lost = |witness: &&StoreEvent| match found.rows.iter().find(|row| row.revision == witness.revision) {
+            Some(row) => row != *witness,
+            None => witness.revision > found.state.oldest,
+        };
+        self.witnesses.iter().filter(is_lost).map(|lost| lost.key.as_str().to_owned()).take(NAMED).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use keelson_storage::StoreKey;
+
+    use super::*;
+
+    fn event(revision: u64, value: &'static str) -> StoreEvent {
+        let value = Some(Bytes::from_static(value.as_bytes()));
+        StoreEvent { key: StoreKey::new(format!("k{revision}")), revision: Revision::new(revision), value }
+    }
+
+    fn line(number: i32) -> Line {
+        Line { cluster: "c".to_owned(), number }
+    }
+
+    fn found(incarnation: i64, (revision, oldest): (u64, u64), rows: Vec<StoreEvent>) -> Found {
+        let state = State { incarnation, revision: Revision::new(revision), oldest: Revision::new(oldest) };
+        Found { state, line: line(2), rows }
+    }
+
+    fn check(found: &Found, verdict: Option<&Verdict>) {
+        let witnesses = vec![event(8, "a"), event(9, "b")];
+        let expected = Expected { incarnation: 1, line: line(2), highest: Revision::new(10), witnesses };
+        let given = expected.judge(found);
+        match verdict {
+            Some(verdict) => assert_eq!(&given, verdict),
+            None => assert!(matches!(given, Verdict::Lost(_)), "{given:?}"),
+        }
+    }
+
+    #[test]
+    fn a_database_is_the_same_if_it_has_all_that_was_seen() {
+        let both = || vec![event(8, "a"), event(9, "b")];
+        check(&found(1, (10, 0), both()), Some(&Verdict::Same));
+        check(&found(1, (90, 0), both()), Some(&Verdict::Same));
+        // Compaction deletes what nobody can read.
+        check(&found(1, (90, 8), vec![event(9, "b")]), Some(&Verdict::Same));
+        check(&found(1, (90, 60), vec![]), Some(&Verdict::Same));
+    }
+
+    #[test]
+    fn a_database_that_lacks_or_replaced_something_is_another() {
+        let both = || vec![event(8, "a"), event(9, "b")];
+        check(&found(1, (9, 0), both()), None);
+        check(&found(1, (90, 0), vec![event(8, "a"), event(9, "c")]), None);
+        check(&found(1, (90, 0), vec![event(8, "a")]), None);
+        check(&found(1, (90, 8), vec![event(8, "z"), event(9, "b")]), None);
+        // Another history counts only if it is above all that was seen.
+        check(&found(2, (90, 10), both()), None);
+        check(&found(2, (90, 11), vec![]), Some(&Verdict::Another));
+    }
+
+    #[test]
+    fn the_primary_before_this_one_is_not_believed_whatever_it_holds() {
+        let mut old = found(1, (90, 0), vec![event(8, "a"), event(9, "b")]);
+        old.line = line(1);
+        check(&old, Some(&Verdict::Outdated));
+        // Numbers of different clusters say nothing, and neither does silence.
+        old.line.cluster = "d".to_owned();
+        check(&old, Some(&Verdict::Same));
+        old.line = Line::default();
+        check(&old, Some(&Verdict::Same));
+    }
+}
