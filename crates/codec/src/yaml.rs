@@ -9,7 +9,6 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::json::Parsed;
-use crate::outline::Outline;
 
 mod emit;
 mod glance;
@@ -17,6 +16,7 @@ mod list;
 mod order;
 mod read;
 mod scalar;
+mod tape;
 
 pub use list::ListWriter;
 
@@ -50,8 +50,8 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
 
 /// The same from compact JSON, without a value tree. The text must be valid.
 pub fn from_json(compact: &[u8]) -> Vec<u8> {
-    let outline = Outline::read(std::str::from_utf8(compact).unwrap_or_default());
+    let tape = tape::Tape::read(std::str::from_utf8(compact).unwrap_or_default());
     let mut out = Vec::with_capacity(compact.len() * 3 / 2);
-    emit::Emitter::new(&mut out).document(outline.root());
+    emit::Emitter::new(&tape, &mut out).document();
     out
 }

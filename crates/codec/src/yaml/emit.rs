@@ -1,14 +1,14 @@
-//! From the outline of a JSON text to YAML text, laid out as `go-yaml` v2 lays it out.
+//! From the values of a JSON text to YAML text, laid out as `go-yaml` v2 lays it out.
 //!
 //! Block style throughout, two spaces per level, sequences in mappings not indented, lines folded at the first space
 //! past column 80. Strings are plain when they can be, literal blocks when they have line breaks, quoted otherwise.
 
 use std::borrow::Cow;
 
-use super::glance::{SPACE, look};
+use super::glance::{Look, ODD, SPACE, Verdict, look};
 use super::order;
 use super::scalar::{Meaning, integral, is_base_60, meaning};
-use crate::outline::{Content, Item};
+use super::tape::{Kind, Place, Tape};
 
 /// Lines are folded at the first space after this column.
 const BEST_WIDTH: usize = 80;
@@ -25,8 +25,9 @@ const BREAK_AND_SPACES: &[u8; 65] = b"\n                                        
 #[derive(Debug)]
 pub(super) struct Emitter<'o, 't> {
     out: &'o mut Vec<u8>,
+    tape: &'t Tape<'t>,
     /// The members of the mappings that are being written, outermost first.
-    members: Vec<(&'t str, Item<'t>)>,
+    members: Vec<(&'t str, Place)>,
     column: usize,
     /// The last character was a space that separates tokens.
     whitespace: bool,
@@ -55,20 +56,20 @@ enum Context {
 }
 
 impl<'o, 't> Emitter<'o, 't> {
-    /// Appends to `out`, which ends in a whole line or is empty.
-    pub(super) fn new(out: &'o mut Vec<u8>) -> Self {
-        Self { out, members: Vec::with_capacity(64), column: 0, whitespace: true, indention: true }
+    /// Appends what is on the tape to `out`, which ends in a whole line or is empty.
+    pub(super) fn new(tape: &'t Tape<'t>, out: &'o mut Vec<u8>) -> Self {
+        Self { out, tape, members: Vec::with_capacity(64), column: 0, whitespace: true, indention: true }
     }
 
     /// A whole document.
-    pub(super) fn document(&mut self, value: Item<'t>) {
-        self.node(value, 0, Context::Root);
+    pub(super) fn document(&mut self) {
+        self.node(self.tape.root(), 0, Context::Root);
         self.end_line();
     }
 
     /// One item of a sequence at the left margin.
-    pub(super) fn item(&mut self, value: Item<'t>) {
-        self.dash(value, 0);
+    pub(super) fn item(&mut self) {
+        self.dash(self.tape.root(), 0);
         self.end_line();
     }
 
@@ -79,35 +80,40 @@ impl<'o, 't> Emitter<'o, 't> {
     }
 
     /// Writes a node whose parent is indented by `indent`.
-    fn node(&mut self, value: Item<'t>, indent: usize, context: Context) {
+    fn node(&mut self, value: Place, indent: usize, context: Context) {
         let below = if context == Context::Root { 0 } else { indent + INDENT };
-        match value.content() {
-            Content::Null => self.plain("null", false, indent),
-            Content::Bool(true) => self.plain("true", false, indent),
-            Content::Bool(false) => self.plain("false", false, indent),
-            Content::Number(number) => self.plain(&number_text(number), false, indent),
-            Content::Text(text) => self.text(text, indent + INDENT, false),
-            Content::Array if value.members().next().is_none() => self.indicator("[]", true),
-            Content::Array => {
+        let tape = self.tape;
+        match tape.kind(value) {
+            Kind::Null => self.short("", "null"),
+            Kind::True => self.short("", "true"),
+            Kind::False => self.short("", "false"),
+            Kind::Number => self.short("", &number_text(tape.content(value))),
+            Kind::Text => {
+                let text = tape.content(value);
+                self.text(text, look(text.as_bytes()), indent + INDENT, false);
+            }
+            Kind::Array if tape.is_empty(value) => self.indicator("[]", true),
+            Kind::Array => {
                 let level = if context == Context::Value { indent } else { below };
-                for (_, item) in value.members() {
+                for item in tape.members(value) {
                     self.dash(item, level);
                 }
             }
-            Content::Object if value.members().next().is_none() => self.indicator("{}", true),
-            Content::Object => self.mapping(value, below),
+            Kind::Object if tape.is_empty(value) => self.indicator("{}", true),
+            Kind::Object => self.mapping(value, below),
         }
     }
 
-    fn dash(&mut self, item: Item<'t>, indent: usize) {
+    fn dash(&mut self, item: Place, indent: usize) {
         self.indent(indent);
         self.nested_indicator("-");
         self.node(item, indent, Context::Item);
     }
 
-    fn mapping(&mut self, map: Item<'t>, indent: usize) {
+    fn mapping(&mut self, map: Place, indent: usize) {
         let start = self.members.len();
-        self.members.extend(map.members());
+        let tape = self.tape;
+        self.members.extend(tape.members(map).map(|member| (tape.key(member), member)));
         let end = self.members.len();
         let members = &mut self.members[start..];
         // Most are in order already.
@@ -117,13 +123,14 @@ impl<'o, 't> Emitter<'o, 't> {
         for place in start..end {
             let (key, value) = self.members[place];
             self.indent(indent);
-            if key.len() <= MAX_SIMPLE_KEY_BYTES && !key.contains(is_break) {
-                self.text(key, indent + INDENT, true);
+            let look = look(key.as_bytes());
+            if key.len() <= MAX_SIMPLE_KEY_BYTES && (look.lacks(ODD) || !key.contains(is_break)) {
+                self.text(key, look, indent + INDENT, true);
                 self.indicator(":", false);
                 self.node(value, indent, Context::Value);
             } else {
                 self.nested_indicator("?");
-                self.text(key, indent + INDENT, false);
+                self.text(key, look, indent + INDENT, false);
                 self.indent(indent);
                 self.nested_indicator(":");
                 self.node(value, indent, Context::Item);
@@ -133,10 +140,12 @@ impl<'o, 't> Emitter<'o, 't> {
     }
 
     /// Writes a string. Lines after the first are indented by `indent`; a simple key has only one line.
-    fn text(&mut self, text: &str, indent: usize, key: bool) {
-        let look = look(text.as_bytes());
-        if look.is_plain(text) && (key || look.lacks(SPACE) || self.column + text.len() < BEST_WIDTH) {
-            return self.short(text);
+    fn text(&mut self, text: &str, look: Look, indent: usize, key: bool) {
+        let stays = key || look.lacks(SPACE) || self.column + text.len() < BEST_WIDTH;
+        match look.verdict(text) {
+            Verdict::Plain if stays => return self.short("", text),
+            Verdict::Quoted => return self.short("\"", text),
+            Verdict::Plain | Verdict::Unknown => {}
         }
         match style(text, key) {
             Style::Plain => self.plain(text, !key, indent),
@@ -146,14 +155,13 @@ impl<'o, 't> Emitter<'o, 't> {
         }
     }
 
-    /// Writes a plain text of ASCII that is not folded.
-    fn short(&mut self, text: &str) {
-        if !self.whitespace {
-            self.out.push(b' ');
-            self.column += 1;
+    /// Writes a text of ASCII that is not folded, between these quotes.
+    fn short(&mut self, quote: &str, text: &str) {
+        let space = if self.whitespace { "" } else { " " };
+        for part in [space, quote, text, quote] {
+            self.out.extend_from_slice(part.as_bytes());
+            self.column += part.len();
         }
-        self.out.extend_from_slice(text.as_bytes());
-        self.column += text.len();
         self.whitespace = false;
         self.indention = false;
     }
@@ -439,21 +447,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_plain_at_a_glance_is_plain(text in "[a-zA-Z0-9:# '\"._/<>=~+,{}\\[\\]&*!|%@`?é\n-]{0,24}", key: bool) {
-            if look(text.as_bytes()).is_plain(&text) {
-                prop_assert_eq!(style(&text, key), Style::Plain);
-            }
-        }
-    }
-
-    #[test]
-    fn names_times_and_fields_need_one_glance() {
-        for text in ["web-1", "f:metadata", "docker.io/library/app:v1.2", "/var/run/secrets", "a b", "http", "Running"]
-        {
-            assert!(look(text.as_bytes()).is_plain(text), "{text}");
-        }
-        for text in ["null", "true", "8080", "1:30", "a: b", "a:", " a", "a #b", "", "-", "- a", "a\nb", "é", "{}"] {
-            assert!(!look(text.as_bytes()).is_plain(text), "{text}");
+        fn a_look_decides_as_the_rules_do(
+            text in prop_oneof![
+                "[a-zA-Z0-9:# '\"._/<>=~+,{}\\[\\]&*!|%@`?é\n-]{0,24}",
+                "[0-9]{0,4}[-+._:xobeEZTm0-9 ]{0,20}",
+                "-{0,3}[.a-zA-Z0-9=: ]{0,6}",
+                "[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}[Zm.5 ]{0,2}",
+            ],
+            key: bool,
+        ) {
+            let expected = match look(text.as_bytes()).verdict(&text) {
+                Verdict::Plain => Style::Plain,
+                Verdict::Quoted => Style::Double,
+                Verdict::Unknown => return Ok(()),
+            };
+            prop_assert_eq!(style(&text, key), expected);
         }
     }
 }

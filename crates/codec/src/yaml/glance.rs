@@ -1,37 +1,59 @@
-//! One look at a text: what kinds of characters it has, and from that whether it can be written plain as it is.
+//! One look at a text: what kinds of characters it has, and from that how it can be written.
 //!
-//! Says yes only where the rules of `go-yaml` do; where it says no, they have to be asked. It exists because nearly all
-//! texts of objects are names, times, paths and keys, and asking all rules takes ten times as long as writing the text.
+//! Decides only where the rules of `go-yaml` leave no doubt; else they have to be asked. It exists because nearly all texts of
+//! objects are names, times, paths and keys, and asking all rules takes ten times as long as writing the text.
 
 use super::scalar::{Meaning, meaning};
 
 /// A space.
 pub(super) const SPACE: u8 = 1;
+/// Not printable ASCII: it may need an escape or be a line break, and its width is not its length.
+pub(super) const ODD: u8 = 1 << 1;
 /// What may end a key or begin a comment: `:` and `#`.
-const SEPARATOR: u8 = 2;
-/// Not printable ASCII: it may need an escape, and its width is not its length.
-const ODD: u8 = 4;
+const SEPARATOR: u8 = 1 << 2;
+/// A letter that no number has.
+const LETTER: u8 = 1 << 3;
+/// Not a digit.
+const OTHER: u8 = 1 << 4;
 
-/// The class of every byte; zero for those that matter at most as the first.
+/// The classes of every byte.
 const CLASSES: [u8; 256] = {
-    let mut classes = [ODD; 256];
-    let mut byte = b'!';
+    let mut classes = [OTHER | ODD; 256];
+    let mut byte = b' ';
     while byte <= b'~' {
-        classes[byte as usize] = 0;
+        classes[byte as usize] = match byte {
+            b' ' => OTHER | SPACE,
+            b':' | b'#' => OTHER | SEPARATOR,
+            b'0'..=b'9' => 0,
+            b'g'..=b'n' | b'p'..=b's' | b'u'..=b'w' | b'G'..=b'N' | b'P'..=b'S' | b'U'..=b'W' => OTHER | LETTER,
+            _ => OTHER,
+        };
         byte += 1;
     }
-    classes[b' ' as usize] = SPACE;
-    classes[b':' as usize] = SEPARATOR;
-    classes[b'#' as usize] = SEPARATOR;
     classes
 };
 
 /// Texts of at most this many bytes may be words that mean something other than text, such as `null` and `false`.
 const LONGEST_WORD_BYTES: usize = 5;
+/// Digits of a number that surely fits.
+const DIGITS: usize = 18;
+/// A time as objects have it: where the digits are, and the rest.
+const TIME: &[u8; 20] = b"0000-00-00T00:00:00Z";
 
 /// The classes of the characters of a text.
 #[derive(Clone, Copy)]
 pub(super) struct Look(u8);
+
+/// How a text can be written on one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// As it is.
+    Plain,
+    /// Between double quotes; nothing in it needs an escape.
+    Quoted,
+    /// The rules have to be asked.
+    Unknown,
+}
 
 /// Looks at every byte once.
 pub(super) fn look(text: &[u8]) -> Look {
@@ -44,24 +66,70 @@ impl Look {
         self.0 & class == 0
     }
 
-    /// Whether this is the look of a text of ASCII that reads back as itself when it is written as it is.
-    pub(super) fn is_plain(self, text: &str) -> bool {
-        if !self.lacks(ODD) || !starts_plain(text) {
-            return false;
-        }
-        let bytes = text.as_bytes();
-        let ends_plain = !matches!(bytes.last(), Some(b':' | b' '));
+    /// What can be said of the text that looks like this.
+    pub(super) fn verdict(self, text: &str) -> Verdict {
+        let plain = match text.as_bytes() {
+            [] => return Verdict::Quoted,
+            _ if !self.lacks(ODD) => false,
+            [b'/' | b'(' | b'$' | b';' | b'^', ..] => true,
+            // The key that stands for a set of fields itself.
+            [b'.'] => true,
+            [b'-', b'-', third, ..] => third.is_ascii_alphabetic() && !self.lacks(LETTER),
+            [b'0'..=b'9', ..] if is_number_or_time(self, text) => return Verdict::Quoted,
+            // What begins like a date may go on as it likes.
+            [b'0'..=b'9', rest @ ..] => !self.lacks(LETTER) && rest.get(3) != Some(&b'-'),
+            [first, ..] if first.is_ascii_alphabetic() => {
+                text.len() > LONGEST_WORD_BYTES || meaning(text) == Meaning::Text
+            }
+            _ => false,
+        };
+        if plain && self.ends_plain(text.as_bytes()) { Verdict::Plain } else { Verdict::Unknown }
+    }
+
+    /// Whether nothing behind the beginning of a text of ASCII would be taken for the end of a key or for a comment.
+    fn ends_plain(self, text: &[u8]) -> bool {
         let separates = |pair: &[u8]| matches!(pair, [b':', b' '] | [b' ', b'#']);
-        ends_plain && (self.lacks(SEPARATOR) || self.lacks(SPACE) || !bytes.windows(2).any(separates))
+        !matches!(text.last(), Some(b':' | b' '))
+            && (self.lacks(SEPARATOR) || self.lacks(SPACE) || !text.windows(2).any(separates))
     }
 }
 
-/// Whether the beginning of a text is neither an indicator nor the beginning of something other than text.
-fn starts_plain(text: &str) -> bool {
-    match text.as_bytes() {
-        [b'/' | b'(' | b'$' | b';' | b'^', ..] => true,
-        [first, ..] if first.is_ascii_alphabetic() => text.len() > LONGEST_WORD_BYTES || meaning(text) == Meaning::Text,
-        // Digits, signs and dots may begin numbers and times.
-        _ => false,
+/// Whether the text is a number without sign and fraction, or a time to the second.
+fn is_number_or_time(look: Look, text: &str) -> bool {
+    if look.lacks(OTHER) {
+        return text.len() <= DIGITS;
+    }
+    let fits = |(byte, like): (u8, &u8)| if *like == b'0' { byte.is_ascii_digit() } else { byte == *like };
+    text.len() == TIME.len() && text.bytes().zip(TIME).all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_times_and_numbers_need_one_look() {
+        let check = |text: &str, expected| assert_eq!(look(text.as_bytes()).verdict(text), expected, "{text}");
+        for text in [
+            "web-1",
+            "f:metadata",
+            "app:v1.2",
+            "/var/run",
+            "a b",
+            "http",
+            "500m",
+            "k:{\"uid\":\"1\"}",
+            ".",
+            "--flag=:1",
+        ] {
+            check(text, Verdict::Plain);
+        }
+        for text in ["", "8080", "0644", "2026-01-02T03:04:05Z"] {
+            check(text, Verdict::Quoted);
+        }
+        for text in ["null", "1:30", "a: b", "a:", " a", "a #b", "-", "é", "{}", "a\nb", "1e5", "2026-01-02 03:04:05 m"]
+        {
+            check(text, Verdict::Unknown);
+        }
     }
 }

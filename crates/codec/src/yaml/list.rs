@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::emit::Emitter;
 use super::order;
-use crate::outline::Outline;
+use super::tape::Tape;
 
 /// Writes a list item by item. What it appends, taken together, is the document `sigs.k8s.io/yaml` would print. It does not
 /// change, so that parts of a list can be written beside each other.
@@ -38,8 +38,7 @@ impl ListWriter {
             out.extend_from_slice(self.key.as_bytes());
             out.extend_from_slice(b":\n");
         }
-        let outline = Outline::read(std::str::from_utf8(compact).unwrap_or_default());
-        Emitter::new(out).item(outline.root());
+        Emitter::new(&Tape::read(std::str::from_utf8(compact).unwrap_or_default()), out).item();
     }
 
     /// Appends what stands after the items; `empty` if there are none.

@@ -1,0 +1,258 @@
+//! A JSON text as a flat list of its values, in their order: what the emitter goes along, since it has to know the keys of an
+//! object before it writes the first.
+//!
+//! An [`Outline`](crate::Outline) serves readers who ask for fields; this one is made for each object that is written, and
+//! only tells where things stand in the text. The text must be compact and valid; of other texts the tape is wrong, but
+//! reading it never panics and always ends.
+
+use crate::cursor::quote_or_backslash;
+use crate::syntax::MAX_DEPTH;
+
+/// About how many bytes of an object there are for each value.
+const BYTES_PER_VALUE: usize = 16;
+
+/// The values of one text.
+#[derive(Debug)]
+pub(super) struct Tape<'t> {
+    text: &'t str,
+    values: Vec<Value>,
+    /// The texts that have escapes in JSON, without them.
+    unescaped: Vec<String>,
+}
+
+/// One value. It stands before the values in it.
+#[derive(Clone, Copy, Debug)]
+struct Value {
+    key: Span,
+    /// Where the number stands, or the inside of the string.
+    content: Span,
+    kind: Kind,
+    /// The place of the first value behind this one and all that is in it.
+    end: u32,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Null,
+    True,
+    False,
+    Number,
+    Text,
+    Array,
+    Object,
+}
+
+/// A part of the text, or one of the texts that had escapes.
+#[derive(Clone, Copy, Debug)]
+enum Span {
+    Of { start: u32, end: u32 },
+    Unescaped(u32),
+}
+
+const NOTHING: Span = Span::Of { start: 0, end: 0 };
+
+/// The place of a value on its tape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place(u32);
+
+impl<'t> Tape<'t> {
+    /// Reads a text. What lies beyond 4 GiB is not seen.
+    pub(super) fn read(text: &'t str) -> Self {
+        let values = Vec::with_capacity(text.len() / BYTES_PER_VALUE + 1);
+        let mut reader = Reader { tape: Self { text, values, unescaped: Vec::new() }, at: 0 };
+        reader.value(NOTHING, 0);
+        reader.tape
+    }
+
+    /// The outermost value.
+    pub(super) fn root(&self) -> Place {
+        Place(0)
+    }
+
+    /// What a value is.
+    pub(super) fn kind(&self, place: Place) -> Kind {
+        self.value(place).kind
+    }
+
+    /// The text of a string or a number.
+    pub(super) fn content(&self, place: Place) -> &str {
+        self.str(self.value(place).content)
+    }
+
+    /// The key of a member.
+    pub(super) fn key(&self, place: Place) -> &str {
+        self.str(self.value(place).key)
+    }
+
+    /// Whether an array or an object has nothing in it.
+    pub(super) fn is_empty(&self, place: Place) -> bool {
+        self.value(place).end == place.0 + 1
+    }
+
+    /// The members of an object or the elements of an array.
+    pub(super) fn members(&self, place: Place) -> impl Iterator<Item = Place> {
+        let end = self.value(place).end;
+        let mut next = place.0 + 1;
+        std::iter::from_fn(move || {
+            let place = Place(next);
+            (next < end).then(|| next = self.value(place).end).map(|()| place)
+        })
+    }
+
+    fn value(&self, place: Place) -> &Value {
+        &self.values[place.0 as usize]
+    }
+
+    fn str(&self, span: Span) -> &str {
+        match span {
+            Span::Of { start, end } => self.text.get(start as usize..end as usize).unwrap_or_default(),
+            Span::Unescaped(at) => &self.unescaped[at as usize],
+        }
+    }
+}
+
+struct Reader<'t> {
+    tape: Tape<'t>,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> u8 {
+        self.tape.text.as_bytes().get(self.at).copied().unwrap_or(0)
+    }
+
+    fn value(&mut self, key: Span, depth: usize) {
+        let place = self.tape.values.len();
+        let (kind, content) = match self.peek() {
+            b'"' => (Kind::Text, self.string()),
+            b'{' if depth < MAX_DEPTH => (Kind::Object, NOTHING),
+            b'[' if depth < MAX_DEPTH => (Kind::Array, NOTHING),
+            _ => self.scalar(),
+        };
+        let end = narrow(place + 1);
+        self.tape.values.push(Value { key, content, kind, end });
+        match kind {
+            Kind::Object => self.members(depth),
+            Kind::Array => self.elements(depth),
+            Kind::Null | Kind::True | Kind::False | Kind::Number | Kind::Text => return,
+        }
+        self.tape.values[place].end = narrow(self.tape.values.len());
+    }
+
+    fn members(&mut self, depth: usize) {
+        self.at += 1;
+        loop {
+            if self.peek() == b',' {
+                self.at += 1;
+            }
+            if self.peek() != b'"' {
+                self.at += 1;
+                return;
+            }
+            let key = self.string();
+            self.at += 1;
+            self.value(key, depth + 1);
+        }
+    }
+
+    fn elements(&mut self, depth: usize) {
+        self.at += 1;
+        loop {
+            match self.peek() {
+                b',' => self.at += 1,
+                b']' | 0 => break self.at += 1,
+                _ => self.value(NOTHING, depth + 1),
+            }
+        }
+    }
+
+    /// Steps over a string.
+    fn string(&mut self) -> Span {
+        let start = self.at + 1;
+        let bytes = self.tape.text.as_bytes();
+        let (mut end, mut escaped) = (start, false);
+        loop {
+            let rest = bytes.get(end..).unwrap_or_default();
+            let Some(distance) = quote_or_backslash(rest) else {
+                self.at = bytes.len();
+                return NOTHING;
+            };
+            end += distance;
+            if rest[distance] == b'"' {
+                break;
+            }
+            escaped = true;
+            end += 2;
+        }
+        self.at = end + 1;
+        if !escaped {
+            return Span::Of { start: narrow(start), end: narrow(end) };
+        }
+        let quoted = bytes.get(start - 1..=end).unwrap_or_default();
+        self.tape.unescaped.push(serde_json::from_slice(quoted).unwrap_or_default());
+        Span::Unescaped(narrow(self.tape.unescaped.len() - 1))
+    }
+
+    /// Steps over a number or a word, or one byte that no value starts with.
+    fn scalar(&mut self) -> (Kind, Span) {
+        let start = self.at;
+        let rest = self.tape.text.as_bytes().get(start..).unwrap_or_default();
+        let length = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']')).unwrap_or(rest.len());
+        self.at += length.max(1);
+        let kind = match rest.first() {
+            Some(b't') => Kind::True,
+            Some(b'f') => Kind::False,
+            Some(b'-' | b'0'..=b'9') => Kind::Number,
+            _ => Kind::Null,
+        };
+        (kind, Span::Of { start: narrow(start), end: narrow(start + length) })
+    }
+}
+
+fn narrow(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+
+    fn tree(tape: &Tape<'_>, place: Place) -> Value {
+        match tape.kind(place) {
+            Kind::Null => Value::Null,
+            Kind::True => true.into(),
+            Kind::False => false.into(),
+            Kind::Number => serde_json::from_str(tape.content(place)).unwrap(),
+            Kind::Text => tape.content(place).into(),
+            Kind::Array => tape.members(place).map(|element| tree(tape, element)).collect(),
+            Kind::Object => Value::Object(
+                tape.members(place)
+                    .map(|member| (tape.key(member).to_owned(), tree(tape, member)))
+                    .collect::<Map<_, _>>(),
+            ),
+        }
+    }
+
+    #[test]
+    fn a_tape_holds_what_a_tree_holds() {
+        let value = json!({
+            "a": {"b": [], "c": {}, "d": [[1, -2.5], [], "x"]}, "": null, "t\"\\e": "q\u{e9}\n", "n": true, "f": false,
+            "list": [{"a": 1}, {"b": {"c": "d"}}, null], "last": 18_446_744_073_709_551_615_u64,
+        });
+        let text = value.to_string();
+        let tape = Tape::read(&text);
+        assert_eq!(tree(&tape, tape.root()), value);
+    }
+
+    #[test]
+    fn broken_text_ends_the_walk() {
+        let deep = "[".repeat(10 * MAX_DEPTH);
+        for text in ["", "{", "{\"a", "{\"a\":", "[[", "[}", "{]", "[:::", "{\"a\":}", "]", "\"\\", "tr\u{e9}", &deep] {
+            let tape = Tape::read(text);
+            let _ = (tape.members(tape.root()).count(), tape.content(tape.root()));
+        }
+    }
+}
