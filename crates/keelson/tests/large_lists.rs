@@ -1,0 +1,123 @@
+//! Large lists whose items have to be made from what is stored: whoever makes them, they say what small chunks say.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
+use futures::future::join_all;
+use keelson_testkit::{Raw, TestServer};
+use serde_json::{Value, json};
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// Together they have more than 4 MiB, from which on blocks of a list are made ahead.
+const OBJECTS: usize = 700;
+const LINE_BYTES: usize = 100;
+const LINES: usize = 64;
+/// A chunk has far less.
+const CHUNK: usize = 90;
+
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const PRETTY: &str = "application/json;pretty=1";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+const METADATA_IN_PROTOBUF: &str =
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+const FORMS: [&str; 6] = [YAML, PROTOBUF, PRETTY, TABLE, METADATA, METADATA_IN_PROTOBUF];
+
+async fn start() -> TestServer {
+    let server = TestServer::start().await;
+    let raw = server.raw().http2();
+    let create = |number: usize| {
+        let lines: String =
+            (0..LINES).map(|line| format!("{number}: {}\n", "x".repeat(line % LINE_BYTES + 60))).collect();
+        let metadata = json!({"name": format!("map-{number:04}"), "labels": {"number": number.to_string()}});
+        raw.post(CONFIG_MAPS, &json!({"metadata": metadata, "data": {"lines": lines, "answer": "yes"}}))
+    };
+    for number in 0..OBJECTS {
+        create(number).await.expect(201);
+    }
+    assert!(raw.get(CONFIG_MAPS).await.expect(200).body.len() > 4 << 20);
+    server
+}
+
+async fn body(raw: &Raw, path: &str, form: &str, encoding: &str) -> Vec<u8> {
+    let answer = raw.get(path).header("accept", form).header("accept-encoding", encoding).await.expect(200);
+    assert_eq!(answer.header("content-encoding"), if encoding == "gzip" { "gzip" } else { "" });
+    if encoding != "gzip" {
+        return answer.body.to_vec();
+    }
+    let mut plain = Vec::new();
+    GzDecoder::new(&answer.body[..]).read_to_end(&mut plain).unwrap();
+    plain
+}
+
+/// The items of a body, and its token.
+fn items(form: &str, body: &[u8]) -> (Vec<Value>, Option<String>) {
+    let list = match form {
+        YAML => return items_in_yaml(std::str::from_utf8(body).unwrap()),
+        PROTOBUF | METADATA_IN_PROTOBUF => keelson_protobuf::decode(body).unwrap().object.into_value(),
+        _ => serde_json::from_slice(body).unwrap(),
+    };
+    if form == PRETTY {
+        assert!(body == serde_json::to_vec_pretty(&list).unwrap(), "the list is not indented as one text");
+    }
+    let mut items = list["items"].as_array().or(list["rows"].as_array()).unwrap().clone();
+    if form == TABLE {
+        // The last cell is the age.
+        items.iter_mut().for_each(|row| *row["cells"].as_array_mut().unwrap().last_mut().unwrap() = Value::Null);
+    }
+    (items, list["metadata"]["continue"].as_str().filter(|token| !token.is_empty()).map(str::to_owned))
+}
+
+fn items_in_yaml(body: &str) -> (Vec<Value>, Option<String>) {
+    let rest = body.strip_prefix("apiVersion: v1\nitems:\n- ").unwrap();
+    let (items, end) = rest.split_once("\nkind: ConfigMapList\n").unwrap();
+    let token = end.lines().find_map(|line| line.trim().strip_prefix("continue: "));
+    (items.split("\n- ").map(Value::from).collect(), token.map(str::to_owned))
+}
+
+async fn walk(raw: &Raw, form: &str) -> Vec<Value> {
+    let (mut found, mut path) = (Vec::new(), format!("{CONFIG_MAPS}?limit={CHUNK}"));
+    loop {
+        let (chunk, token) = items(form, &body(raw, &path, form, "identity").await);
+        assert!(chunk.len() <= CHUNK);
+        found.extend(chunk);
+        let Some(token) = token else { return found };
+        path = format!("{CONFIG_MAPS}?limit={CHUNK}&continue={token}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_list_has_the_items_of_its_chunks_in_every_form() {
+    let server = start().await;
+    let raw = server.raw();
+    for form in FORMS {
+        let expected = walk(&raw, form).await;
+        assert_eq!(expected.len(), OBJECTS, "{form}");
+        for (raw, encoding) in [(raw.clone(), "identity"), (raw.clone(), "gzip"), (raw.http2(), "gzip")] {
+            let (found, token) = items(form, &body(&raw, CONFIG_MAPS, form, encoding).await);
+            assert!(token.is_none() && found == expected, "{form} in {encoding}: {} items", found.len());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_at_once_and_lists_given_up_leave_each_other_whole() {
+    let server = start().await;
+    let raw = server.raw().http2();
+    let mut given_up = Vec::new();
+    for form in FORMS {
+        let mut list = raw.get(CONFIG_MAPS).header("accept", form).stream().await;
+        list.next_chunk().await.unwrap().expect("the list begins");
+        given_up.push(list);
+    }
+    let expected = body(&raw, CONFIG_MAPS, PROTOBUF, "identity").await;
+    drop(given_up);
+    let lists = (0..8).map(|_| {
+        let raw = server.raw();
+        async move { body(&raw, CONFIG_MAPS, PROTOBUF, "identity").await }
+    });
+    assert!(join_all(lists).await.into_iter().all(|list| list == expected));
+}
