@@ -8,17 +8,21 @@
 //! [`validate`] comes first: the other walks take for granted that it found nothing, and overlook what is malformed.
 
 mod apply;
+mod combine;
 mod compare;
 mod conflict;
 mod element;
 mod extract;
 mod identity;
+mod listing;
 mod merge;
 mod named;
 mod owners;
 mod remove;
 mod schema;
 mod set;
+mod sink;
+mod step;
 mod text;
 mod validate;
 mod view;

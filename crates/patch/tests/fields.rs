@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
+#[path = "fields/first.rs"]
+mod first;
+#[path = "fields/model.rs"]
+mod model;
 #[path = "fields/objects.rs"]
 mod objects;
 #[path = "fields/sets.rs"]

@@ -102,12 +102,11 @@ impl Schemas {
         self.word(self.sections[section].0 + record * RECORD_WORDS[section] + word)
     }
 
-    /// The hashes of the names of these fields.
+    /// The hashes of the names of these fields, as little-endian words.
     #[inline]
-    fn hashes(&self, first: usize, count: usize) -> impl Iterator<Item = u32> {
+    fn hashes(&self, first: usize, count: usize) -> &[[u8; 4]] {
         let start = (self.sections[Section::Hashes as usize].0 + first) * 4;
-        let words = self.tables[start..start + count * 4].chunks_exact(4);
-        words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        self.tables[start..start + count * 4].as_chunks().0
     }
 
     fn records(&self, section: Section) -> usize {
@@ -250,26 +249,36 @@ impl<'a> SchemaRef<'a> {
         (0..self.field_count()).map(move |position| self.field_at(position))
     }
 
-    /// The position in declared order of the field with this name.
+    /// The position in declared order of the field with this name, which is looked for at this position and behind it
+    /// first: who asks for one field after another mostly asks in declared order.
     #[inline]
-    pub(crate) fn position(self, name: &str) -> Option<usize> {
+    pub(crate) fn position_near(self, name: &str, near: usize) -> Option<usize> {
         let count = self.field_count();
         if count == 0 {
             // What is no object has no first field either.
             return None;
         }
         let (first, wanted) = (self.node_word(NODE_CHILD) as usize, hash(name));
-        let candidates = self.schemas.hashes(first, count);
-        let mut hits = candidates.enumerate().filter(|(_, hash)| *hash == wanted).map(|(position, _)| position);
-        hits.find(|position| {
-            let candidate = self.schemas.get(Section::Fields, first + position, FIELD_NAME);
-            self.schemas.name_bytes(candidate) == name.as_bytes()
-        })
+        let hashes = self.schemas.hashes(first, count);
+        let near = near.min(count);
+        let is_it = |position: &usize| {
+            let candidate = || self.schemas.get(Section::Fields, first + position, FIELD_NAME);
+            hashes[*position] == wanted.to_le_bytes() && self.schemas.name_bytes(candidate()) == name.as_bytes()
+        };
+        (near..count).find(is_it).or_else(|| (0..near).find(is_it))
     }
 
     /// The field with this name.
     pub fn field(self, name: &str) -> Option<SchemaRef<'a>> {
-        self.position(name).map(|position| self.field_at(position))
+        self.field_near(name, &mut 0)
+    }
+
+    /// The field with this name. For those who look for one field after another: `near` begins at 0 and keeps where the
+    /// last one was found, so that nothing has to be searched while they come in declared order.
+    pub fn field_near(self, name: &str, near: &mut usize) -> Option<SchemaRef<'a>> {
+        let position = self.position_near(name, *near)?;
+        *near = position + 1;
+        Some(self.field_at(position))
     }
 
     /// The schema at a path of field names; lists and maps on the way are stepped into.

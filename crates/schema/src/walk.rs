@@ -169,11 +169,12 @@ impl Walker<'_> {
 
     /// Walks the fields and notes where each belongs; whether the object can stay as it is.
     fn fields(&mut self, schema: SchemaRef<'_>, map: &mut Map<String, Value>, path: &Path<'_>) -> Result<bool, Stop> {
-        let (mut tidy, mut last, mut filled) = (true, 0, 0);
+        let (mut tidy, mut last, mut filled, mut near) = (true, 0, 0, 0);
         for (name, value) in map.iter_mut() {
-            let position = match schema.position(name) {
+            let position = match schema.position_near(name, near) {
                 None => self.undeclared(schema, name, path),
                 Some(position) => {
+                    near = position + 1;
                     let field = schema.field_at(position);
                     self.value(field, value, &Path::Field { parent: path, owner: schema, name })?;
                     if self.options.normalise {

@@ -9,13 +9,14 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::compare::{Comparison, compare};
+use super::compare::{Comparison, compare, new_text};
 use super::conflict::{Conflict, Conflicts};
 use super::element::PathElement;
-use super::extract::extract;
+use super::extract::{extract, extract_text};
+use super::listing::Hidden;
 use super::merge::merge;
 use super::named::with_named_fields;
-use super::owners::{Manager, Owned, Owners};
+use super::owners::{Fields, Manager, Owned, Owners};
 use super::remove::remove;
 use super::schema::FieldSchema;
 use super::set::FieldSet;
@@ -27,6 +28,9 @@ pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// Members of `metadata` that nobody owns, like `metadata` itself, `apiVersion` and `kind`.
 const UNOWNED: [&str; 8] =
     ["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
+
+/// About how long the text of the fields of a common object is, in bytes.
+const TEXT_SIZE: usize = 3072;
 
 /// The versions that a resource has, such as `apps/v1`.
 pub trait Versions<'a> {
@@ -76,6 +80,11 @@ pub fn update<'a>(
     before: &Value,
     after: &Value,
 ) -> Owners {
+    if owners.is_empty()
+        && let Some(fields) = first_fields(versions, writer, before, after)
+    {
+        return Owners::of(writer, fields);
+    }
     let mut owners = owners.clone();
     let mut comparisons = Comparisons::new(versions, writer.version, before, after);
     let keeps = comparisons.at(writer.version).is_some_and(|changes| owners.keeps(writer.manager, changes));
@@ -87,20 +96,27 @@ pub fn update<'a>(
         taken.extend(changes.modified);
         taken.subtract(&changes.removed);
     }
-    if keeps && let Some(owned) = owners.0.get_mut(writer.manager) {
-        if !taken.is_empty() {
-            owned.time = writer.now.map(str::to_owned);
+    if !taken.is_empty() {
+        let time = writer.now.map(str::to_owned);
+        match owners.0.get_mut(writer.manager) {
+            Some(owned) if keeps => owned.time = time,
+            owned => {
+                let mut fields = owned.map(|owned| std::mem::take(&mut owned.fields)).unwrap_or_default();
+                fields.extend(&taken);
+                let owned = Owned { fields, version: writer.version.to_owned(), time };
+                owners.0.insert(writer.manager.clone(), owned);
+            }
         }
-    } else if !taken.is_empty() {
-        if let Some(before) = owners.0.remove(writer.manager) {
-            taken.extend(before.fields.into_set());
-        }
-        let owned =
-            Owned { fields: taken.into(), version: writer.version.to_owned(), time: writer.now.map(str::to_owned) };
-        owners.0.insert(writer.manager.clone(), owned);
     }
     owners.limit_updates();
     owners
+}
+
+/// The fields of who writes where there are no owners, as far as that takes no comparison: as in a create.
+fn first_fields<'a>(versions: &impl Versions<'a>, writer: Writer<'_>, before: &Value, after: &Value) -> Option<Fields> {
+    let kept = versions.reset_fields(writer.version);
+    let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
+    new_text(versions.schema(writer.version)?, before, after, hidden, TEXT_SIZE).map(Fields::of_text)
 }
 
 /// Applies an object to a live one. Cost: proportional to both objects, for each version that owners use.
@@ -123,27 +139,44 @@ pub fn apply<'a>(
         return Ok(Applied { object: live.clone(), owners, changed: false });
     };
     let merged = merge(schema, live, applied);
-    let mut fields = extract(schema, applied);
-    fields.subtract_with_below(&versions.reset_fields(writer.version));
-    let time = owners.get(writer.manager).and_then(|owned| owned.time.clone());
-    let owned = Owned { fields: fields.into(), version: writer.version.to_owned(), time };
-    let last = owners.0.insert(writer.manager.clone(), owned);
-    let object = prune(versions, &owners, writer, merged, last.as_ref());
+    let kept = versions.reset_fields(writer.version);
+    let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
+    let mut fields = Fields::of_text(extract_text(schema, applied, hidden, TEXT_SIZE));
+    let last = owners.0.remove(writer.manager);
+    let gives_up = |last: &Owned| last.version != writer.version || last.fields != fields;
+    let object = match last.as_ref().filter(|last| !last.fields.has_none()) {
+        Some(last) if gives_up(last) => {
+            let mut all = extract(schema, applied);
+            all.subtract_with_below(&kept);
+            let now = Owned { fields: all.into(), version: writer.version.to_owned(), time: None };
+            owners.0.insert(writer.manager.clone(), now);
+            prune(versions, &owners, writer, merged, last)
+        }
+        _ => merged,
+    };
 
-    let losses = Comparisons::new(versions, writer.version, live, &object).losses(&owners, Some(writer.manager));
+    let changed = !equal(&object, live);
+    let losses = if changed || owners.have_other_versions(writer.version) {
+        Comparisons::new(versions, writer.version, live, &object).losses(&owners, Some(writer.manager))
+    } else {
+        Losses::default()
+    };
     if !force {
         losses.check()?;
     }
+    owners.0.remove(writer.manager);
     owners.take(losses);
-    let changed = !equal(&object, live);
-    if let Some(mut owned) = owners.0.remove(writer.manager) {
-        owned.fields.to_mut().subtract(&UNOWNED_FIELDS);
-        if changed {
-            owned.time = writer.now.map(str::to_owned);
+    let mut time = writer.now.filter(|_| changed).map(str::to_owned);
+    if let Some(last) = last {
+        time = time.or_else(|| last.time.filter(|_| !changed));
+        if last.fields == fields {
+            // What is the same keeps its form.
+            fields = last.fields;
         }
-        if !owned.fields.has_none() {
-            owners.0.insert(writer.manager.clone(), owned);
-        }
+    }
+    if !fields.has_none() {
+        let owned = Owned { fields, version: writer.version.to_owned(), time };
+        owners.0.insert(writer.manager.clone(), owned);
     }
     Ok(Applied { object, owners, changed })
 }
@@ -262,11 +295,25 @@ impl Losses {
 }
 
 impl Owners {
+    /// A writer who alone owns something.
+    fn of(writer: Writer<'_>, fields: Fields) -> Self {
+        let mut owners = Self::default();
+        if !fields.has_none() {
+            let owned = Owned { fields, version: writer.version.to_owned(), time: writer.now.map(str::to_owned) };
+            owners.0.insert(writer.manager.clone(), owned);
+        }
+        owners
+    }
+
+    /// Whether some owners use another version than this one.
+    fn have_other_versions(&self, version: &str) -> bool {
+        self.0.values().any(|owned| owned.version != version)
+    }
+
     /// Whether an update by this manager leaves it just the fields that it owns: it changes only those, and removes none.
     fn keeps(&self, manager: &Manager, changes: &Comparison) -> bool {
         let Some(owned) = self.0.get(manager).filter(|owned| owned.version == manager.version) else { return false };
-        let all_are_owned = |set: &FieldSet| set.is_subset(&owned.fields.intersection(set));
-        changes.removed.is_empty() && all_are_owned(&changes.added) && all_are_owned(&changes.modified)
+        changes.removed.is_empty() && owned.fields.have(&changes.added) && owned.fields.have(&changes.modified)
     }
 
     fn take(&mut self, losses: Losses) {
@@ -275,9 +322,7 @@ impl Owners {
         }
         for loss in losses.fields {
             if let Some(owned) = self.0.get_mut(&loss.manager) {
-                let fields = owned.fields.to_mut();
-                fields.subtract(&loss.changed);
-                fields.subtract(&loss.removed);
+                owned.fields.subtract(&loss.changed.union(&loss.removed));
             }
         }
         self.0.retain(|_, owned| !owned.fields.has_none());
@@ -297,16 +342,7 @@ impl Owners {
 }
 
 /// The merged object, given in the writer's version, without what its manager applied last and nobody owns now.
-fn prune<'a>(
-    versions: &impl Versions<'a>,
-    owners: &Owners,
-    writer: Writer<'_>,
-    merged: Value,
-    last: Option<&Owned>,
-) -> Value {
-    let Some(last) = last.filter(|last| !last.fields.has_none()) else {
-        return merged;
-    };
+fn prune<'a>(versions: &impl Versions<'a>, owners: &Owners, writer: Writer<'_>, merged: Value, last: &Owned) -> Value {
     // Most applies give up nothing, and what others own need not be looked at.
     let now = owners.get(writer.manager).filter(|now| now.version == last.version);
     if now.is_some_and(|now| last.fields.is_subset(&now.fields)) {

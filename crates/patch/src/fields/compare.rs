@@ -1,13 +1,16 @@
 //! In which fields two objects differ.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-use super::element::{PathElement, same};
-use super::identity::of_item;
+use super::element::same;
+use super::identity::{Items, Keys, order_identities};
+use super::listing::{Hidden, Listing, Members};
 use super::schema::FieldSchema;
 use super::set::{FieldSet, Node};
+use super::sink::{SetSink, TextSink};
+use super::step::Step;
 use super::view::{View, Walk};
 use crate::equal::{equal, side_by_side};
 
@@ -45,6 +48,22 @@ pub fn compare<'a>(schema: impl FieldSchema<'a>, old: &Value, new: &Value) -> Co
     Comparison { added: set(changes.added), modified: set(changes.modified), removed: set(changes.removed) }
 }
 
+/// The text of what [`compare`] finds added or modified, without some of it: one walk over the new object. `size` is about
+/// how long it will be, in bytes.
+///
+/// `None` if the old object is more than one that has nothing in it yet.
+pub(super) fn new_text<'a>(
+    schema: impl FieldSchema<'a>,
+    old: &Value,
+    new: &Value,
+    hidden: Hidden<'_>,
+    size: usize,
+) -> Option<String> {
+    let mut sink = TextSink::new(size);
+    Listing::new(Members::New, &mut sink).since(View::Known(schema), old, new, hidden)?;
+    Some(sink.finish())
+}
+
 /// What is found at one place, in each of the sets.
 #[derive(Default)]
 struct Changes {
@@ -62,36 +81,43 @@ struct Part {
 
 impl Changes {
     /// Adds what was found one step below.
-    fn take(&mut self, element: PathElement, changes: Self) {
-        self.modified.take(&element, changes.modified);
-        self.removed.take(&element, changes.removed);
-        self.added.take_owned(element, changes.added);
+    fn take(&mut self, step: Step<'_>, changes: Self) {
+        self.added.take(step, changes.added);
+        self.modified.take(step, changes.modified);
+        self.removed.take(step, changes.removed);
     }
 }
 
 impl Part {
-    fn take(&mut self, element: &PathElement, part: Self) {
+    fn take(&mut self, step: Step<'_>, part: Self) {
         if part.member || !part.below.is_empty() {
-            self.take_owned(element.clone(), part);
+            let below = FieldSet::from_nodes(part.below);
+            self.below.push(Node { element: step.to_element(), member: part.member, below });
         }
     }
 
-    fn take_owned(&mut self, element: PathElement, part: Self) {
-        if part.member || !part.below.is_empty() {
-            self.below.push(Node { element, member: part.member, below: FieldSet::from_nodes(part.below) });
-        }
+    /// All of a value that comes or goes.
+    fn all<'a>(view: View<impl FieldSchema<'a>>, value: &Value) -> Self {
+        let mut sink = SetSink::default();
+        Listing::new(Members::New, &mut sink).below(view, value, Hidden::default());
+        Self { member: true, below: sink.finish().into_nodes() }
     }
 }
 
 fn walk<'a, S: FieldSchema<'a>>(view: View<S>, old: Option<&Value>, new: Option<&Value>) -> Changes {
+    match (old, new) {
+        (Some(old), Some(new)) => between(view, old, new),
+        (None, Some(new)) => Changes { added: Part::all(view, new), ..Changes::default() },
+        (Some(old), None) => Changes { removed: Part::all(view, old), ..Changes::default() },
+        (None, None) => Changes::default(),
+    }
+}
+
+fn between<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value) -> Changes {
     let mut changes = Changes::default();
-    let (first, second) = match (old.map(|old| view.walk(old)), new.map(|new| view.walk(new))) {
-        (Some(old), Some(new)) => (old, Some(new).filter(|new| *new != old)),
-        (Some(only), None) | (None, Some(only)) => (only, None),
-        (None, None) => return changes,
-    };
+    let (first, second) = (view.walk(old), view.walk(new));
     // Where no schema says what a value is and it changes its form, both forms count.
-    for how in [Some(first), second].into_iter().flatten() {
+    for how in [Some(first), Some(second).filter(|second| *second != first)].into_iter().flatten() {
         match how {
             Walk::Leaf => leaf(old, new, &mut changes),
             Walk::Members => members(view, old, new, &mut changes),
@@ -101,80 +127,68 @@ fn walk<'a, S: FieldSchema<'a>>(view: View<S>, old: Option<&Value>, new: Option<
     changes
 }
 
-fn leaf(old: Option<&Value>, new: Option<&Value>, changes: &mut Changes) {
-    match (old, new) {
-        (None, _) => changes.added.member = true,
-        (_, None) => changes.removed.member = true,
-        (Some(old), Some(new)) => changes.modified.member |= !same(old, new),
-    }
+fn leaf(old: &Value, new: &Value, changes: &mut Changes) {
+    changes.modified.member |= !same(old, new);
 }
 
-/// An object or a list that comes or goes does so itself.
-fn whole(old: Option<&Value>, new: Option<&Value>, changes: &mut Changes) {
-    changes.added.member |= old.is_none();
-    changes.removed.member |= new.is_none();
-}
-
-fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: Option<&Value>, new: Option<&Value>, changes: &mut Changes) {
+fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, changes: &mut Changes) {
     let empty = Map::new();
-    let (old_members, new_members) = (of_object(old).unwrap_or(&empty), of_object(new).unwrap_or(&empty));
+    let (old_members, new_members) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
     if old_members.is_empty() && new_members.is_empty() {
         // So that null and empty are told apart.
         return leaf(old, new, changes);
     }
-    let mut shared = 0;
+    let (mut shared, mut near) = (0, 0);
     for (name, old, new) in side_by_side(old_members, new_members) {
         shared += usize::from(new.is_some());
         if !new.is_some_and(|new| equal(old, new)) {
-            changes.take(PathElement::field(name), walk(view.member(name).0, Some(old), new));
+            changes.take(Step::Field(name), walk(view.member_near(name, &mut near).0, Some(old), new));
         }
     }
     let all_are_known = shared == new_members.len();
     let others = new_members.iter().filter(|_| !all_are_known);
     for (name, new) in others.filter(|(name, _)| !old_members.contains_key(*name)) {
-        changes.take(PathElement::field(name), walk(view.member(name).0, None, Some(new)));
+        changes.take(Step::Field(name), walk(view.member_near(name, &mut near).0, None, Some(new)));
     }
-    whole(old, new, changes);
 }
 
-fn of_object(value: Option<&Value>) -> Option<&Map<String, Value>> {
-    value.and_then(Value::as_object)
-}
-
-fn items<'a, S: FieldSchema<'a>>(view: View<S>, old: Option<&Value>, new: Option<&Value>, changes: &mut Changes) {
-    if count(old) == 0 && count(new) == 0 {
+fn items<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, changes: &mut Changes) {
+    if list(old).is_empty() && list(new).is_empty() {
         return leaf(old, new, changes);
     }
-    let mut found: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
-    for item in old.and_then(Value::as_array).into_iter().flatten() {
-        if let Ok(element) = of_item(view, item) {
-            found.entry(element).or_default().0.push(item);
+    let keys = Keys::of(view);
+    let (old, new) = (Items::of(&keys, list(old)), Items::of(&keys, list(new)));
+    let (mut olds, mut news) = (old.groups().peekable(), new.groups().peekable());
+    loop {
+        let order = match (olds.peek(), news.peek()) {
+            (Some(left), Some(right)) => order_identities(old.identity(left.start), new.identity(right.start)),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return,
+        };
+        let left = olds.next_if(|_| order.is_le());
+        let right = news.next_if(|_| order.is_ge());
+        let found = item(
+            view.items(),
+            left.as_ref().map_or(&[], |left| old.group(left.clone())),
+            right.as_ref().map_or(&[], |right| new.group(right.clone())),
+        );
+        match (left, right) {
+            (Some(left), _) => changes.take(old.step(left.start), found),
+            (None, Some(right)) => changes.take(new.step(right.start), found),
+            (None, None) => {}
         }
     }
-    for item in new.and_then(Value::as_array).into_iter().flatten() {
-        if let Ok(element) = of_item(view, item) {
-            found.entry(element).or_default().1.push(item);
-        }
-    }
-    for (element, (old, new)) in found {
-        changes.take(element, item(view.items(), &old, &new));
-    }
-    whole(old, new, changes);
-}
-
-fn count(list: Option<&Value>) -> usize {
-    list.and_then(Value::as_array).map_or(0, Vec::len)
 }
 
 /// Items that are there more than once are compared as one value.
 fn item<'a, S: FieldSchema<'a>>(view: View<S>, old: &[&Value], new: &[&Value]) -> Changes {
     match (old, new) {
+        ([old], [new]) if equal(old, new) => Changes::default(),
         ([] | [_], [] | [_]) => walk(view, old.first().copied(), new.first().copied()),
         ([_, _, ..], [_, _, ..]) => {
-            let mut changes = Changes::default();
             let equal = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new));
-            changes.modified.member = !equal;
-            changes
+            Changes { modified: Part { member: !equal, below: Vec::new() }, ..Changes::default() }
         }
         ([_, _, ..], _) => {
             let mut changes = walk(view, None, new.first().copied());
@@ -187,4 +201,8 @@ fn item<'a, S: FieldSchema<'a>>(view: View<S>, old: &[&Value], new: &[&Value]) -
             changes
         }
     }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }

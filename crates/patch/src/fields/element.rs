@@ -38,6 +38,18 @@ impl PathElement {
         Self::Value(Arc::new(value))
     }
 
+    pub(super) fn is_field(&self) -> bool {
+        matches!(self, Self::Field(_))
+    }
+
+    /// How the element is ordered against the field with this name.
+    pub(super) fn cmp_field(&self, name: &str) -> Ordering {
+        match self {
+            Self::Field(own) => (**own).cmp(name),
+            Self::Key(_) | Self::Value(_) | Self::Index(_) => Ordering::Greater,
+        }
+    }
+
     fn rank(&self) -> u8 {
         match self {
             Self::Field(_) => 0,

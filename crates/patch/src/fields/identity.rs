@@ -1,10 +1,17 @@
 //! By what the items of a list are told apart.
+//!
+//! The keys of a list are looked up once, and identities are borrowed from the items: a list is compared and listed
+//! without a copy of any of its values.
+
+use std::cmp::Ordering;
+use std::ops::Range;
 
 use serde_json::Value;
 use thiserror::Error;
 
-use super::element::PathElement;
+use super::element::order;
 use super::schema::{FieldSchema, Form};
+use super::step::Step;
 use super::view::View;
 
 /// Why an item has no identity.
@@ -26,29 +33,192 @@ pub(super) enum NoIdentity {
     NotAssociative,
 }
 
-/// The path element of an item of the list.
-pub(super) fn of_item<'a, S: FieldSchema<'a>>(list: View<S>, item: &Value) -> Result<PathElement, NoIdentity> {
-    match (list, list.form()) {
-        (View::Known(list), Form::KeyedList) => keyed(list, item),
-        (View::Known(_), Form::Set) => match item {
-            Value::Object(_) => Err(NoIdentity::ObjectInSet),
-            Value::Array(_) => Err(NoIdentity::ListInSet),
-            Value::Null => Err(NoIdentity::NullInSet),
-            Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(PathElement::value(item.clone())),
-        },
-        _ => Err(NoIdentity::NotAssociative),
+/// What tells the items of one list apart.
+pub(super) enum Keys<'a> {
+    /// The values of fields. In declared order, as a client is told which one is missing, and their names sorted.
+    Fields { declared: Vec<KeyField<'a>>, names: Vec<&'a str> },
+    /// They themselves.
+    Value,
+    /// Nothing: the list is owned as one.
+    Nothing,
+}
+
+/// A key field.
+pub(super) struct KeyField<'a> {
+    name: &'a str,
+    /// What it is when it is absent.
+    default: Option<Value>,
+    /// Its place among the sorted names.
+    place: usize,
+}
+
+static NULL: Value = Value::Null;
+
+impl<'a> Keys<'a> {
+    pub(super) fn of<S: FieldSchema<'a>>(list: View<S>) -> Self {
+        match (list, list.form()) {
+            (View::Known(list), Form::KeyedList) => {
+                let mut names: Vec<_> = list.keys().collect();
+                names.sort_unstable();
+                let field = |name| KeyField {
+                    name,
+                    default: list.key_default(name),
+                    place: names.binary_search(&name).unwrap_or_default(),
+                };
+                Self::Fields { declared: list.keys().map(field).collect(), names }
+            }
+            (View::Known(_), Form::Set) => Self::Value,
+            _ => Self::Nothing,
+        }
+    }
+
+    /// How many values make an identity.
+    fn width(&self) -> usize {
+        match self {
+            Self::Fields { names, .. } => names.len(),
+            Self::Value => 1,
+            Self::Nothing => 0,
+        }
+    }
+
+    /// Appends the values by which an item is told apart.
+    fn identify<'k>(&'k self, item: &'k Value, values: &mut Vec<&'k Value>) -> Result<(), NoIdentity> {
+        match self {
+            Self::Fields { declared, .. } => {
+                let start = values.len();
+                values.resize(start + declared.len(), &NULL);
+                identify_by(declared, item, &mut values[start..]).inspect_err(|_| values.truncate(start))
+            }
+            Self::Value => match item {
+                Value::Object(_) => Err(NoIdentity::ObjectInSet),
+                Value::Array(_) => Err(NoIdentity::ListInSet),
+                Value::Null => Err(NoIdentity::NullInSet),
+                Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                    values.push(item);
+                    Ok(())
+                }
+            },
+            Self::Nothing => Err(NoIdentity::NotAssociative),
+        }
+    }
+
+    fn step<'k>(&'k self, identity: &'k [&'k Value]) -> Step<'k> {
+        match (self, identity) {
+            (Self::Fields { names, .. }, values) => Step::Key { names, values },
+            (_, [value, ..]) => Step::Value(value),
+            (_, []) => Step::Value(&NULL),
+        }
     }
 }
 
-fn keyed<'a>(list: impl FieldSchema<'a>, item: &Value) -> Result<PathElement, NoIdentity> {
+fn identify_by<'k>(fields: &'k [KeyField<'_>], item: &'k Value, values: &mut [&'k Value]) -> Result<(), NoIdentity> {
     let members = match item {
         Value::Object(members) => members,
         Value::Null => return Err(NoIdentity::NullItem),
         _ => return Err(NoIdentity::NotAnObject),
     };
-    let fields = list.keys().map(|key| {
-        let value = members.get(key).cloned().or_else(|| list.key_default(key));
-        Ok((key.into(), value.ok_or_else(|| NoIdentity::NoKey(key.to_owned()))?))
-    });
-    Ok(PathElement::key(fields.collect::<Result<Vec<_>, _>>()?))
+    for field in fields {
+        let value = members.get(field.name).or(field.default.as_ref());
+        values[field.place] = value.ok_or_else(|| NoIdentity::NoKey(field.name.to_owned()))?;
+    }
+    Ok(())
+}
+
+/// The order of identities of one list, which is that of their path elements.
+pub(super) fn order_identities(left: &[&Value], right: &[&Value]) -> Ordering {
+    let mut orders = left.iter().zip(right).map(|(left, right)| order(left, right));
+    orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+/// The items of a list with their identities, sorted by them; equal ones stay in the order of the list.
+pub(super) struct Items<'k, 'v> {
+    keys: &'k Keys<'k>,
+    values: Vec<&'k Value>,
+    /// Where in the list each item stands.
+    places: Vec<usize>,
+    items: Vec<&'v Value>,
+}
+
+impl<'k, 'v: 'k> Items<'k, 'v> {
+    /// The items that have an identity.
+    pub(super) fn of(keys: &'k Keys<'k>, list: &'v [Value]) -> Self {
+        Self::until(keys, list, |_, _| true)
+    }
+
+    /// The items before the first that has no identity, and why it has none.
+    pub(super) fn valid(keys: &'k Keys<'k>, list: &'v [Value]) -> (Self, Option<(usize, NoIdentity)>) {
+        let mut fault = None;
+        let items = Self::until(keys, list, |place, error| {
+            fault = Some((place, error));
+            false
+        });
+        (items, fault)
+    }
+
+    /// `goes_on` is told which items have no identity, and whether to look at the ones behind them.
+    fn until(keys: &'k Keys<'k>, list: &'v [Value], mut goes_on: impl FnMut(usize, NoIdentity) -> bool) -> Self {
+        let width = keys.width();
+        let mut values = Vec::with_capacity(list.len() * width);
+        let mut places = Vec::with_capacity(list.len());
+        for (place, item) in list.iter().enumerate() {
+            match keys.identify(item, &mut values) {
+                Ok(()) => places.push(place),
+                Err(error) => {
+                    if !goes_on(place, error) {
+                        break;
+                    }
+                    values.resize(values.len() + width, &NULL);
+                }
+            }
+        }
+        let identity = |place: usize| &values[place * width..(place + 1) * width];
+        places.sort_by(|left, right| order_identities(identity(*left), identity(*right)));
+        let items = places.iter().map(|place| &list[*place]).collect();
+        Self { keys, values, places, items }
+    }
+
+    /// By what an item is told apart, by its place in the list.
+    pub(super) fn identity_at(&self, place: usize) -> &[&'k Value] {
+        let width = self.keys.width();
+        &self.values[place * width..(place + 1) * width]
+    }
+
+    /// The same, by its place in the order of identities.
+    pub(super) fn identity(&self, index: usize) -> &[&'k Value] {
+        self.identity_at(self.places[index])
+    }
+
+    /// The step to an item, by its place in the list.
+    pub(super) fn step_at(&self, place: usize) -> Step<'_> {
+        self.keys.step(self.identity_at(place))
+    }
+
+    /// The same, by its place in the order of identities.
+    pub(super) fn step(&self, index: usize) -> Step<'_> {
+        self.step_at(self.places[index])
+    }
+
+    /// In the order of identities, where each group of items with the same one begins and ends.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Range<usize>> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let start = next;
+            let first = self.places.get(start).map(|place| self.identity_at(*place))?;
+            next += 1;
+            while next < self.places.len() && order_identities(first, self.identity(next)).is_eq() {
+                next += 1;
+            }
+            Some(start..next)
+        })
+    }
+
+    /// The items of a group.
+    pub(super) fn group(&self, group: Range<usize>) -> &[&'v Value] {
+        &self.items[group]
+    }
+
+    /// Where in the list the items of a group stand.
+    pub(super) fn places(&self, group: Range<usize>) -> &[usize] {
+        &self.places[group]
+    }
 }

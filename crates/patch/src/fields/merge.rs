@@ -1,11 +1,8 @@
 //! Laying what a client applies over an object.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
-use super::element::PathElement;
-use super::identity::of_item;
+use super::identity::{Items, Keys, order_identities};
 use super::schema::FieldSchema;
 use super::view::{View, Walk};
 
@@ -15,99 +12,126 @@ use super::view::{View, Walk};
 /// Nothing goes away: null in `applied` does not remove an object or a list that has something in it. Items stand in the
 /// order of `applied`, those that only `object` has between them, near where they were.
 pub fn merge<'a>(schema: impl FieldSchema<'a>, object: &Value, applied: &Value) -> Value {
-    both(View::Known(schema), object, applied)
+    // Most of it stays, and a copy of the whole is cheaper than one put together of copies of its parts.
+    let mut merged = object.clone();
+    lay(View::Known(schema), &mut merged, applied);
+    merged
 }
 
-fn both<'a>(view: View<impl FieldSchema<'a>>, object: &Value, applied: &Value) -> Value {
-    match (view.walk(applied), object, applied) {
-        (Walk::Members, Value::Object(members), Value::Object(applied)) => merge_members(view, members, applied),
+fn lay<'a>(view: View<impl FieldSchema<'a>>, object: &mut Value, applied: &Value) {
+    match (view.walk(applied), &mut *object, applied) {
+        (Walk::Members, Value::Object(members), Value::Object(applied)) => lay_members(view, members, applied),
         (Walk::Items, Value::Array(items), Value::Array(applied)) if !items.is_empty() => {
-            merge_items(view, items, applied).into()
+            lay_items(view, items, applied);
         }
-        (Walk::Members, Value::Object(members), Value::Null) if !members.is_empty() => object.clone(),
-        (Walk::Items, Value::Array(items), Value::Null) if !items.is_empty() => object.clone(),
-        _ => applied.clone(),
+        (Walk::Members, Value::Object(members), Value::Null) if !members.is_empty() => {}
+        (Walk::Items, Value::Array(items), Value::Null) if !items.is_empty() => {}
+        (_, Value::String(text), Value::String(applied)) if text == applied => {}
+        (_, object, applied) => *object = applied.clone(),
     }
 }
 
-fn merge_members<'a>(
-    view: View<impl FieldSchema<'a>>,
-    object: &Map<String, Value>,
-    applied: &Map<String, Value>,
-) -> Value {
-    let mut merged = Map::with_capacity(object.len().max(applied.len()));
-    for (name, value) in object {
-        let value = match applied.get(name) {
-            Some(applied) => both(view.member(name).0, value, applied),
-            None => value.clone(),
+fn lay_members<'a>(view: View<impl FieldSchema<'a>>, object: &mut Map<String, Value>, applied: &Map<String, Value>) {
+    let (mut next, mut shared, mut near) = (applied.iter().peekable(), 0, 0);
+    for (name, value) in object.iter_mut() {
+        let partner = match next.next_if(|(other, _)| *other == name) {
+            Some((_, partner)) => Some(partner),
+            None => applied.get(name),
         };
-        merged.insert(name.clone(), value);
+        if let Some(partner) = partner {
+            shared += 1;
+            lay(view.member_near(name, &mut near).0, value, partner);
+        }
     }
-    for (name, value) in applied.iter().filter(|(name, _)| !object.contains_key(*name)) {
-        merged.insert(name.clone(), value.clone());
+    for (name, value) in applied.iter().filter(|_| shared < applied.len()) {
+        if !object.contains_key(name) {
+            object.insert(name.clone(), value.clone());
+        }
     }
-    merged.into()
 }
 
 /// An item of the object's list, and its place among the applied items if it is one of them.
-struct Live<'v> {
-    value: &'v Value,
+struct Live {
+    value: Value,
     applied: Option<usize>,
 }
 
-fn merge_items<'a>(view: View<impl FieldSchema<'a>>, object: &[Value], applied: &[Value]) -> Vec<Value> {
-    let applied: Vec<_> = applied.iter().filter_map(|item| Some((of_item(view, item).ok()?, item))).collect();
-    let places: BTreeMap<_, _> = applied.iter().enumerate().map(|(place, (element, _))| (element, place)).collect();
-    let mut partners: Vec<Vec<&Value>> = vec![Vec::new(); applied.len()];
-    let mut live = Vec::with_capacity(object.len());
-    for value in object {
-        let place = of_item(view, value).ok().and_then(|element: PathElement| places.get(&element).copied());
-        if let Some(partners) = place.and_then(|place| partners.get_mut(place)) {
-            partners.push(value);
-        }
-        live.push(Live { value, applied: place });
+fn lay_items<'a>(view: View<impl FieldSchema<'a>>, object: &mut Vec<Value>, applied: &[Value]) {
+    let keys = Keys::of(view);
+    let places = places(&keys, object, applied);
+    let stays = object.len() == applied.len() && places.iter().enumerate().all(|(at, place)| *place == Some(at));
+    if stays {
+        object.iter_mut().zip(applied).for_each(|(item, applied)| lay(view.items(), item, applied));
+        return;
     }
-    let merged = applied.iter().zip(&partners).map(|((_, item), partners)| match partners[..] {
-        [partner] => both(view.items(), partner, item),
+    let mut partners: Vec<Vec<usize>> = vec![Vec::new(); applied.len()];
+    for (at, place) in places.iter().enumerate() {
+        if let Some(place) = place {
+            partners[*place].push(at);
+        }
+    }
+    let merged = applied.iter().zip(&partners).map(|(item, partners)| match partners[..] {
+        [partner] => {
+            let mut merged = object[partner].take();
+            lay(view.items(), &mut merged, item);
+            merged
+        }
         // What was there more than once is replaced.
-        _ => (*item).clone(),
+        _ => item.clone(),
     });
-    let shared = (0..applied.len()).filter(|place| partners.get(*place).is_some_and(|partners| !partners.is_empty()));
-    interleave(&live, &merged.collect::<Vec<_>>(), &shared.collect::<Vec<_>>())
+    let merged: Vec<_> = merged.collect();
+    let shared = (0..applied.len()).filter(|place| !partners[*place].is_empty()).collect::<Vec<_>>();
+    let live = object.drain(..).zip(places).map(|(value, applied)| Live { value, applied }).collect();
+    *object = interleave(live, merged, &shared);
+}
+
+/// For each live item its place among the applied ones.
+fn places(keys: &Keys<'_>, live: &[Value], applied: &[Value]) -> Vec<Option<usize>> {
+    let (live_items, applied_items) = (Items::of(keys, live), Items::of(keys, applied));
+    let mut places = vec![None; live.len()];
+    let mut groups = applied_items.groups().peekable();
+    for group in live_items.groups() {
+        let identity = live_items.identity(group.start);
+        let order = |other: usize| order_identities(applied_items.identity(other), identity);
+        while groups.next_if(|other| order(other.start).is_lt()).is_some() {}
+        let partner = groups.peek().filter(|other| order(other.start).is_eq());
+        let place = partner.and_then(|partner| applied_items.places(partner.clone()).last().copied());
+        live_items.places(group).iter().for_each(|at| places[*at] = place);
+    }
+    places
 }
 
 /// Puts live items that are not applied between the applied ones. `shared` are the places of the applied items that are
 /// live too: what stands before one of them in the live list goes before it.
-fn interleave(live: &[Live<'_>], applied: &[Value], shared: &[usize]) -> Vec<Value> {
+fn interleave(live: Vec<Live>, applied: Vec<Value>, shared: &[usize]) -> Vec<Value> {
     let mut merged = Vec::with_capacity(live.len() + applied.len());
     let mut done = vec![false; applied.len()];
     let mut shared = shared.iter().copied();
     let mut next_shared = shared.next();
-    let (mut at_live, mut at_applied) = (0, 0);
-    while at_live < live.len() || at_applied < applied.len() {
-        match live.get(at_live).map(|live| (live.value, live.applied)) {
-            Some((value, None)) => {
-                merged.push(value.clone());
-                at_live += 1;
+    let (mut live, mut applied) = (live.into_iter().peekable(), applied.into_iter().enumerate().peekable());
+    while live.peek().is_some() || applied.peek().is_some() {
+        let at_applied = applied.peek().map(|(at, _)| *at);
+        match live.peek().map(|live| live.applied) {
+            Some(None) => {
+                merged.extend(live.next().map(|live| live.value));
                 continue;
             }
-            Some((_, Some(place))) if place == at_applied => at_live += 1,
-            Some((_, Some(place))) if next_shared.is_some_and(|next| next != place) => {
+            Some(Some(place)) if Some(place) == at_applied => drop(live.next()),
+            Some(Some(place)) if next_shared.is_some_and(|next| next != place) => {
                 // It is another shared item's turn; this one comes where the applied list has it.
-                at_live += 1;
+                live.next();
                 continue;
             }
             // There more than once, and merged already.
-            Some((_, Some(place))) if done[place] => at_live += 1,
-            Some((_, Some(_))) | None => {}
+            Some(Some(place)) if done[place] => drop(live.next()),
+            Some(Some(_)) | None => {}
         }
-        if let Some(item) = applied.get(at_applied) {
-            merged.push(item.clone());
-            done[at_applied] = true;
-            if next_shared == Some(at_applied) {
+        if let Some((at, item)) = applied.next() {
+            merged.push(item);
+            done[at] = true;
+            if next_shared == Some(at) {
                 next_shared = shared.next();
             }
-            at_applied += 1;
         }
     }
     merged

@@ -15,8 +15,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::combine::{Combination, combine};
 use super::set::FieldSet;
-use super::text::FieldsError;
+use super::text::{FieldsError, NO_FIELDS, write_json};
 
 /// How many entries of updates an object keeps; the oldest are merged beyond that.
 const MAX_UPDATE_MANAGERS: usize = 10;
@@ -85,8 +86,8 @@ pub struct Owned {
     pub time: Option<String>,
 }
 
-/// The fields of an owner: a set that is read from its text only when somebody looks into it. Most writes do not change
-/// what most owners own.
+/// The fields of an owner: a text, which is read as a set only when somebody looks into it. Most writes do not change what
+/// most owners own, and most others change few fields of it.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     text: Option<Arc<str>>,
@@ -94,19 +95,53 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// The set, to be changed.
-    pub fn to_mut(&mut self) -> &mut FieldSet {
-        let set = std::mem::take(self).into_set();
-        *self = set.into();
-        self.set.get_mut().expect("the set was just put there")
+    /// The fields of this text, which has to be as sets are written.
+    pub(super) fn of_text(text: impl Into<Arc<str>>) -> Self {
+        Self { text: Some(text.into()), set: OnceLock::new() }
     }
 
     /// The fields that are in the other set too. Of a text, only what the other set has is read.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+        if other.is_empty() {
+            return FieldSet::new();
+        }
+        match self.combine(other, Combination::Intersection) {
+            Some(text) => read_text(&text),
+            None => self.deref().intersection(other),
+        }
+    }
+
+    /// Takes away the fields of the other set, but not what is below them.
+    pub fn subtract(&mut self, other: &FieldSet) {
+        if !other.is_empty() {
+            *self = match self.combine(other, Combination::Difference) {
+                Some(text) => Self::of_text(text),
+                None => self.deref().difference(other).into(),
+            };
+        }
+    }
+
+    /// Adds the fields of the other set.
+    pub fn extend(&mut self, other: &FieldSet) {
+        if !other.is_empty() {
+            *self = match self.combine(other, Combination::Union) {
+                Some(text) => Self::of_text(text),
+                None => self.deref().union(other).into(),
+            };
+        }
+    }
+
+    /// Whether all fields of the other set are there.
+    pub(super) fn have(&self, other: &FieldSet) -> bool {
+        other.is_empty() || other.is_subset(&self.intersection(other))
+    }
+
+    /// The text of a combination, unless these fields are a set already or a text that has to be read.
+    fn combine(&self, other: &FieldSet, how: Combination) -> Option<String> {
         match (&self.text, self.set.get()) {
-            (Some(text), None) => FieldSet::near(text, other).unwrap_or_default().intersection(other),
-            _ => self.deref().intersection(other),
+            (Some(text), None) => combine(text, other, how),
+            _ => None,
         }
     }
 
@@ -124,16 +159,14 @@ impl Fields {
         }
     }
 
-    fn write_text(&self, out: &mut String) {
+    /// Appends the text of `fieldsV1`.
+    pub fn write_text(&self, out: &mut String) {
         match &self.text {
             Some(text) => out.push_str(text),
             None => self.deref().write_text(out),
         }
     }
 }
-
-/// The text of no fields.
-const NO_FIELDS: &str = "{}";
 
 /// What can't be read is no field: whoever stored it knew no better.
 fn read_text(text: &str) -> FieldSet {
@@ -212,7 +245,7 @@ impl Owners {
         let entries: Vec<EntryText<'_>> = serde_json::from_str(managed_fields).map_err(|_| OwnersError::NotAList)?;
         let entry = |(place, entry): (usize, &EntryText<'_>)| {
             let fields = entry.fields.map(RawValue::get).filter(|text| *text != "null").unwrap_or(NO_FIELDS);
-            read_entry(place, &entry.head(), Fields { text: Some(fields.into()), set: OnceLock::new() })
+            read_entry(place, &entry.head(), Fields::of_text(fields))
         };
         entries.iter().enumerate().map(entry).collect::<Result<_, _>>().map(Self)
     }
@@ -229,6 +262,18 @@ impl Owners {
     /// Whether nobody owns anything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether these are the owners that there were before, so that nothing of what they were read from has changed. Fields
+    /// whose text is another count as others, even if they are the same.
+    pub fn are_still(&self, before: &Self) -> bool {
+        let is_still = |(left, right): ((&Manager, &Owned), (&Manager, &Owned))| {
+            left.0 == right.0
+                && (&left.1.version, &left.1.time) == (&right.1.version, &right.1.time)
+                && left.1.fields.text.is_some()
+                && left.1.fields.text == right.1.fields.text
+        };
+        self.0.len() == before.0.len() && self.0.iter().zip(&before.0).all(is_still)
     }
 
     /// What a manager owns.
@@ -303,10 +348,11 @@ impl Owners {
 
 fn by_time(left: (&Manager, &Owned), right: (&Manager, &Owned)) -> Ordering {
     let seconds = |owned: &Owned| owned.time.as_deref().and_then(parse_rfc3339);
-    let identity =
-        |manager: &Manager, owned: &Owned| (manager.name.clone(), owned.version.clone(), manager.subresource.clone());
     let order = seconds(left.1).cmp(&seconds(right.1));
-    order.then_with(|| identity(left.0, left.1).cmp(&identity(right.0, right.1)))
+    order
+        .then_with(|| left.0.name.cmp(&right.0.name))
+        .then_with(|| left.1.version.cmp(&right.1.version))
+        .then_with(|| left.0.subresource.cmp(&right.0.subresource))
 }
 
 /// An entry in the text of `managedFields`.
@@ -397,8 +443,7 @@ fn write_entry_text(manager: &Manager, owned: &Owned, out: &mut String) {
         if !value.is_empty() {
             out.push(if out.len() == start { '{' } else { ',' });
             out.extend(["\"", name, "\":"]);
-            // A value prints itself as JSON.
-            out.push_str(&Value::from(value).to_string());
+            write_json(value, out);
         }
     };
     set("manager", &manager.name, out);

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::element::PathElement;
-use super::identity::of_item;
+use super::identity::{Items, Keys};
 use super::schema::{FieldSchema, Form};
 use super::set::FieldSet;
+use super::step::Step;
 use super::view::View;
 
 /// The object without these fields and everything below them. Cost: proportional to the object.
@@ -24,46 +24,43 @@ pub fn remove<'a>(schema: impl FieldSchema<'a>, object: &Value, fields: &FieldSe
 fn walk<'a>(view: View<impl FieldSchema<'a>>, value: &Value, fields: &FieldSet) -> Value {
     match (view.form(), value) {
         (Form::Map | Form::Deduced, Value::Object(members)) => {
-            let left: Map<_, _> =
-                members.iter().filter_map(|(name, value)| member(view, name, value, fields)).collect();
+            let mut near = 0;
+            let member = |(name, value): (&String, _)| {
+                let left = part(view.member_near(name, &mut near).0, Step::Field(name), value, fields)?;
+                Some((name.clone(), left))
+            };
+            let left: Map<_, _> = members.iter().filter_map(member).collect();
             if left.is_empty() { Value::Null } else { left.into() }
         }
-        (Form::Set | Form::KeyedList, Value::Array(items)) => {
-            let left: Vec<_> = items.iter().filter_map(|value| item(view, value, fields)).collect();
-            if left.is_empty() { Value::Null } else { left.into() }
-        }
+        (Form::Set | Form::KeyedList, Value::Array(list)) => items(view, list, fields),
         // Fields below what is now owned as one go with it.
         (_, Value::Object(_) | Value::Array(_)) => Value::Null,
         (_, scalar) => scalar.clone(),
     }
 }
 
-fn member<'a>(
-    view: View<impl FieldSchema<'a>>,
-    name: &str,
-    value: &Value,
-    fields: &FieldSet,
-) -> Option<(String, Value)> {
-    let left = part(view.member(name).0, &PathElement::field(name), value, fields)?;
-    Some((name.to_owned(), left))
-}
-
-fn item<'a>(view: View<impl FieldSchema<'a>>, value: &Value, fields: &FieldSet) -> Option<Value> {
-    match of_item(view, value) {
-        Ok(element) => part(view.items(), &element, value, fields),
-        Err(_) => Some(value.clone()),
+fn items<'a>(view: View<impl FieldSchema<'a>>, list: &[Value], fields: &FieldSet) -> Value {
+    let keys = Keys::of(view);
+    let items = Items::of(&keys, list);
+    let mut parts: Vec<_> = list.iter().map(|_| None).collect();
+    for group in items.groups() {
+        let step = items.step(group.start);
+        for place in items.places(group) {
+            parts[*place] = Some(part(view.items(), step, &list[*place], fields));
+        }
     }
+    // What has no identity is nobody's to take away.
+    let left = parts.into_iter().zip(list).filter_map(|(part, item)| part.unwrap_or_else(|| Some(item.clone())));
+    let left: Vec<_> = left.collect();
+    if left.is_empty() { Value::Null } else { left.into() }
 }
 
 /// What is left of one part; `None` if it goes as a whole.
-fn part<'a>(
-    view: View<impl FieldSchema<'a>>,
-    element: &PathElement,
-    value: &Value,
-    fields: &FieldSet,
-) -> Option<Value> {
-    if fields.contains(std::slice::from_ref(element)) {
-        return None;
+fn part<'a>(view: View<impl FieldSchema<'a>>, step: Step<'_>, value: &Value, fields: &FieldSet) -> Option<Value> {
+    match fields.at(step) {
+        None => Some(value.clone()),
+        Some(node) if node.member => None,
+        Some(node) if node.below.is_empty() => Some(value.clone()),
+        Some(node) => Some(walk(view, value, &node.below)),
     }
-    Some(fields.below(element).map_or_else(|| value.clone(), |below| walk(view, value, below)))
 }

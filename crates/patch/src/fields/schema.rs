@@ -9,6 +9,11 @@ pub trait FieldSchema<'a>: Copy {
     fn form(self) -> Form;
     /// What the schema says of the member with this name, of an object or a map.
     fn member(self, name: &str) -> Member<Self>;
+    /// The same, of members that are asked for one after another. Where they stand in declared order, a schema that keeps
+    /// in `near`, which begins at 0, how far it got has nothing to search.
+    fn member_near(self, name: &str, _near: &mut usize) -> Member<Self> {
+        self.member(name)
+    }
     /// The schema of the items of a list.
     fn items(self) -> Option<Self>;
     /// The names of the key fields of a keyed list.
@@ -86,7 +91,11 @@ impl<'a> FieldSchema<'a> for SchemaRef<'a> {
     }
 
     fn member(self, name: &str) -> Member<Self> {
-        if let Some(field) = self.field(name) {
+        self.member_near(name, &mut 0)
+    }
+
+    fn member_near(self, name: &str, near: &mut usize) -> Member<Self> {
+        if let Some(field) = self.field_near(name, near) {
             return Member::Field(field);
         }
         match (self.of(), SchemaRef::items(self)) {

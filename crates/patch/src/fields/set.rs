@@ -3,6 +3,7 @@
 //! Kept sorted, without nodes that are neither members nor on the way to one, so that equal sets are equal values.
 
 use super::element::{Path, PathElement};
+use super::step::Step;
 
 /// A set of fields. The root itself is never a member: nobody owns a whole object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -208,9 +209,17 @@ impl FieldSet {
         self.search(element).ok().and_then(|place| self.nodes.get(place))
     }
 
-    /// What is at a path element and below it; empty where only the element is there.
-    pub(super) fn nodes_at(&self, element: &PathElement) -> Option<&Self> {
-        self.node(element).map(|node| &node.below)
+    /// What is at a step and below it.
+    pub(super) fn at(&self, step: Step<'_>) -> Option<&Node> {
+        match step {
+            Step::Field(name) => {
+                let place = self.nodes.binary_search_by(|node| node.element.cmp_field(name)).ok()?;
+                self.nodes.get(place)
+            }
+            // Most sets have no items on a level where something else is asked for.
+            step if self.nodes.last().is_some_and(|last| !last.element.is_field()) => self.node(&step.to_element()),
+            _ => None,
+        }
     }
 
     fn node_mut(&mut self, element: &PathElement) -> &mut Node {
@@ -223,6 +232,10 @@ impl FieldSet {
 
     pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    pub(super) fn into_nodes(self) -> Vec<Node> {
+        self.nodes
     }
 
     /// The set of these nodes, in whatever order they come; of nodes with the same element the first one counts.
@@ -238,7 +251,7 @@ impl FieldSet {
 
 impl Node {
     /// The node, unless there is nothing in it.
-    fn kept(self) -> Option<Self> {
+    pub(super) fn kept(self) -> Option<Self> {
         (self.member || !self.below.is_empty()).then_some(self)
     }
 }

@@ -11,9 +11,14 @@ use serde_json::{Map, Value};
 
 use super::element::PathElement;
 use super::set::{FieldSet, Node};
+use super::step::{Step, key_object};
 
 /// The member that makes a field with members below it a member itself.
 const SELF: &str = ".";
+/// The same in the text.
+pub(super) const SELF_MEMBER: &str = "\".\":{}";
+/// The text of no fields.
+pub(super) const NO_FIELDS: &str = "{}";
 
 /// Why `fieldsV1` cannot be read.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -45,20 +50,10 @@ impl FieldSet {
     /// # Errors
     /// What is no object or no path element.
     pub fn from_text(text: &str) -> Result<Self, FieldsError> {
-        Self::read(text, Below { near: None })
-    }
-
-    /// Reads of such a text only the fields that the other set has, or has something below: what nobody asks for is passed
-    /// over.
-    pub(super) fn near(text: &str, other: &Self) -> Result<Self, FieldsError> {
-        Self::read(text, Below { near: Some(other) })
-    }
-
-    fn read(text: &str, below: Below<'_>) -> Result<Self, FieldsError> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         // Texts come out of stored objects, whose depth is bounded.
         deserializer.disable_recursion_limit();
-        let read = below.deserialize(&mut deserializer).map_err(|error| FieldsError::BadElement(error.to_string()))?;
+        let read = Below.deserialize(&mut deserializer).map_err(|error| FieldsError::BadElement(error.to_string()))?;
         Ok(read.0)
     }
 
@@ -69,12 +64,9 @@ impl FieldSet {
 }
 
 /// Reads the members below a field, and whether the field itself is one.
-struct Below<'n> {
-    /// What is to be read; `None` for all.
-    near: Option<&'n FieldSet>,
-}
+struct Below;
 
-impl<'de> DeserializeSeed<'de> for Below<'_> {
+impl<'de> DeserializeSeed<'de> for Below {
     type Value = (FieldSet, bool);
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -82,7 +74,7 @@ impl<'de> DeserializeSeed<'de> for Below<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Below<'_> {
+impl<'de> Visitor<'de> for Below {
     type Value = (FieldSet, bool);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,12 +88,7 @@ impl<'de> Visitor<'de> for Below<'_> {
             match name {
                 Name::Element(element) => {
                     has_members = true;
-                    let near = self.near.map(|near| near.nodes_at(&element));
-                    if let Some(None) = near {
-                        members.next_value::<IgnoredAny>()?;
-                        continue;
-                    }
-                    let (below, member) = members.next_value_seed(Below { near: near.flatten() })?;
+                    let (below, member) = members.next_value_seed(Below)?;
                     nodes.push(Node { element, member, below });
                 }
                 Name::Myself => {
@@ -166,7 +153,7 @@ fn read(fields: &Value) -> Result<(FieldSet, bool), FieldsError> {
 }
 
 /// `None` for a type that is not known.
-fn parse(name: &str) -> Result<Option<PathElement>, FieldsError> {
+pub(super) fn parse(name: &str) -> Result<Option<PathElement>, FieldsError> {
     let bad = || FieldsError::BadElement(name.to_owned());
     let Some((kind, rest)) = name.split_once(':').filter(|(kind, _)| kind.len() == 1) else {
         return Err(bad());
@@ -197,38 +184,96 @@ fn write(set: &FieldSet, itself: bool) -> Map<String, Value> {
 fn print(element: &PathElement) -> String {
     match element {
         PathElement::Field(name) => format!("f:{name}"),
-        PathElement::Key(fields) => {
-            let fields: Map<_, _> = fields.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
-            format!("k:{}", go_format::json(&Value::Object(fields)))
-        }
+        PathElement::Key(fields) => print_key(fields.iter().map(|(name, value)| (&**name, value))),
         PathElement::Value(value) => format!("v:{}", go_format::json(value)),
         PathElement::Index(index) => format!("i:{index}"),
     }
 }
 
+fn print_key<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)>) -> String {
+    format!("k:{}", go_format::json(&key_object(fields)))
+}
+
 fn write_text(set: &FieldSet, itself: bool, out: &mut String) {
     out.push('{');
     if itself && !set.is_empty() {
-        out.push_str("\".\":{}");
+        out.push_str(SELF_MEMBER);
     }
     for node in set.nodes() {
-        if !out.ends_with('{') {
-            out.push(',');
-        }
-        match &node.element {
-            PathElement::Field(name) if is_plain(name) => {
-                out.extend(["\"f:", name, "\""]);
-            }
-            // A value prints itself as JSON.
-            element => out.push_str(&Value::String(print(element)).to_string()),
-        }
-        out.push(':');
-        write_text(&node.below, node.member, out);
+        write_node(node, out);
     }
     out.push('}');
+}
+
+/// Appends a member to the object that `out` ends in.
+pub(super) fn write_node(node: &Node, out: &mut String) {
+    if !out.ends_with('{') {
+        out.push(',');
+    }
+    match &node.element {
+        PathElement::Field(name) => write_step(Step::Field(name), out),
+        PathElement::Key(fields) => write_key(fields.iter().map(|(name, value)| (&**name, value)), out),
+        PathElement::Value(value) => write_step(Step::Value(value), out),
+        element @ PathElement::Index(_) => write_json(&print(element), out),
+    }
+    out.push(':');
+    write_text(&node.below, node.member, out);
+}
+
+/// Appends the name of a member of `fieldsV1`, as JSON.
+pub(super) fn write_step(step: Step<'_>, out: &mut String) {
+    match step {
+        Step::Field(name) if is_plain(name) => out.extend(["\"f:", name, "\""]),
+        Step::Field(name) => write_json(&format!("f:{name}"), out),
+        Step::Key { names, values } => write_key(names.iter().copied().zip(values.iter().copied()), out),
+        Step::Value(value) if write_simple("\"v:", value, out) => out.push('"'),
+        Step::Value(value) => write_json(&format!("v:{}", go_format::json(value)), out),
+    }
+}
+
+fn write_key<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)> + Clone, out: &mut String) {
+    let start = out.len();
+    out.push_str("\"k:{");
+    for (place, (name, value)) in fields.clone().enumerate() {
+        if place > 0 {
+            out.push(',');
+        }
+        out.extend(["\\\"", name, "\\\""]);
+        if !is_simple(name) || !write_simple(":", value, out) {
+            out.truncate(start);
+            return write_json(&print_key(fields), out);
+        }
+    }
+    out.push_str("}\"");
+}
+
+/// Appends a value as it stands in JSON that is itself a string in JSON, if nothing in it has to be escaped. Most keys are
+/// names and numbers of ports.
+fn write_simple(head: &str, value: &Value, out: &mut String) -> bool {
+    match value {
+        Value::String(text) if is_simple(text) => out.extend([head, "\\\"", text, "\\\""]),
+        Value::Number(number) => out.extend([head, &number.to_string()]),
+        _ => return false,
+    }
+    true
+}
+
+/// Appends a text as JSON.
+pub(super) fn write_json(text: &str, out: &mut String) {
+    if is_plain(text) {
+        out.extend(["\"", text, "\""]);
+    } else {
+        // A value prints itself as JSON.
+        out.push_str(&Value::from(text).to_string());
+    }
 }
 
 /// Whether a text stands in JSON as it is.
 fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
+}
+
+/// Whether a text also stands as it is in the JSON that Go writes.
+fn is_simple(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_control() && !b"\"\\<>&".contains(&byte))
 }

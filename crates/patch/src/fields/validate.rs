@@ -1,13 +1,14 @@
 //! Whether an object can be owned by its fields at all: nothing undeclared, values of the right kind, items with keys.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::Value;
 
 use super::element::PathElement;
-use super::identity::of_item;
+use super::identity::{Items, Keys};
 use super::schema::{FieldSchema, Form, Member, Scalar};
+use super::step::Step;
+use super::view::View;
 use crate::go_text;
 
 /// Whether a list may have an item more than once.
@@ -58,99 +59,94 @@ impl std::error::Error for Violations {}
 /// # Errors
 /// Everything that is wrong; of several undeclared fields of one object only the first.
 pub fn validate<'a>(schema: impl FieldSchema<'a>, object: &Value, duplicates: Duplicates) -> Result<(), Violations> {
-    let mut found = Found { path: Vec::new(), duplicates, violations: Vec::new() };
-    found.walk(schema, object);
+    let mut found = Found { duplicates, violations: Vec::new() };
+    found.walk(schema, object, &Place::Root);
     if found.violations.is_empty() { Ok(()) } else { Err(Violations(found.violations)) }
 }
 
-/// One step of the way to a value. Only a violation makes a text of it.
-enum Step<'v> {
-    Field(&'v str),
-    Item(PathElement),
+/// The way to a value: a chain on the stack, of which only a violation makes a text.
+enum Place<'p> {
+    Root,
+    Part(&'p Place<'p>, Step<'p>),
+    Index(&'p Place<'p>, usize),
 }
 
-impl fmt::Display for Step<'_> {
+impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Field(name) => write!(f, ".{name}"),
-            Self::Item(element) => element.fmt(f),
+            Self::Root => Ok(()),
+            Self::Part(parent, step) => write!(f, "{parent}{}", step.to_element()),
+            Self::Index(parent, index) => write!(f, "{parent}{}", PathElement::Index(*index)),
         }
     }
 }
 
-struct Found<'v> {
-    path: Vec<Step<'v>>,
+struct Found {
     duplicates: Duplicates,
     violations: Vec<Violation>,
 }
 
-impl<'v> Found<'v> {
-    fn report(&mut self, message: impl Into<String>) {
-        let path = self.path.iter().map(Step::to_string).collect();
-        self.violations.push(Violation { path, message: message.into() });
+impl Found {
+    fn report(&mut self, place: &Place<'_>, message: impl Into<String>) {
+        self.violations.push(Violation { path: place.to_string(), message: message.into() });
     }
 
-    fn step<'a>(&mut self, step: Step<'v>, schema: impl FieldSchema<'a>, value: &'v Value) {
-        self.path.push(step);
-        self.walk(schema, value);
-        self.path.pop();
-    }
-
-    fn walk<'a>(&mut self, schema: impl FieldSchema<'a>, value: &'v Value) {
+    fn walk<'a>(&mut self, schema: impl FieldSchema<'a>, value: &Value, place: &Place<'_>) {
         let form = schema.form();
         match (form, value) {
             (Form::Any | Form::Deduced, _) | (_, Value::Null) => {}
-            (Form::Scalar(scalar), value) => self.scalar(scalar, value),
+            (Form::Scalar(scalar), value) => self.scalar(scalar, value, place),
             (Form::Map | Form::AtomicMap, Value::Object(members)) => {
+                let mut near = 0;
                 for (name, value) in members {
-                    match schema.member(name) {
-                        Member::Field(field) => self.step(Step::Field(name), field, value),
-                        Member::Entry(entry) => self.step(Step::Field(name), entry, value),
+                    let place = Place::Part(place, Step::Field(name));
+                    match schema.member_near(name, &mut near) {
+                        Member::Field(field) => self.walk(field, value, &place),
+                        Member::Entry(entry) => self.walk(entry, value, &place),
                         Member::Unknown => {}
-                        Member::Undeclared => {
-                            self.path.push(Step::Field(name));
-                            self.report("field not declared in schema");
-                            self.path.pop();
-                            return;
-                        }
+                        Member::Undeclared => return self.report(&place, "field not declared in schema"),
                     }
                 }
             }
             (Form::Map | Form::AtomicMap, other) => {
-                self.report(format!("expected map, got &{{{}}}", go_text::value(other)));
+                self.report(place, format!("expected map, got &{{{}}}", go_text::value(other)));
             }
             (Form::AtomicList, Value::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     if let Some(schema) = schema.items() {
-                        self.step(Step::Item(PathElement::Index(index)), schema, item);
+                        self.walk(schema, item, &Place::Index(place, index));
                     }
                 }
             }
-            (Form::Set | Form::KeyedList, Value::Array(items)) => self.items(schema, items),
+            (Form::Set | Form::KeyedList, Value::Array(items)) => self.items(schema, items, place),
             (Form::AtomicList | Form::Set | Form::KeyedList, other) => {
-                self.report(format!("expected list, got &{{{}}}", go_text::value(other)));
+                self.report(place, format!("expected list, got &{{{}}}", go_text::value(other)));
             }
         }
     }
 
-    fn items<'a>(&mut self, schema: impl FieldSchema<'a>, items: &'v [Value]) {
-        let mut seen = BTreeSet::new();
-        for (index, item) in items.iter().enumerate() {
-            let element = match of_item(super::view::View::Known(schema), item) {
-                Ok(element) => element,
-                // Without an identity there is no path to report anything further at.
-                Err(error) => return self.report(format!("element {index}: {error}")),
-            };
-            if !seen.insert(element.clone()) && self.duplicates == Duplicates::Refused {
-                self.report(format!("duplicate entries for key {element}"));
+    fn items<'a>(&mut self, schema: impl FieldSchema<'a>, list: &[Value], place: &Place<'_>) {
+        let keys = Keys::of(View::Known(schema));
+        let (items, fault) = Items::valid(&keys, list);
+        let mut repeated: Vec<_> = items.groups().flat_map(|group| items.places(group).iter().skip(1)).collect();
+        repeated.sort_unstable();
+        let valid = fault.as_ref().map_or(list.len(), |(index, _)| *index);
+        for (index, item) in list[..valid].iter().enumerate() {
+            let step = items.step_at(index);
+            if self.duplicates == Duplicates::Refused && repeated.binary_search(&&index).is_ok() {
+                self.report(place, format!("duplicate entries for key {}", step.to_element()));
             }
             if let Some(schema) = schema.items() {
-                self.step(Step::Item(element), schema, item);
+                self.walk(schema, item, &Place::Part(place, step));
             }
+        }
+        // Without an identity there is no path to report anything further at.
+        if let Some((index, error)) = fault {
+            self.report(place, format!("element {index}: {error}"));
         }
     }
 
-    fn scalar(&mut self, scalar: Scalar, value: &Value) {
+    fn scalar(&mut self, scalar: Scalar, value: &Value, place: &Place<'_>) {
         let go_value = || match value {
             Value::String(text) => keelson_meta::go_format::quote(text),
             other => go_text::value(other),
@@ -167,6 +163,6 @@ impl<'v> Found<'v> {
             (Scalar::Boolean, _) => format!("expected boolean, got &{{{}}}", go_text::value(value)),
             (Scalar::Untyped, _) => format!("expected any scalar, got &{{{}}}", go_text::value(value)),
         };
-        self.report(message);
+        self.report(place, message);
     }
 }

@@ -39,11 +39,11 @@ impl<'a, S: FieldSchema<'a>> View<S> {
         }
     }
 
-    /// The view of a member, and whether it is a declared field.
-    pub(super) fn member(self, name: &str) -> (Self, bool) {
+    /// The view of a member, and whether it is a declared field. `near` is as for [`FieldSchema::member_near`].
+    pub(super) fn member_near(self, name: &str, near: &mut usize) -> (Self, bool) {
         match self {
             Self::Deduced => (Self::Deduced, false),
-            Self::Known(schema) => match schema.member(name) {
+            Self::Known(schema) => match schema.member_near(name, near) {
                 Member::Field(field) => (Self::Known(field), true),
                 Member::Entry(entry) => (Self::Known(entry), false),
                 Member::Unknown | Member::Undeclared => (Self::Deduced, false),

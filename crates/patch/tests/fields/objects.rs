@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 /// A struct of every kind of field: `text`, `map`, `node` (the struct again), `whole` (the same, atomic), `items` (keyed
 /// by `name` and `zone`, which defaults to `z`), `words` (a set), `atoms` (an atomic list), `free` (no schema).
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Toy {
+pub(super) enum Toy {
     Text,
     Map,
     Node,
@@ -96,7 +96,7 @@ fn free() -> impl Strategy<Value = Value> {
     })
 }
 
-fn node() -> impl Strategy<Value = Value> {
+pub(super) fn node() -> impl Strategy<Value = Value> {
     let text = || option::of("[x-z]".prop_map(Value::from));
     let leaf = (text(), option::of(words())).prop_map(|(text, words)| object([("text", text), ("words", words)]));
     leaf.prop_recursive(3, 40, 4, move |inner| {
@@ -118,6 +118,24 @@ fn node() -> impl Strategy<Value = Value> {
                 ("atoms", atoms),
             ])
         })
+    })
+}
+
+/// The same with items that are there twice, items without keys, and nulls.
+pub(super) fn repeating_node() -> impl Strategy<Value = Value> {
+    (node(), any::<u8>()).prop_map(|(mut node, how)| {
+        for (bit, list) in ["items", "words"].into_iter().enumerate() {
+            if let Some(Value::Array(items)) = node.get_mut(list) {
+                items.extend(items.first().cloned().filter(|_| how & (1 << bit) != 0));
+                items.extend(Some(json!({"zone": "z"})).filter(|_| how & (4 << bit) != 0));
+            }
+        }
+        for (bit, name) in ["map", "node", "free", "atoms"].into_iter().enumerate() {
+            if how & (16 << bit) != 0 {
+                node[name] = Value::Null;
+            }
+        }
+        node
     })
 }
 

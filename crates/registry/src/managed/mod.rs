@@ -13,6 +13,7 @@ use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
 use keelson_meta::{GroupVersionKind, Object};
+use keelson_patch::equal::{equal, side_by_side};
 use keelson_patch::fields::{self, Manager, Owners};
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
 use serde_json::Value;
@@ -63,7 +64,7 @@ pub(crate) fn track(
     }
     let after = updated(target, &owners, writer, now, current, next);
     // What nobody changed keeps its form too, so that a write without effect leaves the same bytes.
-    if !is_wanted && after == owners {
+    if !is_wanted && after.are_still(&owners) {
         return known.map(str::to_owned);
     }
     noted(next, &after, is_wanted)
@@ -98,7 +99,7 @@ pub(crate) fn keep_times(
     let managed = managed.or_else(|| take_managed(next).map(|managed| managed.to_string()));
     match (known, &managed) {
         (Some(before), Some(after))
-            if before != after && same_but_for_times(before, after) && same_otherwise(current, next) =>
+            if before != after && same_otherwise(current, next) && same_but_for_times(before, after) =>
         {
             Some(before.to_owned())
         }
@@ -117,8 +118,9 @@ fn same_otherwise(left: &Object, right: &Object) -> bool {
     }
     left.0.len() == right.0.len()
         && metadata(left).count() == metadata(right).count()
-        && metadata(left).all(|(name, value)| right.meta(name) == Some(value))
-        && left.0.iter().all(|(name, value)| name == "metadata" || right.0.get(name) == Some(value))
+        && metadata(left).all(|(name, value)| right.meta(name).is_some_and(|other| equal(value, other)))
+        && side_by_side(&left.0, &right.0)
+            .all(|(name, value, other)| name == "metadata" || other.is_some_and(|other| equal(value, other)))
 }
 
 fn updated(

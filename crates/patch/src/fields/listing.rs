@@ -1,0 +1,209 @@
+//! The fields of one value, told in order by one walk over the value and its schema.
+//!
+//! This is what an apply owns, what a create owns, and what a comparison finds where a part comes or goes.
+
+use serde_json::{Map, Value};
+
+use super::element::same;
+use super::identity::{Items, Keys};
+use super::schema::FieldSchema;
+use super::set::FieldSet;
+use super::sink::Sink;
+use super::step::Step;
+use super::view::{View, Walk};
+
+/// Which fields are members.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Members {
+    /// As somebody applies the value: what is a value of its own, items and entries. Objects of declared fields are none,
+    /// unless they are empty.
+    Applied,
+    /// As the value comes: all of them.
+    New,
+}
+
+impl Members {
+    fn has(self, walk: Walk, declared: bool, value: &Value) -> bool {
+        let is_empty = || value.is_null() || value.as_object().is_some_and(Map::is_empty);
+        self == Self::New || walk == Walk::Leaf || !declared || is_empty()
+    }
+}
+
+/// Fields that are left out of what a walk tells.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Hidden<'h> {
+    /// These, with everything below them.
+    pub(super) whole: Option<&'h FieldSet>,
+    /// These, without what is below them.
+    pub(super) alone: Option<&'h FieldSet>,
+}
+
+impl Hidden<'_> {
+    /// What is hidden below a step, and whether the step itself is; `None` if all of it is.
+    fn below(self, step: Step<'_>) -> Option<(bool, Self)> {
+        let (whole, alone) = (self.whole.and_then(|set| set.at(step)), self.alone.and_then(|set| set.at(step)));
+        if whole.is_some_and(|node| node.member) {
+            return None;
+        }
+        let below = Self { whole: whole.map(|node| &node.below), alone: alone.map(|node| &node.below) };
+        Some((alone.is_some_and(|node| node.member), below))
+    }
+}
+
+/// A walk.
+pub(super) struct Listing<'l, 'v, S, T> {
+    members: Members,
+    sink: &'l mut T,
+    /// The members of the objects on the way, sorted.
+    sorted: Vec<Entry<'v, S>>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry<'v, S> {
+    /// The first bytes of the name as a number, which tell most names apart.
+    head: u64,
+    name: &'v str,
+    value: &'v Value,
+    view: View<S>,
+    declared: bool,
+}
+
+impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
+    pub(super) fn new(members: Members, sink: &'l mut T) -> Self {
+        Self { members, sink, sorted: Vec::new() }
+    }
+
+    /// Tells the fields below a value.
+    pub(super) fn below<'a>(&mut self, view: View<S>, value: &'v Value, hidden: Hidden<'_>)
+    where
+        S: FieldSchema<'a>,
+    {
+        match view.walk(value) {
+            Walk::Leaf => {}
+            Walk::Members => self.each_member(view, value, |listing, entry| listing.field(entry, hidden)),
+            Walk::Items => self.items(view, value, hidden),
+        }
+    }
+
+    /// Tells the fields that a value has since it was `before`: what came, and what is another now.
+    ///
+    /// `None` if `before` has more than objects with objects, values and nothing in them: then lists or forms have to be
+    /// compared, and what was told is not all.
+    pub(super) fn since<'a>(
+        &mut self,
+        view: View<S>,
+        before: &Value,
+        value: &'v Value,
+        hidden: Hidden<'_>,
+    ) -> Option<()>
+    where
+        S: FieldSchema<'a>,
+    {
+        if (view.walk(before), view.walk(value)) != (Walk::Members, Walk::Members) {
+            return None;
+        }
+        let mut known = Some(());
+        self.each_member(view, value, |listing, entry| {
+            known = known.and_then(|()| match before.as_object().and_then(|before| before.get(entry.name)) {
+                None => Some(listing.field(entry, hidden)),
+                Some(before) => listing.field_since(entry, before, hidden),
+            });
+        });
+        known
+    }
+
+    fn field<'a>(&mut self, entry: Entry<'v, S>, hidden: Hidden<'_>)
+    where
+        S: FieldSchema<'a>,
+    {
+        let Entry { name, value, view, declared, .. } = entry;
+        let Some((is_hidden, hidden)) = hidden.below(Step::Field(name)) else { return };
+        let member = self.members.has(view.walk(value), declared, value) && !is_hidden;
+        self.sink.open(Step::Field(name), member);
+        self.below(view, value, hidden);
+        self.sink.close();
+    }
+
+    /// As [`since`](Self::since), of a field that was there before.
+    fn field_since<'a>(&mut self, entry: Entry<'v, S>, before: &Value, hidden: Hidden<'_>) -> Option<()>
+    where
+        S: FieldSchema<'a>,
+    {
+        let Entry { name, value, view, .. } = entry;
+        let Some((is_hidden, hidden)) = hidden.below(Step::Field(name)) else { return Some(()) };
+        let walk = view.walk(value);
+        if walk != view.walk(before) {
+            return None;
+        }
+        if walk == Walk::Leaf || is_bare(before) && is_bare(value) {
+            self.sink.open(Step::Field(name), !is_hidden && !same(before, value));
+            self.sink.close();
+            return Some(());
+        }
+        self.sink.open(Step::Field(name), false);
+        let known = match walk {
+            Walk::Members => self.since(view, before, value, hidden),
+            Walk::Items if is_bare(before) => Some(self.items(view, value, hidden)),
+            Walk::Items | Walk::Leaf => None,
+        };
+        self.sink.close();
+        known
+    }
+
+    /// Members in the order of their names, which is that of their path elements.
+    fn each_member<'a>(&mut self, view: View<S>, value: &'v Value, mut tell: impl FnMut(&mut Self, Entry<'v, S>))
+    where
+        S: FieldSchema<'a>,
+    {
+        let start = self.sorted.len();
+        let mut near = 0;
+        for (name, value) in value.as_object().into_iter().flatten() {
+            let (view, declared) = view.member_near(name, &mut near);
+            self.sorted.push(Entry { head: head(name), name, value, view, declared });
+        }
+        self.sorted[start..].sort_unstable_by(|left, right| (left.head, left.name).cmp(&(right.head, right.name)));
+        for place in start..self.sorted.len() {
+            // What is below a member comes and goes behind these entries.
+            let entry = self.sorted[place];
+            tell(self, entry);
+        }
+        self.sorted.truncate(start);
+    }
+
+    /// Items that are there more than once are owned together, and nothing in them.
+    fn items<'a>(&mut self, view: View<S>, value: &'v Value, hidden: Hidden<'_>)
+    where
+        S: FieldSchema<'a>,
+    {
+        let Some(list) = value.as_array() else { return };
+        let keys = Keys::of(view);
+        let items = Items::of(&keys, list);
+        for group in items.groups() {
+            let step = items.step(group.start);
+            let Some((is_hidden, hidden)) = hidden.below(step) else { continue };
+            self.sink.open(step, !is_hidden);
+            if let [item] = items.group(group) {
+                self.below(view.items(), item, hidden);
+            }
+            self.sink.close();
+        }
+    }
+}
+
+/// Whether a value has no parts.
+fn is_bare(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}
+
+/// The first eight bytes of a name, in whose order names are unless they are equal.
+fn head(name: &str) -> u64 {
+    let mut head = [0; 8];
+    for (to, from) in head.iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    u64::from_be_bytes(head)
+}
