@@ -127,35 +127,39 @@ impl RequestInfo {
     /// Reads a request's method and target.
     pub fn parse(method: &Method, uri: &Uri) -> Self {
         let path = percent_decode_str(uri.path()).decode_utf8_lossy().into_owned();
-        let mut info = Self::non_resource(method, path);
-        let parts: Vec<String> = info.path.trim_matches('/').split('/').map(str::to_owned).collect();
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let mut info = Self::non_resource(method);
+        info.read_path(method, &path, uri.query().unwrap_or_default());
+        Self { path, ..info }
+    }
+
+    /// Reads the path of a resource. One that names none leaves everything as it is.
+    fn read_path(&mut self, method: &Method, path: &str, query: &str) {
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         // Empty and relative segments name nothing, and must never reach a storage key.
         if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
-            return info;
+            return;
         }
         let (group, parts) = match parts.as_slice() {
             ["api", parts @ ..] if parts.len() >= 2 => ("", parts),
             ["apis", group, parts @ ..] if parts.len() >= 2 => (*group, parts),
-            _ => return info,
+            _ => return,
         };
         let (version, mut parts) = (parts[0], &parts[1..]);
         let mut verb = Verb::of_resource(method);
         if let ["watch", rest @ ..] = parts {
             if rest.is_empty() {
-                return info;
+                return;
             }
-            info.watch_path = true;
+            self.watch_path = true;
             verb = if verb == Verb::Get { Verb::Watch } else { verb };
             parts = rest;
         }
-        info.is_resource_request = true;
-        info.group = group.to_owned();
-        info.version = version.to_owned();
-        info.verb = verb;
-        info.read_resource(parts);
-        info.settle_verb(uri.query().unwrap_or_default());
-        info
+        self.is_resource_request = true;
+        self.group = group.to_owned();
+        self.version = version.to_owned();
+        self.verb = verb;
+        self.read_resource(parts);
+        self.settle_verb(query);
     }
 
     /// Whether the answer is a stream without end.
@@ -163,7 +167,7 @@ impl RequestInfo {
         self.verb == Verb::Watch
     }
 
-    fn non_resource(method: &Method, path: String) -> Self {
+    fn non_resource(method: &Method) -> Self {
         Self {
             is_resource_request: false,
             verb: Verb::Other(method.as_str().to_ascii_lowercase()),
@@ -174,7 +178,7 @@ impl RequestInfo {
             namespace: None,
             name: None,
             name_in_path: false,
-            path,
+            path: String::new(),
             watch_path: false,
             rest: Vec::new(),
         }

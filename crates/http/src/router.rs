@@ -13,7 +13,6 @@ use keelson_registry::Target;
 use keelson_resources::Catalogue;
 
 use crate::body::ResponseBody;
-use crate::negotiation::error_form;
 use crate::pages::Pages;
 use crate::request_info::{RequestInfo, Verb};
 use crate::respond;
@@ -34,7 +33,7 @@ impl Router {
 
     /// Answers a request that passed the filters, and that is for [`target`](Self::target).
     pub async fn route(&self, request: ApiRequest, target: Option<Target>) -> Response<ResponseBody> {
-        let ApiRequest { info, parts, .. } = &request;
+        let ApiRequest { info, parts, error_form, .. } = &request;
         if !info.is_resource_request {
             return self.pages.answer(info, parts);
         }
@@ -43,7 +42,7 @@ impl Router {
         }
         match check(info, target, &parts.method) {
             Ok(target) => self.service.call(request, target).await,
-            Err(error) => respond::error(&error, error_form(parts)),
+            Err(error) => respond::error(&error, *error_form),
         }
     }
 

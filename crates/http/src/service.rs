@@ -8,6 +8,7 @@ use keelson_registry::Target;
 use tokio_util::sync::CancellationToken;
 
 use crate::body::{RequestBody, ResponseBody};
+use crate::negotiation::MediaType;
 use crate::request_info::RequestInfo;
 
 /// A request for a resource that passed every filter.
@@ -21,6 +22,8 @@ pub struct ApiRequest {
     pub body: RequestBody,
     /// Who asks.
     pub user: User,
+    /// The form in which an error is told.
+    pub error_form: MediaType,
     /// Cancelled when the server begins to stop: streams without end must then end, cleanly.
     pub stopping: CancellationToken,
 }

@@ -6,10 +6,11 @@
 
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
-use keelson_resources::Catalogue;
+use keelson_resources::{Catalogue, ResponseKind};
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
 use serde_json::Value;
 
+use crate::subresources;
 use crate::target::Target;
 
 /// An object that was taken in, and what its sender should be warned of.
@@ -21,7 +22,8 @@ pub struct Accepted {
     pub warnings: Vec<String>,
 }
 
-/// Takes in what was sent to the target's URL. `duplicates` are the paths of the fields that it states twice.
+/// Takes in what was sent to the target's URL: an object of its resource, or of the kind that its subresource takes.
+/// `duplicates` are the paths of the fields that it states twice.
 ///
 /// # Errors
 /// 400 when it is no object, of another kind or version, in another namespace, has a field of a wrong type, or has a field
@@ -32,6 +34,9 @@ pub fn accept(
     duplicates: &[String],
     validation: FieldValidation,
 ) -> Result<Accepted, ApiError> {
+    if target.subresource.is_some_and(|below| below.response != ResponseKind::Parent) {
+        return subresources::accept(target, sent, duplicates, validation);
+    }
     let mut object = object_of(sent, target.resource.kind)?;
     check_type(target, &mut object)?;
     let kind = target.kind();

@@ -50,7 +50,7 @@ pub use newest::QuestionStats;
 pub use patch::{Patch, PatchKind};
 pub use registry::Registry;
 pub use selection::Selection;
-pub use subresources::{Remote, ServiceAccountTokens, TokenFault, accept_below};
+pub use subresources::{Remote, ServiceAccountTokens, TokenFault};
 pub use target::Target;
 pub use view::VersionedView;
 pub use watch::{WatchOutput, WatchStream};

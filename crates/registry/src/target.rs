@@ -41,6 +41,11 @@ impl Target {
         self.resource.gvk(self.version.name)
     }
 
+    /// The kind that the URL takes: that of the resource, or that of its subresource.
+    pub fn taken_kind(&self) -> GroupVersionKind {
+        self.subresource.map_or_else(|| self.kind(), |below| below.gvk(self.resource, self.version.name))
+    }
+
     /// Whether the resource can be read though nothing of it is stored, so that there is nothing to be read:
     /// componentstatuses, which this server has none of.
     pub(crate) fn is_empty_by_nature(&self) -> bool {

@@ -26,7 +26,7 @@ pub use self::authentication::TokenAuthenticator;
 use self::flow_control::FlowControl;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::metrics::{Metrics, Observation, ServedResource};
-use crate::negotiation::error_form;
+use crate::negotiation::{self, MediaType};
 use crate::request_info::RequestInfo;
 use crate::respond;
 use crate::router::Router;
@@ -80,17 +80,17 @@ impl Pipeline {
     ) -> Response<ResponseBody> {
         let info = RequestInfo::parse(&parts.method, &parts.uri);
         let request_id = request_id::of(&parts.headers, self.random.as_ref());
-        let (form, is_head) = (error_form(&parts), parts.method == Method::HEAD);
+        let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
         let long_running = info.is_long_running();
         let target = self.router.target(&info);
         let mut observation = Observation::begin(self.metrics.clone(), &info, target.as_ref().map(ServedResource::of));
 
         let (outcome, place) = match self.flow_control.admit(&info) {
-            Ok(place) => (panics::caught(self.admit(identity, info, target, parts, body)).await, place),
+            Ok(place) => (panics::caught(self.admit(identity, info, target, parts, body, error_form)).await, place),
             Err(refused) => (Err(refused), None),
         };
 
-        let mut response = outcome.unwrap_or_else(|error| respond::error(&error, form));
+        let mut response = outcome.unwrap_or_else(|error| respond::error(&error, error_form));
         if long_running {
             response.extensions_mut().insert(LongRunning);
         }
@@ -108,12 +108,13 @@ impl Pipeline {
         target: Option<Target>,
         parts: Parts,
         body: RequestBody,
+        error_form: MediaType,
     ) -> Result<Response<ResponseBody>, ApiError> {
         let tokens = self.tokens.as_deref();
         let user = authentication::user(identity, tokens, &parts.headers, self.clock.now()).await?;
         authorization::permit(&user, &info)?;
         let limit = time_limit::of(&info, &parts)?;
-        let request = ApiRequest { info, parts, body, user, stopping: self.stopping.clone() };
+        let request = ApiRequest { info, parts, body, user, error_form, stopping: self.stopping.clone() };
         time_limit::within(limit, self.router.route(request, target)).await
     }
 }

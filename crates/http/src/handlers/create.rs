@@ -20,14 +20,9 @@ pub(super) async fn handle(
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     let options = CreateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
     let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
-    let mut response = if target.stored().is_some() {
-        let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
-        let created = registry.create(target, decoded.object, &writer, &options).await?;
-        renderer.answer(StatusCode::CREATED, &created.object, created.revision)?
-    } else {
-        let review = registry.review(target, decoded.object, &request.user)?;
-        respond::value(StatusCode::CREATED, &serde_json::Value::Object(review.0), renderer.media())
-    };
+    let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
+    let created = registry.create(target, decoded.object, &writer, &options).await?;
+    let mut response = renderer.answer(StatusCode::CREATED, &created.object, created.revision)?;
     respond::add_warnings(response.headers_mut(), &decoded.warnings);
     Ok(response)
 }

@@ -6,11 +6,11 @@ use keelson_codec::json::Parsed;
 use keelson_codec::{json, yaml};
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Accepted, Target, accept, accept_below, object_of};
+use keelson_registry::{Accepted, Target, accept, object_of};
 
 use crate::body::{MAX_REQUEST_BYTES, RequestBody};
 
-/// Reads the object of a create or an update.
+/// Reads the object of a create or an update, or what else the target's URL takes.
 ///
 /// # Errors
 /// 413 beyond the size limit, 415 for an unknown encoding, 400 for what can't be read or does not fit the URL, and for
@@ -23,32 +23,11 @@ pub(super) async fn object(
 ) -> Result<Accepted, ApiError> {
     let encoding = Encoding::of(headers)?;
     let bytes = body.read(MAX_REQUEST_BYTES).await?;
-    let kind = target.resource.kind;
-    let stated = target.kind();
-    let default = (stated.group_version().to_string(), stated.kind);
+    let kind = target.taken_kind();
+    let version = kind.group_version().to_string();
     let parsed =
-        encoding.parse(&bytes, (&default.0, &default.1)).map_err(|error| unrecognized(kind, &error, &bytes))?;
+        encoding.parse(&bytes, (&version, &kind.kind)).map_err(|error| unrecognized(&kind.kind, &error, &bytes))?;
     accept(target, parsed.value, &parsed.duplicates, validation)
-}
-
-/// Reads the object that a subresource takes where that is of another kind than the resource.
-///
-/// # Errors
-/// As for objects.
-pub(super) async fn below(
-    headers: &HeaderMap,
-    body: RequestBody,
-    target: &Target,
-    validation: FieldValidation,
-) -> Result<Accepted, ApiError> {
-    let encoding = Encoding::of(headers)?;
-    let bytes = body.read(MAX_REQUEST_BYTES).await?;
-    let kind =
-        target.subresource.map_or_else(|| target.kind(), |below| below.gvk(target.resource, target.version.name));
-    let default = (kind.group_version().to_string(), kind.kind);
-    let parsed =
-        encoding.parse(&bytes, (&default.0, &default.1)).map_err(|error| unrecognized(&default.1, &error, &bytes))?;
-    accept_below(target, parsed.value, &parsed.duplicates, validation)
 }
 
 /// Reads the options that a DELETE may carry as its body; an empty body is none.

@@ -1,14 +1,13 @@
 //! `POST` of an Eviction below a pod.
 
 use http::Response;
-use keelson_meta::options::{CreateOptions, DeleteOptions, Query};
+use keelson_meta::options::{DeleteOptions, Query};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
 
-use super::{decode, resolve};
+use super::posted::Posted;
+use super::resolve;
 use crate::body::ResponseBody;
-use crate::negotiation::{OBJECT_OFFERS, negotiate};
-use crate::respond;
 use crate::service::ApiRequest;
 
 pub(super) async fn handle(
@@ -16,19 +15,15 @@ pub(super) async fn handle(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
-    let options = CreateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
-    let decoded = decode::below(&request.parts.headers, request.body, target, options.field_validation).await?;
+    let eviction = Posted::read(target, request).await?;
     let name = resolve::name(target)?;
-    if decoded.object.name() != name {
+    if eviction.object.name() != name {
         return Err(ApiError::BadRequest("name in URL does not match name in Eviction object".to_owned()));
     }
-    let mut deletion = delete_options(&decoded.object)?;
-    deletion.dry_run |= options.dry_run;
+    let mut deletion = delete_options(&eviction.object)?;
+    deletion.dry_run |= eviction.options.dry_run;
     registry.evict(target.namespace.as_deref().unwrap_or_default(), name, &deletion).await?;
-    let mut response = respond::done(media);
-    respond::add_warnings(response.headers_mut(), &decoded.warnings);
-    Ok(response)
+    Ok(eviction.answer.done())
 }
 
 /// How the pod shall be deleted.

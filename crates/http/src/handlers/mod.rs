@@ -9,9 +9,11 @@ mod get;
 mod list;
 mod list_body;
 mod patch;
+mod posted;
 mod remote;
 mod render;
 mod resolve;
+mod review;
 mod scale;
 mod token;
 mod update;
@@ -28,7 +30,6 @@ use keelson_meta::ApiError;
 use keelson_registry::{Registry, ServiceAccountTokens, Target, Writer};
 
 use crate::body::ResponseBody;
-use crate::negotiation::error_form;
 use crate::request_info::Verb;
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
@@ -53,7 +54,6 @@ impl ResourceHandlers {
             ("bindings", None) | ("pods", Some("binding")) => return binding::handle(registry, &target, request).await,
             ("pods", Some("eviction")) => return eviction::handle(registry, &target, request).await,
             ("serviceaccounts", Some("token")) => return token::create(&self.tokens, &target, request).await,
-            ("tokenreviews", None) => return token::review(&self.tokens, &target, request).await,
             _ if target.subresource.is_some_and(|below| below.proxied) => {
                 return remote::handle(registry, &target, request).await;
             }
@@ -63,6 +63,7 @@ impl ResourceHandlers {
             Verb::Get => get::handle(registry, &target, request).await,
             Verb::List => list::handle(registry, &target, request).await,
             Verb::Watch => watch::handle(registry, &target, request).await,
+            Verb::Create if target.stored().is_none() => review::handle(registry, &self.tokens, &target, request).await,
             Verb::Create => create::handle(registry, &target, request).await,
             Verb::Update => update::handle(registry, &target, request).await,
             Verb::Patch => patch::handle(registry, &target, request).await,
@@ -83,7 +84,7 @@ impl ApiService for ResourceHandlers {
     fn call(&self, request: ApiRequest, target: Target) -> BoxFuture<'static, Response<ResponseBody>> {
         let handlers = self.clone();
         Box::pin(async move {
-            let media = error_form(&request.parts);
+            let media = request.error_form;
             let Target { resource, version, .. } = target;
             let deprecation = keelson_resources::deprecation(resource.group, version.name, resource.kind);
             let mut response =

@@ -65,14 +65,13 @@ fn invalid(target: &Target, object: &Object, errors: Vec<FieldError>) -> ApiErro
 ///
 /// # Errors
 /// As [`accept`](crate::accept).
-pub fn accept_below(
+pub(crate) fn accept(
     target: &Target,
     sent: Value,
     duplicates: &[String],
     validation: FieldValidation,
 ) -> Result<Accepted, ApiError> {
-    let kind =
-        target.subresource.map_or_else(|| target.kind(), |below| below.gvk(target.resource, target.version.name));
+    let kind = target.taken_kind();
     let mut object = object_of(sent, &kind.kind)?;
     let stated = (object.api_version().unwrap_or_default(), object.kind().unwrap_or_default());
     let version = kind.group_version().to_string();

@@ -1,0 +1,60 @@
+//! What is posted to an act or a question, of which nothing is stored: read alike for all, and answered alike.
+
+use http::{Response, StatusCode};
+use keelson_meta::options::{CreateOptions, Query};
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Accepted, Target};
+
+use super::decode;
+use crate::body::ResponseBody;
+use crate::negotiation::{MediaType, OBJECT_OFFERS, negotiate};
+use crate::respond;
+use crate::service::ApiRequest;
+
+/// An act or a question.
+pub(super) struct Posted {
+    /// What was sent.
+    pub(super) object: Object,
+    /// How it shall be taken.
+    pub(super) options: CreateOptions,
+    /// How it is answered.
+    pub(super) answer: AnswerForm,
+}
+
+/// How an act or a question is answered.
+pub(super) struct AnswerForm {
+    media: MediaType,
+    warnings: Vec<String>,
+}
+
+impl Posted {
+    /// Reads what a request sends to its target.
+    ///
+    /// # Errors
+    /// 406 for a form that can't be made, 422 for options that are not allowed; otherwise as [`decode::object`].
+    pub(super) async fn read(target: &Target, request: ApiRequest) -> Result<Self, ApiError> {
+        let ApiRequest { parts, body, .. } = request;
+        let media = negotiate(&parts, OBJECT_OFFERS)?;
+        let options = CreateOptions::parse(&Query::parse(parts.uri.query().unwrap_or_default()))?;
+        let Accepted { object, warnings } =
+            decode::object(&parts.headers, body, target, options.field_validation).await?;
+        Ok(Self { object, options, answer: AnswerForm { media, warnings } })
+    }
+}
+
+impl AnswerForm {
+    /// The answer to an act that leaves nothing to show.
+    pub(super) fn done(&self) -> Response<ResponseBody> {
+        self.warned(respond::done(self.media))
+    }
+
+    /// The answer that an object is.
+    pub(super) fn with(&self, object: Object) -> Response<ResponseBody> {
+        self.warned(respond::value(StatusCode::CREATED, &object.into_value(), self.media))
+    }
+
+    fn warned(&self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+        respond::add_warnings(response.headers_mut(), &self.warnings);
+        response
+    }
+}

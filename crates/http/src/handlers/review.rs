@@ -1,0 +1,24 @@
+//! `POST` of a review: a question, which is answered by what was sent with its `status` filled in.
+
+use http::Response;
+use keelson_meta::ApiError;
+use keelson_registry::{Registry, ServiceAccountTokens, Target};
+
+use super::posted::Posted;
+use crate::body::ResponseBody;
+use crate::service::ApiRequest;
+
+pub(super) async fn handle(
+    registry: &Registry,
+    tokens: &ServiceAccountTokens,
+    target: &Target,
+    request: ApiRequest,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let user = request.user.clone();
+    let Posted { object: question, answer, .. } = Posted::read(target, request).await?;
+    let reviewed = match target.resource.plural {
+        "tokenreviews" => tokens.review(question).await?,
+        _ => registry.review(target, question, &user)?,
+    };
+    Ok(answer.with(reviewed))
+}
