@@ -31,6 +31,11 @@ pub enum FieldErrorKind {
     },
     /// Its value breaks a rule, and says nothing more that is worth to be shown.
     InvalidUnshown,
+    /// Its value breaks a rule, and is shown as upstream's language writes it.
+    InvalidInGo {
+        /// The value as it is shown.
+        shown: &'static str,
+    },
     /// Its value appears twice where values must differ.
     Duplicate {
         /// The value given.
@@ -80,6 +85,11 @@ impl FieldError {
     /// The value breaks a rule, but is not shown.
     pub fn invalid_unshown(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::InvalidUnshown, detail)
+    }
+
+    /// The value breaks a rule, and is no JSON value.
+    pub fn invalid_in_go(field: impl Into<String>, shown: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(field, FieldErrorKind::InvalidInGo { shown }, detail)
     }
 
     /// The value appears twice.
@@ -161,7 +171,7 @@ impl FieldErrorKind {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
-            Self::Invalid { .. } | Self::InvalidUnshown => "FieldValueInvalid",
+            Self::Invalid { .. } | Self::InvalidUnshown | Self::InvalidInGo { .. } => "FieldValueInvalid",
             Self::Duplicate { .. } => "FieldValueDuplicate",
             Self::NotSupported { .. } => "FieldValueNotSupported",
             Self::NotFound { .. } => "FieldValueNotFound",
@@ -176,7 +186,9 @@ impl FieldErrorKind {
     fn title(&self) -> &'static str {
         match self {
             Self::Required => "Required value",
-            Self::Invalid { .. } | Self::InvalidUnshown | Self::TypeInvalid { .. } => "Invalid value",
+            Self::Invalid { .. } | Self::InvalidUnshown | Self::InvalidInGo { .. } | Self::TypeInvalid { .. } => {
+                "Invalid value"
+            },
             Self::Duplicate { .. } => "Duplicate value",
             Self::NotSupported { .. } => "Unsupported value",
             Self::NotFound { .. } => "Not found",
@@ -198,6 +210,7 @@ impl FieldErrorKind {
                 other => go_format::json(other),
             }),
             Self::TooMany { actual } => Some(actual.to_string()),
+            Self::InvalidInGo { shown } => Some((*shown).to_owned()),
             Self::InvalidUnshown | Self::Required | Self::Forbidden | Self::TooLong | Self::Internal => None,
         }
     }

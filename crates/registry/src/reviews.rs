@@ -1,6 +1,7 @@
 //! Resources that are questions: who am I, may I. Nothing of them is stored; the answer is written into `status`.
 
 use keelson_access::{Attributes, Decision, User, authorize};
+use keelson_meta::clock::rfc3339;
 use keelson_meta::{ApiError, Object};
 use serde_json::{Value, json};
 
@@ -21,7 +22,10 @@ impl Registry {
             "selfsubjectrulesreviews" => rules_status(user),
             _ => return Err(ApiError::MethodNotAllowed),
         };
-        review.set_meta("creationTimestamp", Value::Null);
+        if target.resource.plural == "selfsubjectreviews" {
+            // It is answered by a new object, whatever was sent.
+            review.0.insert("metadata".to_owned(), json!({ "creationTimestamp": rfc3339(self.now()) }));
+        }
         review.0.insert("status".to_owned(), status);
         Ok(review)
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use keelson_cache::Entry;
 use keelson_meta::error::ConflictKind;
+use keelson_meta::field_error::FieldError;
 use keelson_meta::options::UpdateOptions;
-use keelson_meta::{ApiError, Object};
+use keelson_meta::{ApiError, GroupKind, Object};
 
 use crate::kinds;
 use crate::managed;
@@ -124,7 +125,7 @@ impl Registry {
 /// Checks that an object is the one that the client means, in the state that it has seen.
 ///
 /// # Errors
-/// 409 when it has another uid or resourceVersion.
+/// 409 when it has another uid or resourceVersion; 422 when it has none and its resource is not updated without.
 pub(crate) fn check_preconditions(target: &Target, name: &str, stored: &Object, next: &Object) -> Result<(), ApiError> {
     if !next.uid().is_empty() && next.uid() != stored.uid() {
         return Err(ApiError::Conflict {
@@ -138,8 +139,17 @@ pub(crate) fn check_preconditions(target: &Target, name: &str, stored: &Object, 
         });
     }
     match next.resource_version() {
-        "" | "0" => Ok(()),
+        "" | "0" if target.resource.unconditional_update => Ok(()),
+        "" | "0" => Err(unversioned(target, name)),
         wanted if wanted == stored.resource_version() => Ok(()),
         _ => Err(modified(target, name)),
     }
+}
+
+/// 422: the resource is updated only from a state that the writer has seen. Upstream names the resource where others name
+/// the kind.
+fn unversioned(target: &Target, name: &str) -> ApiError {
+    let kind = GroupKind { group: target.resource.group.to_owned(), kind: target.resource.plural.to_owned() };
+    let fault = FieldError::invalid_in_go("metadata.resourceVersion", "0x0", "must be specified for an update");
+    ApiError::Invalid { kind, name: name.to_owned(), errors: vec![fault] }
 }

@@ -9,6 +9,7 @@ mod ephemeral_containers;
 mod eviction;
 mod remote;
 mod resize;
+mod reviews;
 mod tokens;
 mod upsert;
 

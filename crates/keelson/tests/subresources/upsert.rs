@@ -21,6 +21,16 @@ async fn an_update_makes_what_its_resource_lets_it_make() {
     let tried = lab.raw.put(format!("{lease}2?dryRun=All"), &json!({"metadata": {"name": "l2"}, "spec": {}})).await;
     tried.expect(201);
     assert_eq!(lab.raw.get(format!("{lease}2")).await.status, 404);
+    // What is there is only changed from a state that the client has seen.
+    for unseen in [Value::Null, json!(""), json!("0")] {
+        let mut next = renewed.clone();
+        next["metadata"]["resourceVersion"] = unseen;
+        let refused = lab.raw.put(lease, &next).await;
+        let fault = "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update";
+        check(&refused, 422, "Invalid", &format!("leases.coordination.k8s.io \"l\" is invalid: {fault}"));
+        assert_eq!(refused.json()["details"]["kind"], "leases");
+    }
+    assert_eq!(lab.raw.get(lease).await.expect(200).json(), renewed);
     // What is gone is made anew, unless the client means the one that was.
     lab.raw.delete(lease).await.expect(200);
     assert_eq!(lab.raw.put(lease, &renewed).await.status, 409);

@@ -30,7 +30,8 @@ pub(super) const DECLARATION: Group = Group {
         ]),
         cluster(GROUP, "resourcepoolstatusrequests", "resourcepoolstatusrequest", "ResourcePoolStatusRequest")
             .versions(&[served("v1alpha3").with(&[STATUS])])
-            .stored_as(GROUP, "v1alpha3"),
+            .stored_as(GROUP, "v1alpha3")
+            .updated_only_from_a_revision(),
         cluster(GROUP, "resourceslices", "resourceslice", "ResourceSlice")
             .versions(&[served("v1"), served("v1beta2"), served("v1beta1")])
             .fields(FieldRefusal::ForVersionedKind, RESOURCESLICE_FIELDS)

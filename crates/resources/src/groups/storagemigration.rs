@@ -11,5 +11,6 @@ pub(super) const DECLARATION: Group = Group {
     versions: &[version("v1beta1", 9)],
     resources: &[cluster(GROUP, "storageversionmigrations", "storageversionmigration", "StorageVersionMigration")
         .versions(&[served("v1beta1").with(&[STATUS])])
-        .stored_as(GROUP, "v1beta1")],
+        .stored_as(GROUP, "v1beta1")
+        .updated_only_from_a_revision()],
 };
