@@ -19,6 +19,11 @@ proptest! {
     }
 
     #[test]
+    fn what_is_written_is_what_serde_writes(value in value()) {
+        prop_assert_eq!(json::to_vec(&value), serde_json::to_vec(&value).unwrap());
+    }
+
+    #[test]
     fn the_same_texts_are_json_as_for_serde(text in damaged_json()) {
         match (json::parse(&text), serde_json::from_slice::<Value>(&text)) {
             (Ok(ours), Ok(theirs)) => prop_assert_eq!(ours.value, theirs),
