@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::gvk::GroupVersionKind;
-use crate::tree::{self, find, find_mut};
+use crate::tree::{self, find, find_mut, member};
 
 /// An object of any kind: the JSON object with its keys in the order they were given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ impl Object {
     /// The value at this path of object keys.
     pub fn get(&self, path: &[&str]) -> Option<&Value> {
         let (first, rest) = path.split_first()?;
-        rest.iter().try_fold(find(&self.0, first)?, |value, key| find(value.as_object()?, key))
+        rest.iter().try_fold(find(&self.0, first)?, |value, key| member(value, key))
     }
 
     fn text_map(&self, field: &str) -> impl Iterator<Item = (&str, &str)> {

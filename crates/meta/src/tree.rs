@@ -19,6 +19,11 @@ pub fn find<'t>(tree: &'t Tree, name: &str) -> Option<&'t Value> {
     tree.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
 }
 
+/// The value of a field of what may be an object.
+pub fn member<'t>(value: &'t Value, name: &str) -> Option<&'t Value> {
+    find(value.as_object()?, name)
+}
+
 /// The value of a field, to be changed.
 pub fn find_mut<'t>(tree: &'t mut Tree, name: &str) -> Option<&'t mut Value> {
     if tree.len() > SEARCHED_IN_ORDER {

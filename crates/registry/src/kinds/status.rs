@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
+use keelson_meta::tree::member;
 use keelson_meta::{GroupVersion, Object};
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
 use serde_json::{Map, Value, json};
@@ -69,7 +70,7 @@ pub(crate) fn quality_of_service(pod: &Object) -> &'static str {
 
 /// A quantity in its canonical form, in which equal amounts are equal; none is as good as zero.
 fn amount<'a>(container: &'a Value, of: &str, resource: &str) -> Option<&'a str> {
-    container.get("resources")?.get(of)?.get(resource)?.as_str().filter(|amount| *amount != "0")
+    member(member(member(container, "resources")?, of)?, resource)?.as_str().filter(|amount| *amount != "0")
 }
 
 #[cfg(test)]
