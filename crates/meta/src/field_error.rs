@@ -188,7 +188,7 @@ impl FieldErrorKind {
             Self::Required => "Required value",
             Self::Invalid { .. } | Self::InvalidUnshown | Self::InvalidInGo { .. } | Self::TypeInvalid { .. } => {
                 "Invalid value"
-            },
+            }
             Self::Duplicate { .. } => "Duplicate value",
             Self::NotSupported { .. } => "Unsupported value",
             Self::NotFound { .. } => "Not found",
