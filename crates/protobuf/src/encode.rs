@@ -50,7 +50,11 @@ impl<S: Sink> Encoder<'_, '_, S> {
         self.json.open();
         let mut next = 0;
         while let Some(key) = self.json.key() {
-            match message.named(&key.bytes()?, &mut next) {
+            let named = match key.plain() {
+                Some(name) => message.named(name, &mut next),
+                None => message.named(&key.bytes()?, &mut next),
+            };
+            match named {
                 None => {
                     self.json.raw();
                 }
@@ -173,7 +177,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
     fn text(&mut self, place: Place, text: Text<'_>) -> Result<(), Fault> {
         let number = place.number;
         match place.takes {
-            Takes::One(Kind::String) => self.out.bytes(number, &text.bytes()?),
+            Takes::One(Kind::String) => self.string(number, text)?,
             Takes::One(Kind::Bytes) => match STANDARD.decode(text.bytes()?) {
                 Ok(bytes) => self.out.bytes(number, &bytes),
                 Err(_) => return Err(place.wrong_text(text)),
@@ -184,7 +188,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
             Takes::One(Kind::IntOrString) => {
                 let start = self.begin(number);
                 self.out.integer(1, 1);
-                self.out.bytes(3, &text.bytes()?);
+                self.string(3, text)?;
                 self.out.end(start);
             }
             _ => return Err(place.wrong_text(text)),
@@ -244,9 +248,17 @@ impl<S: Sink> Encoder<'_, '_, S> {
         self.json.open();
         while let Some(key) = self.json.key() {
             let start = self.begin(place.number);
-            self.out.bytes(1, &key.bytes()?);
+            self.string(1, key)?;
             self.value(value)?;
             self.out.end(start);
+        }
+        Ok(())
+    }
+
+    fn string(&mut self, number: u32, text: Text<'_>) -> Result<(), Fault> {
+        match text.plain() {
+            Some(bytes) => self.out.bytes(number, bytes),
+            None => self.out.bytes(number, &text.bytes()?),
         }
         Ok(())
     }

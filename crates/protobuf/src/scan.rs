@@ -25,8 +25,13 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The bytes of the text, which are copied only if it has escapes.
+    /// The bytes of the text if it has no escapes, as nearly none has.
     #[inline]
+    pub(crate) fn plain(self) -> Option<&'a [u8]> {
+        if self.escaped { None } else { Some(self.raw) }
+    }
+
+    /// The bytes of the text, which are copied only if it has escapes.
     pub(crate) fn bytes(self) -> Result<Cow<'a, [u8]>, ProtobufError> {
         if !self.escaped {
             return Ok(Cow::Borrowed(self.raw));
