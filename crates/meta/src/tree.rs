@@ -67,7 +67,7 @@ mod tests {
             remove(&mut tree, &last);
             remove(&mut tree, "none");
             assert_eq!((find(&tree, &last), tree.len()), (None, count));
-            assert_eq!(tree.keys().last().map(String::as_str), Some("new"));
+            assert_eq!(tree.keys().next_back().map(String::as_str), Some("new"));
         }
     }
 }
