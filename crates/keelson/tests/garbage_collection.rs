@@ -83,6 +83,34 @@ async fn in_the_background_dependents_go_after_their_last_owner_at_every_depth()
     raw.get(path(SECRETS, "stranger")).await.expect(200);
 }
 
+/// What is known of an owner does not outlive it.
+#[tokio::test]
+async fn a_dependent_that_comes_too_late_goes_even_if_others_of_its_owner_are_still_there() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+    create(&raw, SECRETS, "early", &[&owner]).await;
+    let held = json!({"name": "held", "ownerReferences": [owner], "finalizers": ["example.com/keep"]});
+    create_with(&raw, SECRETS, held).await;
+    let mut elsewhere = owner.clone();
+    elsewhere["name"] = json!("another");
+    create(&raw, SECRETS, "wrong-name", &[&elsewhere]).await;
+    gone(&raw, &path(SECRETS, "wrong-name")).await;
+    delete(&raw, &path(CONFIG_MAPS, "owner"), "Background").await;
+    gone(&raw, &path(SECRETS, "early")).await;
+    for late in ["late", "later"] {
+        create(&raw, SECRETS, late, &[&owner]).await;
+        gone(&raw, &path(SECRETS, late)).await;
+    }
+    // Owners that an object gets or loses later count like those that it was made with.
+    create(&raw, SECRETS, "free", &[]).await;
+    raw.patch(path(SECRETS, "free"), MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
+    raw.patch(path(SECRETS, "free"), MERGE, &json!({"metadata": {"ownerReferences": [owner]}})).await.expect(200);
+    gone(&raw, &path(SECRETS, "free")).await;
+    let deleted = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
+    until(&raw, &path(SECRETS, "held"), deleted).await;
+}
+
 #[tokio::test]
 async fn in_the_foreground_an_owner_waits_for_the_dependents_that_block_it() {
     let server = TestServer::start().await;

@@ -1,5 +1,7 @@
 //! What garbage collection reads of an object: a few fields of its metadata, and nothing of the rest.
 
+use std::borrow::Cow;
+
 use keelson_cache::Entry;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use serde::Deserialize;
@@ -18,19 +20,25 @@ pub(super) struct Metadata {
     owner_references: Option<Vec<OwnerReference>>,
 }
 
-/// What decides whether the index has to hear of an object at all: of most it does not. Nothing is copied or decoded.
+/// The same, as far as the index needs it, without a copy: it is told of every object that is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Ties<'a> {
+    #[serde(borrow)]
+    pub(super) uid: Cow<'a, str>,
     deletion_timestamp: Option<IgnoredAny>,
+    #[serde(borrow)]
+    finalizers: Option<&'a RawValue>,
     #[serde(borrow)]
     owner_references: Option<&'a RawValue>,
 }
 
 impl<'a> Ties<'a> {
-    /// `None` for metadata of another form, which is to be looked at in full.
-    pub(super) fn read(entry: &'a Entry) -> Option<Self> {
-        serde_json::from_slice(entry.object.metadata()).ok()
+    pub(super) fn read(entry: &'a Entry) -> Self {
+        serde_json::from_slice(entry.object.metadata()).unwrap_or_else(|error| {
+            tracing::warn!(key = %entry.key, %error, "the metadata of an object can't be read");
+            Self::default()
+        })
     }
 
     /// Whether the object has no owners and is not being deleted.
@@ -42,6 +50,23 @@ impl<'a> Ties<'a> {
     pub(super) fn are_those_of(&self, before: &Ties<'_>) -> bool {
         let [now, then] = [self, before].map(|ties| ties.owner_references.map(RawValue::get));
         self.deletion_timestamp.is_none() && before.deletion_timestamp.is_none() && now == then
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    pub(super) fn owners(&self) -> Vec<OwnerReference> {
+        self.owner_references.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default()
+    }
+
+    /// Whether the object is being deleted and waits for garbage collection.
+    pub(super) fn waits_for_collection(&self) -> bool {
+        let finalizers = || self.finalizers.and_then(|list| serde_json::from_str(list.get()).ok());
+        self.is_deleted()
+            && finalizers().is_some_and(|finalizers: Vec<String>| {
+                finalizers.iter().any(|held| held == FINALIZER_ORPHAN || held == FINALIZER_FOREGROUND)
+            })
     }
 }
 
@@ -80,11 +105,6 @@ impl Metadata {
     pub(super) fn holds(&self, finalizer: &str) -> bool {
         self.is_deleted() && self.finalizers().iter().any(|held| held == finalizer)
     }
-
-    /// Whether the object is being deleted and waits for garbage collection.
-    pub(super) fn waits_for_collection(&self) -> bool {
-        self.holds(FINALIZER_ORPHAN) || self.holds(FINALIZER_FOREGROUND)
-    }
 }
 
 impl OwnerReference {
@@ -106,8 +126,19 @@ mod tests {
     fn only_owners_and_deletion_tie_an_object() {
         let free = r#"{"name":"a","labels":{"ownerReferences":"b"},"ownerReferences":null,"managedFields":[{"fieldsV1":{"f:metadata":{"f:ownerReferences":{}}}}]}"#;
         assert!(ties(free).is_free() && ties(free).are_those_of(&ties("{}")));
+        assert!(ties(free).owners().is_empty());
         for tied in [r#"{"ownerReferences":[]}"#, r#"{"deletionTimestamp":"2026-01-01T00:00:00Z"}"#] {
             assert!(!ties(tied).is_free() && !ties(tied).are_those_of(&ties(free)), "{tied}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_being_deleted_waits_for_collection_if_it_says_so() {
+        for (finalizers, waits) in [("orphan", true), ("foregroundDeletion", true), ("example.org/mine", false)] {
+            let held = format!(r#"{{"uid":"u","finalizers":["a/b","{finalizers}"]}}"#);
+            let leaving = held.replace(r#""uid""#, r#""deletionTimestamp":"t","uid""#);
+            assert!(!ties(&held).waits_for_collection());
+            assert_eq!((ties(&leaving).waits_for_collection(), &*ties(&leaving).uid), (waits, "u"));
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use keelson_cache::{Cache, Entry, Event};
 use keelson_resources::CollectionId;
 
-use super::super::metadata::{Metadata, Ties};
+use super::super::metadata::Ties;
 use super::super::owners::find_owner;
 use super::ObjectId;
 use crate::queue::Queue;
@@ -36,6 +36,8 @@ struct Dependents {
     /// With whether the owner waits for it.
     all: HashMap<ObjectId, bool>,
     blocking: usize,
+    /// Where the owner was seen, until it is seen to go.
+    owner_at: Option<ObjectId>,
 }
 
 /// One object that refers to an owner.
@@ -75,21 +77,23 @@ impl Index {
     ) {
         match (previous, current) {
             (_, Some(current)) => {
-                if is_known(previous, current) {
+                let ties = Ties::read(current);
+                if is_known(previous, &ties) {
                     return;
                 }
                 let id = ObjectId { collection, key: current.key.clone() };
-                let metadata = Metadata::read(current);
-                self.link(cache, &id, &metadata, visits);
-                self.note_waiting(&id, &metadata, visits);
+                self.link(cache, &id, &ties, visits);
+                self.note_waiting(&id, &ties, visits);
             }
             (Some(previous), None) => {
                 let id = ObjectId { collection, key: previous.key.clone() };
                 self.relink(&id, Box::default(), visits);
-                let uid = Metadata::read(previous).uid;
-                self.waiting.remove(uid.as_str());
-                visits
-                    .extend(self.dependents.get(uid.as_str()).into_iter().flat_map(|found| found.all.keys().cloned()));
+                let uid = Ties::read(previous).uid;
+                self.waiting.remove(&*uid);
+                if let Some(known) = self.dependents.get_mut(&*uid) {
+                    known.owner_at = None;
+                    visits.extend(known.all.keys().cloned());
+                }
             }
             (None, None) => {}
         }
@@ -106,21 +110,33 @@ impl Index {
         self.waiting.values()
     }
 
-    fn link(&mut self, cache: &Cache, id: &ObjectId, metadata: &Metadata, visits: &mut Vec<ObjectId>) {
+    fn link(&mut self, cache: &Cache, id: &ObjectId, ties: &Ties<'_>, visits: &mut Vec<ObjectId>) {
         let mut orphaned = false;
-        let links = metadata.owners().iter().map(|reference| {
-            let place = find_owner(reference, id);
-            orphaned |= place.as_ref().is_some_and(|place| !is_there(cache, place, &reference.uid));
-            let owner = match self.dependents.get_key_value(reference.uid.as_str()) {
-                Some((known, _)) => known.clone(),
-                None => reference.uid.as_str().into(),
-            };
+        let mut seen = Vec::new();
+        let links = ties.owners().into_iter().map(|reference| {
+            let place = find_owner(&reference, id);
             // Nobody waits for what can't be decided about.
-            Link { owner, blocks: reference.blocks() && place.is_some() }
+            let blocks = reference.blocks() && place.is_some();
+            let (owner, known_at) = match self.dependents.get_key_value(reference.uid.as_str()) {
+                Some((owner, known)) => (owner.clone(), known.owner_at.as_ref()),
+                None => (reference.uid.as_str().into(), None),
+            };
+            if let Some(place) = place.filter(|place| Some(place) != known_at) {
+                match is_there(cache, &place, &owner) {
+                    true => seen.push((owner.clone(), place)),
+                    false => orphaned = true,
+                }
+            }
+            Link { owner, blocks }
         });
         let links: Box<[Link]> = links.collect();
-        if self.relink(id, links, visits) && orphaned && !metadata.is_deleted() {
+        if self.relink(id, links, visits) && orphaned && !ties.is_deleted() {
             visits.push(id.clone());
+        }
+        for (owner, place) in seen {
+            if let Some(known) = self.dependents.get_mut(&owner) {
+                known.owner_at = Some(place);
+            }
         }
     }
 
@@ -158,12 +174,12 @@ impl Index {
         true
     }
 
-    fn note_waiting(&mut self, id: &ObjectId, metadata: &Metadata, visits: &mut Vec<ObjectId>) {
-        if metadata.waits_for_collection() {
-            self.waiting.insert(metadata.uid.as_str().into(), id.clone());
+    fn note_waiting(&mut self, id: &ObjectId, ties: &Ties<'_>, visits: &mut Vec<ObjectId>) {
+        if ties.waits_for_collection() {
+            self.waiting.insert((&*ties.uid).into(), id.clone());
             visits.push(id.clone());
         } else {
-            self.waiting.remove(metadata.uid.as_str());
+            self.waiting.remove(&*ties.uid);
         }
     }
 }
@@ -171,15 +187,15 @@ impl Index {
 /// Whether the index says of an object already what it is to say. That holds for nearly all events: an object without owners
 /// is made, or its owners are those that it had, and it stays. Who is being deleted never ceases to be, so such an object
 /// is not among those that wait.
-fn is_known(previous: Option<&Entry>, current: &Entry) -> bool {
-    let Some(ties) = Ties::read(current) else { return false };
+fn is_known(previous: Option<&Entry>, ties: &Ties<'_>) -> bool {
     match previous {
         None => ties.is_free(),
-        Some(previous) => Ties::read(previous).is_some_and(|before| ties.are_those_of(&before)),
+        Some(previous) => ties.are_those_of(&Ties::read(previous)),
     }
 }
 
-/// Whether the cache has this very owner by now. When it has not, that may only be because it is behind.
+/// Whether the cache has this very owner by now. When it has not, that may only be because it is behind. When it has, the
+/// index is told when it goes.
 fn is_there(cache: &Cache, owner: &ObjectId, uid: &str) -> bool {
     let found = cache.collection(usize::from(owner.collection.0)).get(&owner.key);
     found.is_some_and(|entry| entry.object.summary(&[]).is_ok_and(|summary| summary.uid == uid))
