@@ -27,7 +27,9 @@ pub enum KeyError {
     #[error("the key that signs service-account tokens is no ECDSA key on the curve P-256: {0}")]
     Kind(String),
     /// One of the keys that verify is of another kind.
-    #[error("a public key that verifies service-account tokens is no ECDSA key on the curve P-256")]
+    #[error(
+        "sa.pub, by which service-account tokens are verified, holds a key that is no ECDSA key on the curve P-256"
+    )]
     PublicKind,
     /// The system's cryptography failed.
     #[error("a token can't be signed")]
