@@ -26,7 +26,7 @@ use crate::config::{EtcdConfig, Order};
 use crate::connect;
 use crate::error::{Failure, OpenError};
 use crate::login::{Session, Token};
-use crate::member::Member;
+use crate::member::{Health, Member};
 use crate::proto;
 use crate::version::EtcdVersion;
 
@@ -234,7 +234,7 @@ impl Client {
     /// Whether the member of a stream still says what it is, on the connection of its watches. If not, that is not used again.
     pub(crate) async fn watches_live(&self, place: usize) -> bool {
         let member = &self.members[place];
-        let lives = timeout(LIFE_SIGN, self.status_of(member.watches())).await.is_ok();
+        let lives = self.look(member.watches()).await != Health::Gone;
         if !lives {
             member.renew_watches();
         }
@@ -339,7 +339,7 @@ impl Client {
         asked: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let member = &self.members[place];
-        let lives = || async { timeout(LIFE_SIGN, self.status_of(member.calls())).await.is_ok() };
+        let look = || self.look(member.calls());
         tokio::select! {
             biased;
             answer = asked => {
@@ -348,8 +348,8 @@ impl Client {
                 }
                 answer
             }
-            () = member.until_given_up(lives) => {
-                let cause = format!("{} has stopped answering", member.endpoint);
+            () = member.until_given_up(look) => {
+                let cause = format!("{} hangs, or has lost the others", member.endpoint);
                 Err(Failure::Unavailable { cause, sent: true })
             }
             () = sleep_until(end) => Err(Failure::timed_out(&member.endpoint)),
@@ -374,6 +374,15 @@ impl Client {
         let codec = ProstCodec::<proto::WatchRequest, proto::WatchResponse>::default();
         let responses = service.streaming(request, PathAndQuery::from_static(WATCH), codec).await?.into_inner();
         Ok(WatchStream { requests, responses, version, place, life })
+    }
+
+    async fn look(&self, channel: Channel) -> Health {
+        match timeout(LIFE_SIGN, self.status_of(channel)).await {
+            Ok(Ok(status)) if status.leader == 0 => Health::Leaderless,
+            // Who may not ask has an answer too.
+            Ok(_) => Health::Well,
+            Err(_) => Health::Gone,
+        }
     }
 
     /// Asks a member what it is, which it knows by itself.

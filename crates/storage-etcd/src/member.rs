@@ -1,9 +1,10 @@
-//! One member of etcd: the connections to it, and whether it still lives.
+//! One member of etcd: the connections to it, and whether it is still of use.
 //!
-//! A member that has died says so, by a connection that breaks. One that hangs, or is cut off, says nothing: whoever waits for
-//! it asks after a while what it is, which a member that lives tells at once, however long the question itself takes. One
-//! that does not tell is given up, and everybody who waits for it learns so at the same moment.
+//! A member that has died says so, by a connection that breaks. One that hangs says nothing: whoever waits for it asks after a
+//! while what it is, which a member that lives tells at once, however long the question itself takes. One that does not
+//! tell, or tells for too long that it has no leader, is given up, and everybody who waits for it learns so at that moment.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -13,8 +14,20 @@ use tonic::transport::Channel;
 
 use crate::connect::Connector;
 
-/// How long a member may leave everything unanswered before it is asked whether it lives.
+/// How long a member may leave everything unanswered before it is asked how it is, and then asked again.
 const SUSPECT: Duration = Duration::from_secs(1);
+/// How often in a row it may have no leader. An election takes one or two seconds; who is cut off from the others waits for ever.
+const ELECTION: u32 = 4;
+
+/// How a member says that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Well,
+    /// It lives, but does not know who leads.
+    Leaderless,
+    /// It does not answer.
+    Gone,
+}
 
 /// The connections to one member. A watch has its own, so that a long answer does not stand before its events.
 #[derive(Clone)]
@@ -31,6 +44,8 @@ pub(crate) struct Member {
     heard: Mutex<Instant>,
     /// Held while it is asked whether it lives, so that one asks for all.
     asking: tokio::sync::Mutex<()>,
+    /// How often in a row it had no leader.
+    leaderless: AtomicU32,
     /// How often it was given up.
     given_up: watch::Sender<u64>,
     /// Why the last call failed, for whoever finds no member that answers.
@@ -46,6 +61,7 @@ impl Member {
             connections: RwLock::new(connections),
             heard: Mutex::new(Instant::now()),
             asking: tokio::sync::Mutex::default(),
+            leaderless: AtomicU32::new(0),
             given_up: watch::Sender::new(0),
             complaint: Mutex::default(),
         }
@@ -61,6 +77,7 @@ impl Member {
 
     /// Notes that it has answered a call.
     pub(crate) fn has_answered(&self) {
+        self.leaderless.store(0, Ordering::Relaxed);
         *self.heard.lock() = Instant::now();
     }
 
@@ -79,15 +96,15 @@ impl Member {
         self.given_up.subscribe()
     }
 
-    /// Ends when the member is given up, which this does itself when `lives` says that it does not.
-    pub(crate) async fn until_given_up<F: Future<Output = bool>>(&self, lives: impl Fn() -> F) {
+    /// Ends when the member is given up, which this does itself when it must after what `look` finds.
+    pub(crate) async fn until_given_up<F: Future<Output = Health>>(&self, look: impl Fn() -> F) {
         let mut life = self.life();
         let doubt = async {
             let mut since = Instant::now();
             loop {
                 let heard = *self.heard.lock();
                 sleep_until(heard.max(since) + SUSPECT).await;
-                if self.is_silent() && !self.ask(&lives).await {
+                if self.is_silent() && !self.is_of_use(&look).await {
                     return self.give_up();
                 }
                 since = Instant::now();
@@ -106,13 +123,18 @@ impl Member {
         self.connections.write().watches = self.connector.connect();
     }
 
-    async fn ask<F: Future<Output = bool>>(&self, lives: &impl Fn() -> F) -> bool {
+    async fn is_of_use<F: Future<Output = Health>>(&self, look: &impl Fn() -> F) -> bool {
         let _one = self.asking.lock().await;
-        // Another may have asked meanwhile.
-        if self.is_silent() && !lives().await {
-            return false;
+        // Another may have looked meanwhile.
+        if !self.is_silent() {
+            return true;
         }
-        self.has_answered();
+        match look().await {
+            Health::Well => self.leaderless.store(0, Ordering::Relaxed),
+            Health::Leaderless if self.leaderless.fetch_add(1, Ordering::Relaxed) + 1 < ELECTION => {}
+            Health::Leaderless | Health::Gone => return false,
+        }
+        *self.heard.lock() = Instant::now();
         true
     }
 
@@ -122,7 +144,8 @@ impl Member {
 
     /// Whatever is under way on its connections is lost, and so are they: they may lead nowhere.
     fn give_up(&self) {
-        tracing::warn!(endpoint = %self.endpoint, "an etcd member has stopped answering");
+        tracing::warn!(endpoint = %self.endpoint, "an etcd member hangs, or has lost the others");
+        self.leaderless.store(0, Ordering::Relaxed);
         // ORDER: who is told tries again at once, and must find the new connections.
         *self.connections.write() = Connections { calls: self.connector.connect(), watches: self.connector.connect() };
         self.given_up.send_modify(|times| *times += 1);
@@ -131,9 +154,9 @@ impl Member {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
-    use tokio::time::{Duration, timeout};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::EtcdConfig;
@@ -142,28 +165,35 @@ mod tests {
         crate::connect::members(&EtcdConfig::new(["127.0.0.1:1"])).unwrap().remove(0)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn many_who_wait_ask_once_and_learn_together_that_a_member_is_gone() {
-        let (member, asked) = (member(), AtomicUsize::new(0));
-        let lives = || async {
-            asked.fetch_add(1, Ordering::Relaxed);
+    /// How long fifty wait for a member that is found like this, at the most half a minute, and how often one of them looked.
+    async fn wait(found: impl Fn(usize) -> Health) -> (Duration, usize) {
+        let (member, looked) = (member(), AtomicUsize::new(0));
+        let look = || async {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            false
+            found(looked.fetch_add(1, Ordering::Relaxed))
         };
         let begun = Instant::now();
-        futures::future::join_all((0..50).map(|_| member.until_given_up(lives))).await;
-        assert_eq!((asked.load(Ordering::Relaxed), begun.elapsed()), (1, SUSPECT + Duration::from_millis(100)));
+        let waits = futures::future::join_all((0..50).map(|_| member.until_given_up(look)));
+        let _ = timeout(Duration::from_secs(30), waits).await;
+        (begun.elapsed(), looked.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_who_wait_look_once_and_learn_together_that_a_member_is_gone() {
+        assert_eq!(wait(|_| Health::Gone).await, (SUSPECT + Duration::from_millis(100), 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_member_that_lives_may_take_its_time() {
-        let (member, asked) = (member(), AtomicUsize::new(0));
-        let lives = || async {
-            asked.fetch_add(1, Ordering::Relaxed);
-            true
-        };
-        let waits = futures::future::join_all((0..50).map(|_| member.until_given_up(lives)));
-        assert!(timeout(SUSPECT * 10, waits).await.is_err());
-        assert!((5..=10).contains(&asked.load(Ordering::Relaxed)), "{asked:?}");
+        let (waited, looked) = wait(|_| Health::Well).await;
+        assert!(waited == Duration::from_secs(30) && (15..=30).contains(&looked), "{waited:?} {looked}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_election_is_waited_for_and_a_member_that_is_cut_off_is_not() {
+        let (waited, _) = wait(|looked| if looked % 4 < 3 { Health::Leaderless } else { Health::Well }).await;
+        assert_eq!(waited, Duration::from_secs(30));
+        let (waited, looked) = wait(|_| Health::Leaderless).await;
+        assert!(waited < Duration::from_secs(6) && looked == 4, "{waited:?} {looked}");
     }
 }

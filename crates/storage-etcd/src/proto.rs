@@ -342,6 +342,9 @@ pub(crate) struct StatusResponse {
     pub(crate) header: Option<ResponseHeader>,
     #[prost(string, tag = "2")]
     pub(crate) version: String,
+    /// The number of the member that leads, 0 for none.
+    #[prost(uint64, tag = "4")]
+    pub(crate) leader: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]

@@ -5,13 +5,14 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use common::{PATIENCE, commit, everything, follow, key, put};
+use futures::StreamExt as _;
 use http::uri::PathAndQuery;
 use keelson_storage::{CommitError, Store, StoreError, Transaction, Write};
 use keelson_storage_etcd::{EtcdConfig, EtcdStore, OpenError};
-use keelson_teststores::EtcdServer;
+use keelson_teststores::{EtcdCluster, EtcdServer};
 use prost::Message;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
@@ -210,4 +211,67 @@ async fn a_user_with_the_least_rights_can_do_everything_and_others_nothing() {
     assert!(store.stats().logins >= 2);
     assert_eq!(follow(&store, end, next).await.last().unwrap().revision, next);
     assert_eq!(store.count(everything(None)).await.unwrap(), 1);
+}
+
+/// How many calls meet an ended token at the same time.
+const CALLERS: usize = 60;
+/// When a token that lives for a second has ended. etcd looks every second.
+const TOKEN_END: Duration = Duration::from_secs(3);
+
+async fn read_by_many(store: &EtcdStore) {
+    let (name, everything) = (key("a"), everything(None));
+    let reads = (0..CALLERS).map(|_| async {
+        let (got, counted) = tokio::join!(store.get(&name), store.count(everything.clone()));
+        assert!(got.is_ok() && counted.is_ok(), "{got:?} {counted:?}");
+    });
+    futures::future::join_all(reads).await;
+}
+
+/// Checking a password is work, and etcd has more to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_calls_whose_token_has_ended_log_in_once() {
+    // Tokens end a second after their last use; older etcds know no such flag.
+    let Some(server) = EtcdServer::builder().newest().arg("--auth-token-ttl=1").start() else { return };
+    enable_users(&server).await;
+    let directory = TempDir::new().unwrap();
+    let login = format!("user=keelson&password-file={}", password_file(directory.path()));
+    let store = open(&format!("etcd://{}?{login}", server.endpoint())).await.unwrap();
+    let clone = store.clone();
+    let mut end = commit(&store, put("a", "1")).await;
+    let mut tail = store.tail(end).await.unwrap();
+    assert_eq!(store.stats().logins, 1);
+    // It takes time that time passes.
+    tokio::time::sleep(TOKEN_END).await;
+    tokio::join!(read_by_many(&store), read_by_many(&clone));
+    assert_eq!(store.stats().logins, 2);
+    // A watch outlives the token it was begun with.
+    end = commit(&store, put("a", "2")).await;
+    assert_eq!(tail.next().await.unwrap().unwrap().watermark, end);
+    assert_eq!((store.stats().logins, store.stats().watches_broken), (2, 0));
+    // A new one needs a token that is good.
+    tokio::time::sleep(TOKEN_END).await;
+    let mut late = store.tail(end).await.unwrap();
+    end = commit(&store, put("a", "3")).await;
+    assert_eq!(late.next().await.unwrap().unwrap().watermark, end);
+    assert_eq!(store.stats().logins, 3);
+}
+
+/// The token of one member is good on the others, and who is told that it is not logs in once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_outlives_the_member_that_it_was_made_on() {
+    let Some(mut cluster) = EtcdCluster::start() else { return };
+    enable_users(&cluster.members()[0]).await;
+    let directory = TempDir::new().unwrap();
+    let login = format!("user=keelson&order=given&password-file={}", password_file(directory.path()));
+    let store = open(&format!("etcd://{}?{login}", cluster.endpoints())).await.unwrap();
+    let start = commit(&store, put("a", "1")).await;
+    for lost in 0..2 {
+        cluster.member(lost).kill();
+        read_by_many(&store).await;
+        cluster.member(lost).start_again();
+    }
+    let end = commit(&store, put("a", "2")).await;
+    assert_eq!(follow(&store, start, end).await.last().unwrap().revision, end);
+    let stats = store.stats();
+    assert!((1..=3).contains(&stats.logins) && stats.failovers >= 2, "{stats:?}");
 }

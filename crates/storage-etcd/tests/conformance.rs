@@ -1,4 +1,4 @@
-//! The engine keeps the contract, on a real etcd.
+//! The engine keeps the contract, on a real etcd: an old one and the newest.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -19,8 +19,17 @@ impl Factory for OnEtcd {
     }
 }
 
-keelson_storage::conformance_tests!(match EtcdServer::start() {
-    Some(server) => OnEtcd(server),
-    // There is no etcd here, and the test kit has said so.
-    None => return,
-});
+mod usual {
+    keelson_storage::conformance_tests!(match super::EtcdServer::start() {
+        Some(server) => super::OnEtcd(server),
+        // There is no etcd here, and the test kit has said so.
+        None => return,
+    });
+}
+
+mod newest {
+    keelson_storage::conformance_tests!(match super::EtcdServer::builder().newest().start() {
+        Some(server) => super::OnEtcd(server),
+        None => return,
+    });
+}

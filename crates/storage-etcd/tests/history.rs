@@ -13,7 +13,7 @@ use keelson_teststores::{EtcdServer, EtcdServerBuilder};
 
 /// How many writers write at the same time, and how many revisions each.
 const WRITERS: usize = 64;
-const EACH: usize = 150;
+const EACH: usize = 90;
 
 async fn open(server: &EtcdServer, prefix: &str) -> EtcdStore {
     let url = format!("etcd://{}{prefix}", server.endpoint());
