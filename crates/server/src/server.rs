@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use keelson_access::TokenIssuer;
 use keelson_access::pki::{self, Pki};
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_codec::FieldPath;
@@ -103,10 +104,7 @@ impl Server {
         namespaces.context("making the system namespaces")?;
         let pki = pki.context("preparing certificates")?.context("preparing certificates")?;
         let issuer = token_issuer(&config, &pki)?;
-        let servers = registered_servers(&config, &registry, addr);
-        let company = Company::new(&config, &pki, &issuer, servers.clone())?;
-        let identity = register(&config, &registry, fence.clone(), &company, addr).await?;
-        let place = Place { addr, holder: identity.holder().to_owned(), servers };
+        let (identity, place) = register(&config, &registry, fence.clone(), (&pki, &issuer), addr).await?;
         let identity = IdentityTask::start(identity);
 
         let stopping = CancellationToken::new();
@@ -261,14 +259,18 @@ async fn register(
     config: &Config,
     registry: &Arc<Registry>,
     fence: Arc<Fence>,
-    company: &Company,
+    (pki, issuer): (&Pki, &TokenIssuer),
     addr: SocketAddr,
-) -> anyhow::Result<IdentityLease> {
+) -> anyhow::Result<(IdentityLease, Place)> {
+    let servers = registered_servers(config, registry, addr);
+    let company = Company::new(config, pki, issuer, servers.clone())?;
     // ORDER: before this server takes its name, which another process may have.
     company.check().await?;
     let identity = identity_config(config, addr, company.annotations());
     let lease = IdentityLease::register(registry.clone(), fence, &*config.random, identity).await;
-    company.join(lease.context("registering this server's identity")?).await
+    let lease = company.join(lease.context("registering this server's identity")?).await?;
+    let place = Place { addr, holder: lease.holder().to_owned(), servers };
+    Ok((lease, place))
 }
 
 /// Whether the store answers, and lets this server write.
