@@ -20,6 +20,8 @@ pub(crate) enum Engine {
     MortalPostgres(String, Mutex<PostgresServer>),
     /// An etcd of the test's own: revisions and compactions are of a whole etcd.
     Etcd(String, Mutex<EtcdServer>),
+    /// An etcd of several members, which the test keeps.
+    EtcdMembers(String),
 }
 
 impl Engine {
@@ -49,7 +51,9 @@ impl Engine {
             Self::Postgres(url) | Self::MortalPostgres(url, _) => {
                 Arc::new(PostgresStore::open(PostgresConfig::from_url(url).unwrap()).await.unwrap())
             }
-            Self::Etcd(url, _) => Arc::new(EtcdStore::open(EtcdConfig::from_url(url).unwrap()).await.unwrap()),
+            Self::Etcd(url, _) | Self::EtcdMembers(url) => {
+                Arc::new(EtcdStore::open(EtcdConfig::from_url(url).unwrap()).await.unwrap())
+            }
         }
     }
 
@@ -57,14 +61,14 @@ impl Engine {
     pub(crate) fn url(&self) -> &str {
         match self {
             Self::Memory(_) => "memory:",
-            Self::Postgres(url) | Self::MortalPostgres(url, _) | Self::Etcd(url, _) => url,
+            Self::Postgres(url) | Self::MortalPostgres(url, _) | Self::Etcd(url, _) | Self::EtcdMembers(url) => url,
         }
     }
 
     /// kill -9 of the store, where it is a process of the test's own. Returns whether it is.
     pub(crate) async fn kill(&self) -> bool {
         match self {
-            Self::Memory(_) | Self::Postgres(_) => return false,
+            Self::Memory(_) | Self::Postgres(_) | Self::EtcdMembers(_) => return false,
             Self::MortalPostgres(_, server) => server.lock().await.kill(),
             Self::Etcd(_, server) => server.lock().await.kill(),
         }
@@ -74,7 +78,7 @@ impl Engine {
     /// Starts a store that was killed.
     pub(crate) async fn start_again(&self) {
         match self {
-            Self::Memory(_) | Self::Postgres(_) => {}
+            Self::Memory(_) | Self::Postgres(_) | Self::EtcdMembers(_) => {}
             Self::MortalPostgres(_, server) => server.lock().await.start_again(),
             Self::Etcd(_, server) => server.lock().await.start_again(),
         }

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod engines;
+mod etcd_members;
 mod history;
 mod identity;
 mod keys;
