@@ -17,6 +17,8 @@ use crate::wire::{Client, Request};
 
 /// Creations at a time while the collection is filled.
 const CREATING: usize = 48;
+/// What servers on one store have in common, below their data directories.
+const SHARED_KEYS: [&str; 4] = ["ca.crt", "ca.key", "sa.key", "sa.pub"];
 
 /// One measurement of all chosen rows.
 pub(crate) struct Bench {
@@ -90,7 +92,14 @@ impl Bench {
         let mut servers = Vec::new();
         for number in 0..count {
             let data = self.directory.path().join(format!("together-{number}"));
-            std::fs::create_dir(&data)?;
+            let keys = data.join("pki");
+            std::fs::create_dir_all(&keys)?;
+            if number > 0 {
+                let first = self.directory.path().join("together-0/pki");
+                for file in SHARED_KEYS {
+                    std::fs::copy(first.join(file), keys.join(file)).with_context(|| format!("cannot copy {file}"))?;
+                }
+            }
             servers.push(self.launch.start(&data, Some(&url)).await?);
         }
         Ok((url, servers))
