@@ -116,6 +116,7 @@ macro_rules! tags {
             const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// The tag that is written as this number; the default for a number that no tag has.
+            #[inline]
             pub fn from_bits(bits: u32) -> Self {
                 Self::ALL.get(bits as usize).copied().unwrap_or_default()
             }

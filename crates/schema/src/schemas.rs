@@ -184,12 +184,14 @@ impl<'a> SchemaRef<'a> {
         (self.tags >> shift) & 0xff
     }
 
+    #[inline]
     fn reference(self, word: usize) -> Option<SchemaRef<'a>> {
         let node = self.node_word(word);
         (node != NONE).then(|| self.schemas.at(node))
     }
 
     /// What a value may be.
+    #[inline]
     pub fn of(self) -> Type {
         Type::from_bits(self.tag(0))
     }
@@ -211,6 +213,7 @@ impl<'a> SchemaRef<'a> {
     }
 
     /// The items of a list, the values of a map.
+    #[inline]
     pub fn items(self) -> Option<SchemaRef<'a>> {
         match self.of() {
             Type::Array | Type::Map => self.reference(NODE_CHILD),
@@ -227,6 +230,7 @@ impl<'a> SchemaRef<'a> {
     }
 
     /// How many fields an object declares.
+    #[inline]
     pub(crate) fn field_count(self) -> usize {
         if self.of() == Type::Object { (self.node_word(NODE_COUNT) & 0xffff) as usize } else { 0 }
     }
@@ -237,6 +241,7 @@ impl<'a> SchemaRef<'a> {
     }
 
     /// The field at this position of the declared order.
+    #[inline]
     pub(crate) fn field_at(self, position: usize) -> SchemaRef<'a> {
         let field = self.node_word(NODE_CHILD) as usize + position;
         let node = self.schemas.get(Section::Fields, field, FIELD_NODE);
@@ -275,6 +280,7 @@ impl<'a> SchemaRef<'a> {
 
     /// The field with this name. For those who look for one field after another: `near` begins at 0 and keeps where the
     /// last one was found, so that nothing has to be searched while they come in declared order.
+    #[inline]
     pub fn field_near(self, name: &str, near: &mut usize) -> Option<SchemaRef<'a>> {
         let position = self.position_near(name, *near)?;
         *near = position + 1;
@@ -292,6 +298,7 @@ impl<'a> SchemaRef<'a> {
     }
 
     /// How server-side apply merges the list.
+    #[inline]
     pub fn list_type(self) -> ListType {
         ListType::from_bits(self.tag(8))
     }
@@ -302,6 +309,7 @@ impl<'a> SchemaRef<'a> {
     }
 
     /// How server-side apply merges the object or map.
+    #[inline]
     pub fn map_type(self) -> MapType {
         match MapType::from_bits(self.flags >> 24) {
             MapType::Unset => MapType::from_bits(self.tag(16)),
@@ -320,16 +328,19 @@ impl<'a> SchemaRef<'a> {
     }
 
     /// Whether undeclared fields are kept.
+    #[inline]
     pub fn preserves_unknown_fields(self) -> bool {
         self.tag(24) & PRESERVE_UNKNOWN != 0
     }
 
     /// Whether null is a value of its own.
+    #[inline]
     pub fn nullable(self) -> bool {
         self.tag(24) & NULLABLE != 0
     }
 
     /// Whether items of the list or values of the map may be null.
+    #[inline]
     pub fn pointer_items(self) -> bool {
         self.tag(24) & POINTER_ITEMS != 0
     }
@@ -372,16 +383,19 @@ impl<'a> SchemaRef<'a> {
     }
 
     /// Whether the field is left out of the encoding while it holds its zero value.
+    #[inline]
     pub fn omitted_when_zero(self) -> bool {
         self.field_flag(OMIT_ZERO)
     }
 
     /// Whether the field tells an absent value from a zero value.
+    #[inline]
     pub fn pointer(self) -> bool {
         self.field_flag(POINTER)
     }
 
     /// Whether the field is filled in when it is absent.
+    #[inline]
     pub(crate) fn filled(self) -> bool {
         self.field_flag(FILLED)
     }

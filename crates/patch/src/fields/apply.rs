@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::compare::{Comparison, compare, new_text};
+use super::compare::{Comparison, compare_shown, new_text};
 use super::conflict::{Conflict, Conflicts};
 use super::element::PathElement;
 use super::extract::{extract, extract_text};
@@ -143,9 +143,9 @@ pub fn apply<'a>(
     let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
     let mut fields = Fields::of_text(extract_text(schema, applied, hidden, TEXT_SIZE));
     let last = owners.0.remove(writer.manager);
-    let gives_up = |last: &Owned| last.version != writer.version || last.fields != fields;
+    let says_the_same = |last: &Owned| last.version == writer.version && last.fields.are_written_as(&fields);
     let object = match last.as_ref().filter(|last| !last.fields.has_none()) {
-        Some(last) if gives_up(last) => {
+        Some(last) if !says_the_same(last) => {
             let mut all = extract(schema, applied);
             all.subtract_with_below(&kept);
             let now = Owned { fields: all.into(), version: writer.version.to_owned(), time: None };
@@ -168,10 +168,10 @@ pub fn apply<'a>(
     owners.take(losses);
     let mut time = writer.now.filter(|_| changed).map(str::to_owned);
     if let Some(last) = last {
-        time = time.or_else(|| last.time.filter(|_| !changed));
-        if last.fields == fields {
+        if !changed {
+            time = last.time;
             // What is the same keeps its form.
-            fields = last.fields;
+            fields = if last.fields == fields { last.fields } else { fields };
         }
     }
     if !fields.has_none() {
@@ -231,12 +231,10 @@ impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
         let schema = self.versions.schema(version)?;
         let before = converted(self.versions, self.before, self.version, version)?;
         let after = converted(self.versions, self.after, self.version, version)?;
-        let mut comparison = compare(schema, &before, &after).without(&self.versions.reset_fields(version));
+        let kept = self.versions.reset_fields(version);
         // Nobody loses what nobody owns; a client that leaves it out of an update changes nothing.
-        for set in [&mut comparison.added, &mut comparison.modified, &mut comparison.removed] {
-            set.subtract(&UNOWNED_FIELDS);
-        }
-        Some(comparison)
+        let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
+        Some(compare_shown(schema, &before, &after, hidden))
     }
 
     /// What all managers but one lose by the change.
@@ -345,11 +343,11 @@ impl Owners {
 fn prune<'a>(versions: &impl Versions<'a>, owners: &Owners, writer: Writer<'_>, merged: Value, last: &Owned) -> Value {
     // Most applies give up nothing, and what others own need not be looked at.
     let now = owners.get(writer.manager).filter(|now| now.version == last.version);
-    if now.is_some_and(|now| last.fields.is_subset(&now.fields)) {
+    if now.is_some_and(|now| last.fields.are_in(&now.fields)) {
         return merged;
     }
     let owned = owners.by_version(&last.version);
-    if owned.first().is_some_and(|(first, now)| *first == last.version && last.fields.is_subset(now)) {
+    if owned.first().is_some_and(|(first, now)| *first == last.version && last.fields.are_in(now)) {
         return merged;
     }
     match pruned(versions, &owned, writer.version, &merged, last) {

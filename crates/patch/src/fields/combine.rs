@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use super::element::PathElement;
 use super::set::{FieldSet, Node};
-use super::text::{SELF_MEMBER, parse, write_node};
+use super::text::{SELF_MEMBER, is_open, parse, write_node};
 
 /// What is made of the fields of the text and those of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +57,16 @@ impl<'t> Combiner<'t> {
     /// Combines the object that comes next with these nodes. Returns whether anything is left of it.
     fn level(&mut self, nodes: &[Node], root: Root) -> Option<bool> {
         let start = self.out.len();
-        self.expect("{")?;
-        let stated = self.eat(SELF_MEMBER);
-        if stated {
-            // With nothing below it, an empty object would say so.
-            self.expect(",")?;
-        }
+        self.expect(b'{')?;
+        let stated = match self.rest.strip_prefix(SELF_MEMBER) {
+            Some(rest) => {
+                self.rest = rest;
+                // With nothing below it, an empty object would say so.
+                self.expect(b',')?;
+                true
+            }
+            None => false,
+        };
         let member = match root {
             Root::Yes => false,
             Root::No(theirs) => self.how.has(stated || self.rest.starts_with('}'), theirs),
@@ -87,13 +91,13 @@ impl<'t> Combiner<'t> {
         }
         let mut nodes = nodes.iter().peekable();
         let mut last: Option<Name<'_>> = None;
-        while !self.eat("}") {
+        while !self.eat(b'}') {
             if last.is_some() {
-                self.expect(",")?;
+                self.expect(b',')?;
             }
             let begin = self.rest;
             let raw = self.string()?;
-            self.expect(":")?;
+            self.expect(b':')?;
             let name = Name::read(raw)?;
             if last.as_ref().is_some_and(|last| last.cmp(&name).is_ge()) {
                 // Out of order, so that a node may have been passed already.
@@ -143,24 +147,27 @@ impl<'t> Combiner<'t> {
         let begin = self.rest;
         self.skip_to_end()?;
         let members = &begin[..begin.len() - self.rest.len()];
-        self.expect("}")?;
+        self.expect(b'}')?;
         self.only_in_text(members);
         Some(())
     }
 
     fn separate(&mut self) {
-        if !self.out.ends_with('{') {
+        if !is_open(&self.out) {
             self.out.push(',');
         }
     }
 
-    fn eat(&mut self, wanted: &str) -> bool {
-        let rest = self.rest.strip_prefix(wanted);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
+    /// Passes over a byte, if it comes next.
+    fn eat(&mut self, wanted: u8) -> bool {
+        let comes = self.rest.as_bytes().first() == Some(&wanted);
+        if comes {
+            self.rest = &self.rest[1..];
+        }
+        comes
     }
 
-    fn expect(&mut self, wanted: &str) -> Option<()> {
+    fn expect(&mut self, wanted: u8) -> Option<()> {
         self.eat(wanted).then_some(())
     }
 
@@ -174,9 +181,9 @@ impl<'t> Combiner<'t> {
 
     /// Passes over an object.
     fn skip(&mut self) -> Option<()> {
-        self.expect("{")?;
+        self.expect(b'{')?;
         self.skip_to_end()?;
-        self.expect("}")
+        self.expect(b'}')
     }
 
     /// Passes over the members of an object.

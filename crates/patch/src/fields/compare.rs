@@ -43,7 +43,17 @@ impl Comparison {
 
 /// Compares two objects of one schema. Cost: proportional to both.
 pub fn compare<'a>(schema: impl FieldSchema<'a>, old: &Value, new: &Value) -> Comparison {
-    let changes = walk(View::Known(schema), Some(old), Some(new));
+    compare_shown(schema, old, new, Hidden::default())
+}
+
+/// Compares all but what is hidden.
+pub(super) fn compare_shown<'a>(
+    schema: impl FieldSchema<'a>,
+    old: &Value,
+    new: &Value,
+    hidden: Hidden<'_>,
+) -> Comparison {
+    let changes = between(View::Known(schema), old, new, hidden);
     let set = |part: Part| FieldSet::from_nodes(part.below);
     Comparison { added: set(changes.added), modified: set(changes.modified), removed: set(changes.removed) }
 }
@@ -80,6 +90,22 @@ struct Part {
 }
 
 impl Changes {
+    /// Adds what is found one step below, as far as it is shown.
+    fn find(&mut self, step: Step<'_>, hidden: Hidden<'_>, find: impl FnOnce(Hidden<'_>) -> Self) {
+        if let Some((is_hidden, hidden)) = hidden.below(step) {
+            let found = find(hidden);
+            self.take(step, if is_hidden { found.below() } else { found });
+        }
+    }
+
+    /// Without the place itself.
+    fn below(mut self) -> Self {
+        for part in [&mut self.added, &mut self.modified, &mut self.removed] {
+            part.member = false;
+        }
+        self
+    }
+
     /// Adds what was found one step below.
     fn take(&mut self, step: Step<'_>, changes: Self) {
         self.added.take(step, changes.added);
@@ -97,31 +123,36 @@ impl Part {
     }
 
     /// All of a value that comes or goes.
-    fn all<'a>(view: View<impl FieldSchema<'a>>, value: &Value) -> Self {
+    fn all<'a>(view: View<impl FieldSchema<'a>>, value: &Value, hidden: Hidden<'_>) -> Self {
         let mut sink = SetSink::default();
-        Listing::new(Members::New, &mut sink).below(view, value, Hidden::default());
+        Listing::new(Members::New, &mut sink).below(view, value, hidden);
         Self { member: true, below: sink.finish().into_nodes() }
     }
 }
 
-fn walk<'a, S: FieldSchema<'a>>(view: View<S>, old: Option<&Value>, new: Option<&Value>) -> Changes {
+fn walk<'a, S: FieldSchema<'a>>(
+    view: View<S>,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    hidden: Hidden<'_>,
+) -> Changes {
     match (old, new) {
-        (Some(old), Some(new)) => between(view, old, new),
-        (None, Some(new)) => Changes { added: Part::all(view, new), ..Changes::default() },
-        (Some(old), None) => Changes { removed: Part::all(view, old), ..Changes::default() },
+        (Some(old), Some(new)) => between(view, old, new, hidden),
+        (None, Some(new)) => Changes { added: Part::all(view, new, hidden), ..Changes::default() },
+        (Some(old), None) => Changes { removed: Part::all(view, old, hidden), ..Changes::default() },
         (None, None) => Changes::default(),
     }
 }
 
-fn between<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value) -> Changes {
+fn between<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden: Hidden<'_>) -> Changes {
     let mut changes = Changes::default();
     let (first, second) = (view.walk(old), view.walk(new));
     // Where no schema says what a value is and it changes its form, both forms count.
     for how in [Some(first), Some(second).filter(|second| *second != first)].into_iter().flatten() {
         match how {
             Walk::Leaf => leaf(old, new, &mut changes),
-            Walk::Members => members(view, old, new, &mut changes),
-            Walk::Items => items(view, old, new, &mut changes),
+            Walk::Members => members(view, old, new, hidden, &mut changes),
+            Walk::Items => items(view, old, new, hidden, &mut changes),
         }
     }
     changes
@@ -131,7 +162,7 @@ fn leaf(old: &Value, new: &Value, changes: &mut Changes) {
     changes.modified.member |= !same(old, new);
 }
 
-fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, changes: &mut Changes) {
+fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden: Hidden<'_>, changes: &mut Changes) {
     let empty = Map::new();
     let (old_members, new_members) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
     if old_members.is_empty() && new_members.is_empty() {
@@ -142,17 +173,21 @@ fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, chan
     for (name, old, new) in side_by_side(old_members, new_members) {
         shared += usize::from(new.is_some());
         if !new.is_some_and(|new| equal(old, new)) {
-            changes.take(Step::Field(name), walk(view.member_near(name, &mut near).0, Some(old), new));
+            changes.find(Step::Field(name), hidden, |hidden| {
+                walk(view.member_near(name, &mut near).0, Some(old), new, hidden)
+            });
         }
     }
     let all_are_known = shared == new_members.len();
     let others = new_members.iter().filter(|_| !all_are_known);
     for (name, new) in others.filter(|(name, _)| !old_members.contains_key(*name)) {
-        changes.take(Step::Field(name), walk(view.member_near(name, &mut near).0, None, Some(new)));
+        changes.find(Step::Field(name), hidden, |hidden| {
+            walk(view.member_near(name, &mut near).0, None, Some(new), hidden)
+        });
     }
 }
 
-fn items<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, changes: &mut Changes) {
+fn items<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden: Hidden<'_>, changes: &mut Changes) {
     if list(old).is_empty() && list(new).is_empty() {
         return leaf(old, new, changes);
     }
@@ -168,35 +203,33 @@ fn items<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, change
         };
         let left = olds.next_if(|_| order.is_le());
         let right = news.next_if(|_| order.is_ge());
-        let found = item(
-            view.items(),
-            left.as_ref().map_or(&[], |left| old.group(left.clone())),
-            right.as_ref().map_or(&[], |right| new.group(right.clone())),
-        );
-        match (left, right) {
-            (Some(left), _) => changes.take(old.step(left.start), found),
-            (None, Some(right)) => changes.take(new.step(right.start), found),
-            (None, None) => {}
-        }
+        let step = match (&left, &right) {
+            (Some(left), _) => old.step(left.start),
+            (None, Some(right)) => new.step(right.start),
+            (None, None) => return,
+        };
+        let (left, right) =
+            (left.map_or(&[][..], |left| old.group(left)), right.map_or(&[][..], |right| new.group(right)));
+        changes.find(step, hidden, |hidden| item(view.items(), left, right, hidden));
     }
 }
 
 /// Items that are there more than once are compared as one value.
-fn item<'a, S: FieldSchema<'a>>(view: View<S>, old: &[&Value], new: &[&Value]) -> Changes {
+fn item<'a, S: FieldSchema<'a>>(view: View<S>, old: &[&Value], new: &[&Value], hidden: Hidden<'_>) -> Changes {
     match (old, new) {
         ([old], [new]) if equal(old, new) => Changes::default(),
-        ([] | [_], [] | [_]) => walk(view, old.first().copied(), new.first().copied()),
+        ([] | [_], [] | [_]) => walk(view, old.first().copied(), new.first().copied(), hidden),
         ([_, _, ..], [_, _, ..]) => {
             let equal = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new));
             Changes { modified: Part { member: !equal, below: Vec::new() }, ..Changes::default() }
         }
         ([_, _, ..], _) => {
-            let mut changes = walk(view, None, new.first().copied());
+            let mut changes = walk(view, None, new.first().copied(), hidden);
             changes.removed.member = true;
             changes
         }
         (_, [_, _, ..]) => {
-            let mut changes = walk(view, old.first().copied(), None);
+            let mut changes = walk(view, old.first().copied(), None, hidden);
             changes.added.member = true;
             changes
         }

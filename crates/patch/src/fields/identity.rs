@@ -102,6 +102,18 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// Whether two lists have the same items in the same order, as far as identities tell.
+    pub(super) fn are_in_step(&self, left: &[Value], right: &[Value]) -> bool {
+        let (mut one, mut other) = (Vec::with_capacity(self.width()), Vec::with_capacity(self.width()));
+        let mut are_same = |(left, right)| {
+            one.clear();
+            other.clear();
+            let known = self.identify(left, &mut one).is_ok() && self.identify(right, &mut other).is_ok();
+            known && order_identities(&one, &other).is_eq()
+        };
+        left.len() == right.len() && left.iter().zip(right).all(&mut are_same)
+    }
+
     fn step<'k>(&'k self, identity: &'k [&'k Value]) -> Step<'k> {
         match (self, identity) {
             (Self::Fields { names, .. }, values) => Step::Key { names, values },

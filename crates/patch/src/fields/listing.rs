@@ -40,7 +40,10 @@ pub(super) struct Hidden<'h> {
 
 impl Hidden<'_> {
     /// What is hidden below a step, and whether the step itself is; `None` if all of it is.
-    fn below(self, step: Step<'_>) -> Option<(bool, Self)> {
+    pub(super) fn below(self, step: Step<'_>) -> Option<(bool, Self)> {
+        if self.whole.is_none() && self.alone.is_none() {
+            return Some((false, self));
+        }
         let (whole, alone) = (self.whole.and_then(|set| set.at(step)), self.alone.and_then(|set| set.at(step)));
         if whole.is_some_and(|node| node.member) {
             return None;
@@ -201,9 +204,8 @@ fn is_bare(value: &Value) -> bool {
 
 /// The first eight bytes of a name, in whose order names are unless they are equal.
 fn head(name: &str) -> u64 {
-    let mut head = [0; 8];
-    for (to, from) in head.iter_mut().zip(name.bytes()) {
-        *to = from;
+    match name.as_bytes().first_chunk() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => name.bytes().fold(0, |head, byte| head << 8 | u64::from(byte)) << (8 * (8 - name.len()).min(7)),
     }
-    u64::from_be_bytes(head)
 }

@@ -58,12 +58,11 @@ struct Live {
 
 fn lay_items<'a>(view: View<impl FieldSchema<'a>>, object: &mut Vec<Value>, applied: &[Value]) {
     let keys = Keys::of(view);
-    let places = places(&keys, object, applied);
-    let stays = object.len() == applied.len() && places.iter().enumerate().all(|(at, place)| *place == Some(at));
-    if stays {
+    if keys.are_in_step(object, applied) {
         object.iter_mut().zip(applied).for_each(|(item, applied)| lay(view.items(), item, applied));
         return;
     }
+    let places = places(&keys, object, applied);
     let mut partners: Vec<Vec<usize>> = vec![Vec::new(); applied.len()];
     for (at, place) in places.iter().enumerate() {
         if let Some(place) = place {

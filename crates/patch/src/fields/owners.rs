@@ -132,6 +132,19 @@ impl Fields {
         }
     }
 
+    /// Whether the text of both is the same.
+    pub(super) fn are_written_as(&self, other: &Self) -> bool {
+        self.text.is_some() && self.text == other.text
+    }
+
+    /// Whether the other set has all of these fields.
+    pub(super) fn are_in(&self, other: &FieldSet) -> bool {
+        match self.combine(other, Combination::Difference) {
+            Some(text) => text == NO_FIELDS,
+            None => self.is_subset(other),
+        }
+    }
+
     /// Whether all fields of the other set are there.
     pub(super) fn have(&self, other: &FieldSet) -> bool {
         other.is_empty() || other.is_subset(&self.intersection(other))
@@ -189,8 +202,7 @@ impl From<FieldSet> for Fields {
 
 impl PartialEq for Fields {
     fn eq(&self, other: &Self) -> bool {
-        let same_text = self.text.is_some() && self.text == other.text;
-        same_text || **self == **other
+        self.are_written_as(other) || **self == **other
     }
 }
 
@@ -270,8 +282,7 @@ impl Owners {
         let is_still = |(left, right): ((&Manager, &Owned), (&Manager, &Owned))| {
             left.0 == right.0
                 && (&left.1.version, &left.1.time) == (&right.1.version, &right.1.time)
-                && left.1.fields.text.is_some()
-                && left.1.fields.text == right.1.fields.text
+                && left.1.fields.are_written_as(&right.1.fields)
         };
         self.0.len() == before.0.len() && self.0.iter().zip(&before.0).all(is_still)
     }

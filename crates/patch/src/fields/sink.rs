@@ -5,7 +5,7 @@
 
 use super::set::{FieldSet, Node};
 use super::step::Step;
-use super::text::{SELF_MEMBER, write_step};
+use super::text::{SELF_MEMBER, is_open, write_step};
 
 /// Where a walk tells the fields that it finds, from the root down.
 pub(super) trait Sink {
@@ -67,7 +67,7 @@ impl TextSink {
 impl Sink for TextSink {
     fn open(&mut self, step: Step<'_>, member: bool) {
         let start = self.text.len();
-        if !self.text.ends_with('{') {
+        if !is_open(&self.text) {
             self.text.push(',');
         } else if self.open.last().is_some_and(|(_, member)| *member) {
             self.text.push_str(SELF_MEMBER);
@@ -80,7 +80,7 @@ impl Sink for TextSink {
 
     fn close(&mut self) {
         let Some((start, member)) = self.open.pop() else { return };
-        if member || !self.text.ends_with('{') {
+        if member || !is_open(&self.text) {
             self.text.push('}');
         } else {
             self.text.truncate(start);

@@ -205,9 +205,14 @@ fn write_text(set: &FieldSet, itself: bool, out: &mut String) {
     out.push('}');
 }
 
+/// Whether a text ends in an object that has no members yet.
+pub(super) fn is_open(out: &str) -> bool {
+    out.as_bytes().last() == Some(&b'{')
+}
+
 /// Appends a member to the object that `out` ends in.
 pub(super) fn write_node(node: &Node, out: &mut String) {
-    if !out.ends_with('{') {
+    if !is_open(out) {
         out.push(',');
     }
     match &node.element {
