@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+const METADATA: &[u8] = b"\"metadata\":";
+
 /// The part of `metadata` that is about life and death. A field of another type than it should be reads as the default:
 /// then the object has no owners and is left alone.
 #[derive(Debug, Default, Deserialize)]
@@ -35,10 +37,18 @@ pub(super) struct Ties<'a> {
 
 impl<'a> Ties<'a> {
     pub(super) fn read(entry: &'a Entry) -> Self {
-        serde_json::from_slice(entry.object.metadata()).unwrap_or_else(|error| {
+        Self::read_from(entry.object.bytes()).unwrap_or_else(|error| {
             tracing::warn!(key = %entry.key, %error, "the metadata of an object can't be read");
             Self::default()
         })
+    }
+
+    /// Reads from where the metadata of a stored object begins to where it ends: to look for the end first would cost most.
+    fn read_from(object: &'a [u8]) -> serde_json::Result<Self> {
+        // Only the kind and the apiVersion stand before it.
+        let start = object.windows(METADATA.len()).position(|part| part == METADATA);
+        let metadata = start.map_or(&b"{}"[..], |start| &object[start + METADATA.len()..]);
+        Self::deserialize(&mut serde_json::Deserializer::from_slice(metadata))
     }
 
     /// Whether the object has no owners and is not being deleted.
@@ -130,6 +140,15 @@ mod tests {
         for tied in [r#"{"ownerReferences":[]}"#, r#"{"deletionTimestamp":"2026-01-01T00:00:00Z"}"#] {
             assert!(!ties(tied).is_free() && !ties(tied).are_those_of(&ties(free)), "{tied}");
         }
+    }
+
+    #[test]
+    fn only_the_metadata_of_the_object_itself_counts() {
+        let object = br#"{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"\"metadata\":","uid":"u"},"spec":{"template":{"metadata":{"deletionTimestamp":"t","ownerReferences":[]}}}}"#;
+        let read = Ties::read_from(object).unwrap();
+        assert_eq!((&*read.uid, read.is_free()), ("u", true));
+        let bare = Ties::read_from(br#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#).unwrap();
+        assert!(bare.is_free() && bare.uid.is_empty());
     }
 
     #[test]
