@@ -4,9 +4,12 @@
 //! compares the key's version, and compacts only if that held. So servers of both makes take turns, and the key tells every
 //! one of them what is gone.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::StoreError;
+use tokio::time::Instant;
 
 use crate::client::{COMPACT, TXN};
 use crate::error::Failure;
@@ -20,11 +23,16 @@ use crate::store::Shared;
 
 /// How often another server may be faster before this one leaves it to them.
 const TRIES: usize = 5;
+/// When to try again after etcd has said that this user may not compact.
+const TRY_AGAIN: Duration = Duration::from_secs(60 * 60);
 
 /// Forgets what only reads below `oldest` could see.
 pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), StoreError> {
-    let Shared { client, keys, revisions, .. } = shared;
+    let Shared { client, keys, revisions, may_not_compact, .. } = shared;
     let requested = to_etcd(oldest);
+    if may_not_compact.lock().is_some_and(|since| since.elapsed() < TRY_AGAIN) {
+        return Ok(());
+    }
     for _ in 0..TRIES {
         if revisions.oldest(client, keys).await.map_err(Failure::into_store_error)? >= oldest {
             return Ok(());
@@ -68,6 +76,17 @@ async fn do_it(shared: &Shared, revision: i64) -> Result<(), Failure> {
         }
         // Further than that already.
         Err(Failure::Compacted) => Ok(()),
+        // Since 3.4.42, 3.5.28 and 3.6.9 or so only who has the role root may. That is for the operator to know and to decide; the
+        // store is whole without, and etcd can compact by itself.
+        Err(Failure::Refused(cause)) => {
+            tracing::warn!(
+                %cause,
+                "etcd does not let its user compact, so its history grows: give the user the role root, or start etcd with \
+                 --auto-compaction-retention"
+            );
+            *shared.may_not_compact.lock() = Some(Instant::now());
+            Ok(())
+        }
         Err(failure) => Err(failure),
     }
 }

@@ -8,7 +8,9 @@ use keelson_meta::{Clock, Revision};
 use keelson_storage::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreKey, Tail, Transaction, Write,
 };
+use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::client::{Client, EtcdCounters, EtcdStats, READ_TXN, TXN};
 use crate::config::EtcdConfig;
@@ -36,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) wanted: watch::Sender<Revision>,
     /// The number of the etcd that the store was opened on.
     pub(crate) cluster: u64,
+    /// When etcd last said that this user may not compact.
+    pub(crate) may_not_compact: Mutex<Option<Instant>>,
     leases: Leases,
     clock: Arc<dyn Clock>,
 }
@@ -67,6 +71,7 @@ impl EtcdStore {
         let shared = Shared {
             leases: Leases::new(&config.prefix),
             cluster: status.header.unwrap_or_default().cluster_id,
+            may_not_compact: Mutex::default(),
             client,
             keys,
             revisions: Revisions::default(),
