@@ -16,6 +16,7 @@ mod list;
 mod order;
 mod read;
 mod scalar;
+mod style;
 mod tape;
 
 pub use list::ListWriter;

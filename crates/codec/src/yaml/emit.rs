@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use super::glance::{Look, ODD, SPACE, Verdict, look};
 use super::order;
-use super::scalar::{Meaning, integral, is_base_60, meaning};
+use super::scalar::integral;
+use super::style::{Style, is_break, must_escape, style};
 use super::tape::{Kind, Place, Tape};
 
 /// Lines are folded at the first space after this column.
@@ -33,15 +34,6 @@ pub(super) struct Emitter<'o, 't> {
     whitespace: bool,
     /// Nothing but indentation and indicators that start a nested node stands on the line so far.
     indention: bool,
-}
-
-/// How a string is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
-    Plain,
-    Single,
-    Double,
-    Literal,
 }
 
 /// What stands before a nested node.
@@ -343,78 +335,6 @@ impl<'o, 't> Emitter<'o, 't> {
     }
 }
 
-/// How a text has to be written. Looks at everything; most texts are known to be plain after one [`look`].
-fn style(text: &str, key: bool) -> Style {
-    let shape = Shape::of(text);
-    let wanted = if text.contains('\n') {
-        Style::Literal
-    } else if meaning(text) == Meaning::Text && !is_base_60(text) {
-        Style::Plain
-    } else {
-        Style::Double
-    };
-    match wanted {
-        Style::Literal if key || !shape.literal => Style::Double,
-        Style::Plain if shape.plain => Style::Plain,
-        Style::Plain if shape.single => Style::Single,
-        Style::Plain | Style::Single => Style::Double,
-        Style::Literal | Style::Double => wanted,
-    }
-}
-
-/// In which styles a text can be written.
-struct Shape {
-    plain: bool,
-    single: bool,
-    literal: bool,
-}
-
-impl Shape {
-    fn of(text: &str) -> Self {
-        let special = text.chars().any(|char| char != '\n' && !is_printable(char));
-        let space_break = text.contains(" \n");
-        let edges = text.starts_with([' ', '\n']) || text.ends_with([' ', '\n']);
-        Self {
-            plain: !special && !edges && !text.contains('\n') && !has_indicator(text),
-            single: !special && !space_break && !text.contains("\n "),
-            literal: !special && !space_break && !text.ends_with(' '),
-        }
-    }
-}
-
-/// Whether a plain text would be taken for something else in block style.
-fn has_indicator(text: &str) -> bool {
-    let starts = match text.as_bytes() {
-        [] => false,
-        [b'-', b'-', b'-', ..] | [b'.', b'.', b'.', ..] => true,
-        [first, rest @ ..] => match first {
-            b'#' | b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\'' | b'"' | b'%' | b'@'
-            | b'`' => true,
-            b'?' | b':' | b'-' => matches!(rest.first(), None | Some(b' ')),
-            _ => false,
-        },
-    };
-    starts || text.ends_with(':') || text.contains(": ") || text.contains(" #")
-}
-
-fn is_break(char: char) -> bool {
-    matches!(char, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
-}
-
-/// The characters `go-yaml` prints as they are. It knows nothing beyond the basic plane; line breaks that are not `\n`
-/// are left out as well, because readers of YAML 1.2 do not take them for line breaks.
-fn is_printable(char: char) -> bool {
-    match char {
-        ' '..='~' | '\u{a0}'..='\u{d7ff}' => !is_break(char),
-        '\u{e000}'..='\u{fffd}' => char != '\u{feff}',
-        _ => false,
-    }
-}
-
-fn must_escape(char: char) -> bool {
-    matches!(char, '"' | '\\') || !is_printable(char)
-}
-
 /// Numbers as they come out of Go's JSON and YAML writers: floats without a fraction as integers, others in the shortest
 /// form that reads back, with an exponent below 1e-4 and from 1e6 on.
 fn number_text(number: &str) -> Cow<'_, str> {
@@ -436,32 +356,5 @@ fn float_text(float: f64) -> String {
             format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
         }
         Ok(_) | Err(_) => format!("{float}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn a_look_decides_as_the_rules_do(
-            text in prop_oneof![
-                "[a-zA-Z0-9:# '\"._/<>=~+,{}\\[\\]&*!|%@`?é\n-]{0,24}",
-                "[0-9]{0,4}[-+._:xobeEZTm0-9 ]{0,20}",
-                "-{0,3}[.a-zA-Z0-9=: ]{0,6}",
-                "[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}[Zm.5 ]{0,2}",
-            ],
-            key: bool,
-        ) {
-            let expected = match look(text.as_bytes()).verdict(&text) {
-                Verdict::Plain => Style::Plain,
-                Verdict::Quoted => Style::Double,
-                Verdict::Unknown => return Ok(()),
-            };
-            prop_assert_eq!(style(&text, key), expected);
-        }
     }
 }
