@@ -76,7 +76,7 @@ async fn do_it(shared: &Shared, revision: i64) -> Result<(), Failure> {
         }
         // Further than that already.
         Err(Failure::Compacted) => Ok(()),
-        // Since 3.4.42, 3.5.28 and 3.6.9 or so only who has the role root may. That is for the operator to know and to decide; the
+        // Since 3.4.42, 3.5.28 and 3.6.9 only who has the role root may. That is for the operator to know and to decide; the
         // store is whole without, and etcd can compact by itself.
         Err(Failure::Refused(cause)) => {
             tracing::warn!(

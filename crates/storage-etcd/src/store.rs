@@ -23,6 +23,9 @@ use crate::revision::{self, Housekeeping, Revisions, explain, from_etcd, to_etcd
 use crate::version::{EtcdVersion, OLDEST_USABLE};
 use crate::{compact, read, transaction, watch as tail};
 
+/// What stands for the version of an etcd that does not tell it.
+const UNTOLD: &str = "untold";
+
 /// An etcd, through which any number of servers share one store.
 #[derive(Clone)]
 pub struct EtcdStore {
@@ -55,22 +58,30 @@ impl EtcdStore {
         let user = config.login.as_ref().map_or_else(|| "us".to_owned(), |login| format!("user {:?}", login.user));
         let refused = |failure: Failure| open_error(&client, &user, failure);
         client.log_in().await.map_err(refused)?;
-        let status = client.status().await.map_err(refused)?;
-        if EtcdVersion::parse(&status.version).is_none_or(|version| version < OLDEST_USABLE) {
-            let (endpoints, version) = (client.endpoints(), status.version);
-            return Err(OpenError::TooOld { endpoints, version, needed: OLDEST_USABLE.to_string() });
+        let version = match client.status().await {
+            Ok(status) => status.version,
+            // Some versions, none of them too old, tell only root what they are. The first read tells the rest.
+            Err(Failure::Refused(_)) => UNTOLD.to_owned(),
+            Err(failure) => return Err(refused(failure)),
+        };
+        if version != UNTOLD && EtcdVersion::parse(&version).is_none_or(|version| version < OLDEST_USABLE) {
+            return Err(OpenError::TooOld {
+                endpoints: client.endpoints(),
+                version,
+                needed: OLDEST_USABLE.to_string(),
+            });
         }
         let keys = Keys::new(config.prefix.clone());
         // The first read tells whether the user may read at all.
-        revision::read(&client, &keys, 0).await.map_err(refused)?;
+        let seen = revision::read(&client, &keys, 0).await.map_err(refused)?;
         if let Some(found) = format::newer(&client, &keys).await.map_err(refused)? {
             let (endpoints, prefix) = (client.endpoints(), config.prefix);
             return Err(OpenError::NewerFormat { endpoints, prefix, found, known: FORMAT });
         }
-        tracing::info!(endpoints = %client.endpoints(), version = %status.version, prefix = %config.prefix, "etcd is open");
+        tracing::info!(endpoints = %client.endpoints(), %version, prefix = %config.prefix, "etcd is open");
         let shared = Shared {
             leases: Leases::new(&config.prefix),
-            cluster: status.header.unwrap_or_default().cluster_id,
+            cluster: seen.cluster,
             may_not_compact: Mutex::default(),
             client,
             keys,
