@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use keelson_access::{Mismatch, Pki, TokenIssuer, Trust};
 use keelson_controllers::{IdentityLease, Life, RegisteredServer, RegisteredServers};
+use keelson_meta::Revision;
 
 use crate::config::Config;
 
@@ -76,26 +77,40 @@ impl Company {
         }
     }
 
-    /// Whether no other has come in between, now that this server has registered: the one that did so first stays. Who may
-    /// not stay is taken off the register.
+    /// Whether no other has come in between, now that this server has registered: of those that register at once, the first
+    /// stays. Who may not stay is taken off the register.
     ///
     /// # Errors
     /// As [`check`](Self::check).
     pub(crate) async fn join(&self, own: IdentityLease) -> anyhow::Result<IdentityLease> {
-        let Some(since) = own.revision().filter(|_| self.strict) else { return Ok(own) };
-        let came = |server: &RegisteredServer| server.life != Life::Dead && server.revision < since;
-        match self.strangers().await {
-            Ok(strangers) => match strangers.iter().find(|(server, _)| came(server)) {
-                None => Ok(own),
-                Some((server, mismatches)) => {
-                    own.release().await;
-                    bail!(self.refusal(server, mismatches));
-                }
-            },
+        match self.await_latecomers(own.revision()).await {
+            Ok(()) => Ok(own),
             Err(error) => {
                 own.release().await;
                 Err(error)
             }
+        }
+    }
+
+    /// Waits until those are gone again that have registered after this server, at `since`: they find it there. Nobody renews
+    /// its lease before it has joined, so one that changes was there before.
+    async fn await_latecomers(&self, since: Option<Revision>) -> anyhow::Result<()> {
+        let Some(since) = since.filter(|_| self.strict) else { return Ok(()) };
+        let mut latecomers: BTreeMap<String, Revision> = BTreeMap::new();
+        loop {
+            let mut strangers = self.strangers().await?;
+            strangers.retain(|(server, _)| server.life != Life::Dead);
+            let was_first = |server: &RegisteredServer| {
+                server.revision < since || latecomers.get(&server.id).is_some_and(|known| *known != server.revision)
+            };
+            if let Some((server, mismatches)) = strangers.iter().find(|(server, _)| was_first(server)) {
+                bail!(self.refusal(server, mismatches));
+            }
+            if strangers.is_empty() {
+                return Ok(());
+            }
+            latecomers = strangers.into_iter().map(|(server, _)| (server.id, server.revision)).collect();
+            tokio::time::sleep(LOOK).await;
         }
     }
 

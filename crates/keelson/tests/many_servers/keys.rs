@@ -165,6 +165,24 @@ async fn servers_in_the_name_of_different_issuers_are_told_to_agree() {
     assert!(refused.contains(told), "{refused}");
 }
 
+/// Neither finds the other when it looks first; that both stay is no way out, nor that both go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_servers_with_other_keys_that_start_at_once_one_stays() {
+    let keys = [(); 2].map(|()| TempDir::new().unwrap());
+    for round in 0..5 {
+        let store = MemoryStore::new();
+        let (one, two) =
+            tokio::join!(server(&store, "one", &keys[0]).try_start(), server(&store, "two", &keys[1]).try_start());
+        assert_ne!(one.is_ok(), two.is_ok(), "round {round}");
+        let refused = one.as_ref().err().or(two.as_ref().err()).unwrap();
+        assert!(refused.contains("do not agree on client certificates"), "{refused}");
+        let stays = one.or(two).ok().unwrap();
+        let leases =
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=apiserver.kubernetes.io/identity";
+        assert_eq!(stays.raw().get(leases).await.expect(200).json()["items"].as_array().unwrap().len(), 1);
+    }
+}
+
 /// Only servers that run have a say: nobody is kept out by one that died.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_other_keys_than_a_dead_one_starts() {
