@@ -68,7 +68,11 @@ impl MessageType {
     /// # Errors
     /// If the object does not have the shape of the kind; `out` then holds part of a message.
     pub fn write(self, object: &Object, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
-        self.write_json(&serde_json::to_vec(object).map_err(not_json)?, None, out)
+        self.write_json(
+            &serde_json::to_vec(object).map_err(|error| ProtobufError::NotJson(error.to_string()))?,
+            None,
+            out,
+        )
     }
 
     /// Appends the object in this compact JSON text as a bare message, without making a tree of it. With a revision, that is
@@ -107,10 +111,6 @@ impl MessageType {
             out.end(start);
         }
     }
-}
-
-fn not_json(error: serde_json::Error) -> ProtobufError {
-    ProtobufError::NotJson(error.to_string())
 }
 
 /// The number of `resourceVersion` in `ObjectMeta`.
