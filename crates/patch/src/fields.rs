@@ -19,6 +19,7 @@ mod merge;
 mod named;
 mod owners;
 mod remove;
+mod scan;
 mod schema;
 mod set;
 mod sink;

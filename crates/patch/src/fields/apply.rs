@@ -143,9 +143,9 @@ pub fn apply<'a>(
     let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
     let mut fields = Fields::of_text(extract_text(schema, applied, hidden, TEXT_SIZE));
     let last = owners.0.remove(writer.manager);
-    let says_the_same = |last: &Owned| last.version == writer.version && last.fields.are_written_as(&fields);
+    let gives_up_nothing = |last: &Owned| last.version == writer.version && last.fields.are_shown_by(&fields);
     let object = match last.as_ref().filter(|last| !last.fields.has_none()) {
-        Some(last) if !says_the_same(last) => {
+        Some(last) if !gives_up_nothing(last) => {
             let mut all = extract(schema, applied);
             all.subtract_with_below(&kept);
             let now = Owned { fields: all.into(), version: writer.version.to_owned(), time: None };
@@ -167,12 +167,10 @@ pub fn apply<'a>(
     owners.0.remove(writer.manager);
     owners.take(losses);
     let mut time = writer.now.filter(|_| changed).map(str::to_owned);
-    if let Some(last) = last {
-        if !changed {
-            time = last.time;
-            // What is the same keeps its form.
-            fields = if last.fields == fields { last.fields } else { fields };
-        }
+    if let Some(last) = last.filter(|_| !changed) {
+        time = last.time;
+        // What is the same keeps its form.
+        fields = if last.fields == fields { last.fields } else { fields };
     }
     if !fields.has_none() {
         let owned = Owned { fields, version: writer.version.to_owned(), time };

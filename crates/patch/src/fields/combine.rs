@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 
 use super::element::PathElement;
+use super::scan::Scan;
 use super::set::{FieldSet, Node};
 use super::text::{SELF_MEMBER, is_open, parse, write_node};
 
@@ -34,12 +35,13 @@ impl Combination {
 ///
 /// `None` for a text that is not as sets are written, as far as it was looked at; then it has to be read.
 pub(super) fn combine(text: &str, set: &FieldSet, how: Combination) -> Option<String> {
-    let mut combiner = Combiner { how, rest: text, out: String::with_capacity(text.len()) };
+    let mut combiner = Combiner { how, text: Scan(text), out: String::with_capacity(text.len()) };
     combiner.level(set.nodes(), Root::Yes)?;
-    combiner.rest.is_empty().then_some(combiner.out)
+    combiner.text.0.is_empty().then_some(combiner.out)
 }
 
 /// Whether an object is that of the whole set, which nobody owns.
+#[derive(Clone, Copy)]
 enum Root {
     Yes,
     /// Otherwise whether the set has the field itself as a member.
@@ -48,35 +50,30 @@ enum Root {
 
 struct Combiner<'t> {
     how: Combination,
-    /// What of the text is not read yet.
-    rest: &'t str,
+    text: Scan<'t>,
     out: String,
 }
 
-impl<'t> Combiner<'t> {
+impl Combiner<'_> {
     /// Combines the object that comes next with these nodes. Returns whether anything is left of it.
     fn level(&mut self, nodes: &[Node], root: Root) -> Option<bool> {
         let start = self.out.len();
-        self.expect(b'{')?;
-        let stated = match self.rest.strip_prefix(SELF_MEMBER) {
-            Some(rest) => {
-                self.rest = rest;
-                // With nothing below it, an empty object would say so.
-                self.expect(b',')?;
-                true
-            }
-            None => false,
-        };
+        let stated = self.text.begin()?;
         let member = match root {
             Root::Yes => false,
-            Root::No(theirs) => self.how.has(stated || self.rest.starts_with('}'), theirs),
+            Root::No(theirs) => self.how.has(stated, theirs),
         };
         self.out.push('{');
         if member {
             self.out.push_str(SELF_MEMBER);
         }
         let head = self.out.len();
-        self.members(nodes)?;
+        if nodes.is_empty() {
+            let members = self.text.skip_members()?;
+            self.only_in_text(members);
+        } else {
+            self.members(nodes)?;
+        }
         let has_more = self.out.len() > head;
         if member && !has_more {
             self.out.truncate(start + 1);
@@ -86,18 +83,10 @@ impl<'t> Combiner<'t> {
     }
 
     fn members(&mut self, nodes: &[Node]) -> Option<()> {
-        if nodes.is_empty() {
-            return self.others();
-        }
         let mut nodes = nodes.iter().peekable();
         let mut last: Option<Name<'_>> = None;
-        while !self.eat(b'}') {
-            if last.is_some() {
-                self.expect(b',')?;
-            }
-            let begin = self.rest;
-            let raw = self.string()?;
-            self.expect(b':')?;
+        let mut begin = self.text.0;
+        while let Some(raw) = self.text.member(last.is_none())? {
             let name = Name::read(raw)?;
             if last.as_ref().is_some_and(|last| last.cmp(&name).is_ge()) {
                 // Out of order, so that a node may have been passed already.
@@ -109,11 +98,13 @@ impl<'t> Combiner<'t> {
             match nodes.next_if(|node| name.cmp_element(&node.element).is_eq()) {
                 Some(node) => self.in_both(raw, node)?,
                 None => {
-                    self.skip()?;
-                    self.only_in_text(&begin[..begin.len() - self.rest.len()]);
+                    self.text.skip()?;
+                    let member = &begin[..begin.len() - self.text.0.len()];
+                    self.only_in_text(member.strip_prefix(',').unwrap_or(member));
                 }
             }
             last = Some(name);
+            begin = self.text.0;
         }
         nodes.for_each(|node| self.only_in_set(node));
         Some(())
@@ -142,83 +133,35 @@ impl<'t> Combiner<'t> {
         }
     }
 
-    /// All members of an object of which the set has none.
-    fn others(&mut self) -> Option<()> {
-        let begin = self.rest;
-        self.skip_to_end()?;
-        let members = &begin[..begin.len() - self.rest.len()];
-        self.expect(b'}')?;
-        self.only_in_text(members);
-        Some(())
-    }
-
     fn separate(&mut self) {
         if !is_open(&self.out) {
             self.out.push(',');
         }
     }
-
-    /// Passes over a byte, if it comes next.
-    fn eat(&mut self, wanted: u8) -> bool {
-        let comes = self.rest.as_bytes().first() == Some(&wanted);
-        if comes {
-            self.rest = &self.rest[1..];
-        }
-        comes
-    }
-
-    fn expect(&mut self, wanted: u8) -> Option<()> {
-        self.eat(wanted).then_some(())
-    }
-
-    /// A string, as it stands between its quotes.
-    fn string(&mut self) -> Option<&'t str> {
-        let text = self.rest.strip_prefix('"')?;
-        let end = end_of_string(text.as_bytes())?;
-        self.rest = &text[end + 1..];
-        Some(&text[..end])
-    }
-
-    /// Passes over an object.
-    fn skip(&mut self) -> Option<()> {
-        self.expect(b'{')?;
-        self.skip_to_end()?;
-        self.expect(b'}')
-    }
-
-    /// Passes over the members of an object.
-    fn skip_to_end(&mut self) -> Option<()> {
-        let (bytes, mut at, mut depth) = (self.rest.as_bytes(), 0, 0_usize);
-        loop {
-            match bytes.get(at)? {
-                b'}' if depth == 0 => break,
-                b'}' => depth -= 1,
-                b'{' => depth += 1,
-                b'"' => at += 1 + end_of_string(&bytes[at + 1..])?,
-                b':' | b',' => {}
-                _ => return None,
-            }
-            at += 1;
-        }
-        self.rest = &self.rest[at..];
-        Some(())
-    }
 }
 
-/// Where the quote is that ends a string.
-fn end_of_string(text: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-        if text[at] == b'"' {
-            return Some(at);
-        }
-        // What is escaped ends nothing.
-        at += 2;
-        if at > text.len() {
-            return None;
-        }
+/// Whether two texts show that all fields of the first are in the second. If one of them is not as sets are written, they
+/// may not show it.
+pub(super) fn shows(part: &str, whole: &str) -> bool {
+    is_part(&mut Scan(part), &mut Scan(whole)).is_some()
+}
+
+fn is_part(part: &mut Scan<'_>, whole: &mut Scan<'_>) -> Option<()> {
+    let (is_member, has_member) = (part.begin()?, whole.begin()?);
+    if is_member && !has_member {
+        return None;
     }
+    let (mut is_first, mut is_first_of_whole) = (true, true);
+    while let Some(name) = part.member(is_first)? {
+        is_first = false;
+        while whole.member(is_first_of_whole)?? != name {
+            is_first_of_whole = false;
+            whole.skip()?;
+        }
+        is_first_of_whole = false;
+        is_part(part, whole)?;
+    }
+    whole.skip_members().map(drop)
 }
 
 /// The name of a member: a path element, read no further than has to be.
@@ -251,6 +194,33 @@ impl<'t> Name<'t> {
             (Self::Field(left), Self::Field(right)) => left.cmp(right),
             (left, Self::Other(right)) => left.cmp_element(right),
             (Self::Other(left), Self::Field(right)) => left.cmp_field(right),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_show_what_is_part_of_what() {
+        let texts = [
+            r#"{"f:a":{}}"#,
+            r#"{"f:a":{},"f:b":{}}"#,
+            r#"{"f:a":{".":{},"f:x":{}},"f:b":{}}"#,
+            r#"{"f:a":{"f:x":{}},"f:b":{}}"#,
+            r#"{"f:a":{"f:x":{},"f:y":{}},"f:c":{}}"#,
+            r#"{"f:b":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}}}}"#,
+            r#"{"f:b":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}},"k:{\"name\":\"b\"}":{".":{},"f:name":{}}}}"#,
+            r#"{"f:b":{".":{},"k:{\"name\":\"b\"}":{".":{},"f:name":{}}},"f:c":{}}"#,
+        ];
+        let set = |text| FieldSet::from_text(text).unwrap();
+        for part in texts {
+            for whole in texts {
+                assert_eq!(shows(part, whole), set(part).is_subset(&set(whole)), "{part} in {whole}");
+            }
+            let spaced = part.replace(':', ": ");
+            assert!(!shows(&spaced, part) && !shows(part, &spaced), "{spaced}");
         }
     }
 }

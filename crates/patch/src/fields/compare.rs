@@ -70,8 +70,8 @@ pub(super) fn new_text<'a>(
     size: usize,
 ) -> Option<String> {
     let mut sink = TextSink::new(size);
-    Listing::new(Members::New, &mut sink).since(View::Known(schema), old, new, hidden)?;
-    Some(sink.finish())
+    let is_all = Listing::new(Members::New, &mut sink).since(View::Known(schema), old, new, hidden);
+    is_all.then(|| sink.finish())
 }
 
 /// What is found at one place, in each of the sets.

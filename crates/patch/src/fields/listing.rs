@@ -90,29 +90,19 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
 
     /// Tells the fields that a value has since it was `before`: what came, and what is another now.
     ///
-    /// `None` if `before` has more than objects with objects, values and nothing in them: then lists or forms have to be
-    /// compared, and what was told is not all.
-    pub(super) fn since<'a>(
-        &mut self,
-        view: View<S>,
-        before: &Value,
-        value: &'v Value,
-        hidden: Hidden<'_>,
-    ) -> Option<()>
+    /// Returns whether that is all. It is not if `before` has more than objects with objects, values and nothing in them:
+    /// then lists or forms have to be compared.
+    pub(super) fn since<'a>(&mut self, view: View<S>, before: &Value, value: &'v Value, hidden: Hidden<'_>) -> bool
     where
         S: FieldSchema<'a>,
     {
-        if (view.walk(before), view.walk(value)) != (Walk::Members, Walk::Members) {
-            return None;
-        }
-        let mut known = Some(());
-        self.each_member(view, value, |listing, entry| {
-            known = known.and_then(|()| match before.as_object().and_then(|before| before.get(entry.name)) {
-                None => Some(listing.field(entry, hidden)),
-                Some(before) => listing.field_since(entry, before, hidden),
-            });
+        let mut is_all = (view.walk(before), view.walk(value)) == (Walk::Members, Walk::Members);
+        self.each_member(view, value, |listing, entry| match before.as_object().and_then(|it| it.get(entry.name)) {
+            _ if !is_all => {}
+            None => listing.field(entry, hidden),
+            Some(before) => is_all = listing.field_since(entry, before, hidden),
         });
-        known
+        is_all
     }
 
     fn field<'a>(&mut self, entry: Entry<'v, S>, hidden: Hidden<'_>)
@@ -128,29 +118,27 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     }
 
     /// As [`since`](Self::since), of a field that was there before.
-    fn field_since<'a>(&mut self, entry: Entry<'v, S>, before: &Value, hidden: Hidden<'_>) -> Option<()>
+    fn field_since<'a>(&mut self, entry: Entry<'v, S>, before: &Value, hidden: Hidden<'_>) -> bool
     where
         S: FieldSchema<'a>,
     {
         let Entry { name, value, view, .. } = entry;
-        let Some((is_hidden, hidden)) = hidden.below(Step::Field(name)) else { return Some(()) };
+        let Some((is_hidden, hidden)) = hidden.below(Step::Field(name)) else { return true };
         let walk = view.walk(value);
-        if walk != view.walk(before) {
-            return None;
-        }
-        if walk == Walk::Leaf || is_bare(before) && is_bare(value) {
-            self.sink.open(Step::Field(name), !is_hidden && !same(before, value));
-            self.sink.close();
-            return Some(());
-        }
-        self.sink.open(Step::Field(name), false);
-        let known = match walk {
+        let are_values = walk == Walk::Leaf || is_bare(before) && is_bare(value);
+        self.sink.open(Step::Field(name), are_values && !is_hidden && !same(before, value));
+        let is_all = match walk {
+            _ if walk != view.walk(before) => false,
+            _ if are_values => true,
             Walk::Members => self.since(view, before, value, hidden),
-            Walk::Items if is_bare(before) => Some(self.items(view, value, hidden)),
-            Walk::Items | Walk::Leaf => None,
+            Walk::Items => {
+                self.items(view, value, hidden);
+                is_bare(before)
+            }
+            Walk::Leaf => true,
         };
         self.sink.close();
-        known
+        is_all
     }
 
     /// Members in the order of their names, which is that of their path elements.

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::combine::{Combination, combine};
+use super::combine::{Combination, combine, shows};
 use super::set::FieldSet;
 use super::text::{FieldsError, NO_FIELDS, write_json};
 
@@ -135,6 +135,14 @@ impl Fields {
     /// Whether the text of both is the same.
     pub(super) fn are_written_as(&self, other: &Self) -> bool {
         self.text.is_some() && self.text == other.text
+    }
+
+    /// Whether the texts of both show that the others have all of these fields.
+    pub(super) fn are_shown_by(&self, others: &Self) -> bool {
+        match (&self.text, &others.text) {
+            (Some(part), Some(whole)) => part == whole || shows(part, whole),
+            _ => false,
+        }
     }
 
     /// Whether the other set has all of these fields.
