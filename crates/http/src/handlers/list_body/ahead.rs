@@ -2,9 +2,9 @@
 //!
 //! Knows neither shapes nor encodings. Blocks leave in the order of their items. One list has at most [`BLOCKS_AHEAD`]
 //! blocks under way or waiting to be sent, whatever it holds and however slow its client is, and all lists together at most
-//! one under way for each core: a list that gets no share of them makes its blocks in its own task, as small lists do, so
-//! that many lists at once have nobody waiting behind a queue of blocks. When a body is dropped, what was not begun for it
-//! is not begun.
+//! one under way for each core. Blocks are made on threads beside those that serve requests, so that requests keep their part
+//! of every core; a list that gets no share makes its blocks in its own task, as small lists do. When a body is dropped, what
+//! was not begun for it is not begun.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -27,8 +27,8 @@ use crate::handlers::render::ListWriter;
 
 /// Lists of fewer bytes in JSON are made as they are sent: handing blocks about would take longer for a chunk of 500 pods.
 pub(in crate::handlers) const AHEAD_FROM_BYTES: u64 = 4 * 1024 * 1024;
-/// About how many bytes of stored objects a block is made of.
-const BLOCK_BYTES: usize = 64 * 1024;
+/// About how many bytes of stored objects a block is made of: enough that to wake a thread takes little of the time it works.
+const BLOCK_BYTES: usize = 128 * 1024;
 /// How many blocks of one list are under way or wait to be sent.
 const BLOCKS_AHEAD: usize = 4;
 
@@ -42,7 +42,8 @@ type UnderWay<T> = AbortOnDropHandle<T>;
 /// Begins the work on another thread if there is a share left for it; gives it back otherwise.
 fn begin<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(work: F) -> Result<UnderWay<T>, F> {
     let Ok(share) = SHARES.clone().try_acquire_owned() else { return Err(work) };
-    Ok(AbortOnDropHandle::new(tokio::spawn(async move {
+    // Not a task: those that a task begins run on its own thread, unless another thread has nothing to do.
+    Ok(AbortOnDropHandle::new(tokio::task::spawn_blocking(move || {
         let _share = share;
         work()
     })))
