@@ -81,7 +81,15 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     where
         S: FieldSchema<'a>,
     {
-        match view.walk(value) {
+        self.parts(view, view.walk(value), value, hidden);
+    }
+
+    /// The same, of a value of which it is known how it is walked.
+    fn parts<'a>(&mut self, view: View<S>, walk: Walk, value: &'v Value, hidden: Hidden<'_>)
+    where
+        S: FieldSchema<'a>,
+    {
+        match walk {
             Walk::Leaf => {}
             Walk::Members => self.each_member(view, value, |listing, entry| listing.field(entry, hidden)),
             Walk::Items => self.items(view, value, hidden),
@@ -111,9 +119,10 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     {
         let Entry { name, value, view, declared, .. } = entry;
         let Some((is_hidden, hidden)) = hidden.below(Step::Field(name)) else { return };
-        let member = self.members.has(view.walk(value), declared, value) && !is_hidden;
+        let walk = view.walk(value);
+        let member = self.members.has(walk, declared, value) && !is_hidden;
         self.sink.open(Step::Field(name), member);
-        self.below(view, value, hidden);
+        self.parts(view, walk, value, hidden);
         self.sink.close();
     }
 

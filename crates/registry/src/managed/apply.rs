@@ -68,7 +68,8 @@ pub(crate) fn apply(
     }
     give_back(live, before);
     // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
-    let managed = if done.owners.are_still(&known) { managed.map(str::to_owned) } else { Some(done.owners.write_text()) };
+    let managed =
+        if done.owners.are_still(&known) { managed.map(str::to_owned) } else { Some(done.owners.write_text()) };
     Ok(Draft { object, managed: managed.filter(|_| !done.owners.is_empty()) })
 }
 
