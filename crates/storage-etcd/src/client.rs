@@ -26,7 +26,7 @@ use crate::config::{EtcdConfig, Order};
 use crate::connect;
 use crate::error::{Failure, OpenError};
 use crate::login::{Session, Token};
-use crate::member::{Health, Member};
+use crate::member::{Health, Lost, Member};
 use crate::proto;
 use crate::version::EtcdVersion;
 
@@ -342,14 +342,12 @@ impl Client {
         let look = || self.look(member.calls());
         tokio::select! {
             biased;
-            answer = asked => {
-                if !matches!(answer, Err(Failure::Unavailable { .. })) {
-                    member.has_answered();
-                }
-                answer
-            }
-            () = member.until_given_up(look) => {
-                let cause = format!("{} hangs, or has lost the others", member.endpoint);
+            answer = asked => answer,
+            lost = member.until_lost(look) => {
+                let cause = match lost {
+                    Lost::Member => format!("{} hangs, or has lost the others", member.endpoint),
+                    Lost::Leader => format!("{} has another leader now, and the answer of the last one is lost", member.endpoint),
+                };
                 Err(Failure::Unavailable { cause, sent: true })
             }
             () = sleep_until(end) => Err(Failure::timed_out(&member.endpoint)),
@@ -380,7 +378,7 @@ impl Client {
         match timeout(LIFE_SIGN, self.status_of(channel)).await {
             Ok(Ok(status)) if status.leader == 0 => Health::Leaderless,
             // Who may not ask has an answer too.
-            Ok(_) => Health::Well,
+            Ok(answer) => Health::Well { term: answer.map_or(0, |status| status.raft_term) },
             Err(_) => Health::Gone,
         }
     }

@@ -9,24 +9,39 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 use tonic::transport::Channel;
 
 use crate::connect::Connector;
 
-/// How long a member may leave everything unanswered before it is asked how it is, and then asked again.
+/// How long a member may leave a question unanswered before it is asked how it is, and then asked again.
 const SUSPECT: Duration = Duration::from_secs(1);
+/// How old what it has said may be, for many who wait at the same time.
+const FRESH: Duration = Duration::from_millis(900);
+/// How long a question may take once there is another leader than when it was put. etcd itself waits for seven seconds for
+/// the answer of a leader that is gone.
+const GRACE: Duration = Duration::from_millis(700);
 /// How often in a row it may have no leader. An election takes one or two seconds; who is cut off from the others waits for ever.
 const ELECTION: u32 = 4;
 
 /// How a member says that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    Well,
+    /// It follows or leads in this term.
+    Well { term: u64 },
     /// It lives, but does not know who leads.
     Leaderless,
     /// It does not answer.
     Gone,
+}
+
+/// Why a question will not be answered any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// With the member, which is given up.
+    Member,
+    /// Perhaps, with a leader that there is no more.
+    Leader,
 }
 
 /// The connections to one member. A watch has its own, so that a long answer does not stand before its events.
@@ -40,10 +55,8 @@ pub(crate) struct Member {
     pub(crate) endpoint: String,
     connector: Connector,
     connections: RwLock<Connections>,
-    /// When it last answered a call.
-    heard: Mutex<Instant>,
-    /// Held while it is asked whether it lives, so that one asks for all.
-    asking: tokio::sync::Mutex<()>,
+    /// How it last said that it is, and when. Held while it is asked, so that one asks for all.
+    looked: tokio::sync::Mutex<Option<(Instant, Health)>>,
     /// How often in a row it had no leader.
     leaderless: AtomicU32,
     /// How often it was given up.
@@ -59,8 +72,7 @@ impl Member {
             endpoint,
             connector,
             connections: RwLock::new(connections),
-            heard: Mutex::new(Instant::now()),
-            asking: tokio::sync::Mutex::default(),
+            looked: tokio::sync::Mutex::default(),
             leaderless: AtomicU32::new(0),
             given_up: watch::Sender::new(0),
             complaint: Mutex::default(),
@@ -73,12 +85,6 @@ impl Member {
 
     pub(crate) fn watches(&self) -> Channel {
         self.connections.read().watches.clone()
-    }
-
-    /// Notes that it has answered a call.
-    pub(crate) fn has_answered(&self) {
-        self.leaderless.store(0, Ordering::Relaxed);
-        *self.heard.lock() = Instant::now();
     }
 
     /// Notes why a call has failed.
@@ -96,25 +102,31 @@ impl Member {
         self.given_up.subscribe()
     }
 
-    /// Ends when the member is given up, which this does itself when it must after what `look` finds.
-    pub(crate) async fn until_given_up<F: Future<Output = Health>>(&self, look: impl Fn() -> F) {
+    /// Ends when what is asked of the member now will not be answered any more, after what `look` finds again and again.
+    pub(crate) async fn until_lost<F: Future<Output = Health>>(&self, look: impl Fn() -> F) -> Lost {
         let mut life = self.life();
         let doubt = async {
-            let mut since = Instant::now();
+            let (mut term, mut was_leaderless) = (None, false);
             loop {
-                let heard = *self.heard.lock();
-                sleep_until(heard.max(since) + SUSPECT).await;
-                if self.is_silent() && !self.is_of_use(&look).await {
-                    return self.give_up();
+                sleep(SUSPECT).await;
+                match self.is_of_use(&look).await {
+                    Some(Health::Well { term: now }) if was_leaderless || *term.get_or_insert(now) != now => {
+                        sleep(GRACE).await;
+                        return Lost::Leader;
+                    }
+                    Some(health) => was_leaderless |= health == Health::Leaderless,
+                    None => {
+                        self.give_up();
+                        return Lost::Member;
+                    }
                 }
-                since = Instant::now();
             }
         };
         tokio::select! {
             // ORDER: who is told that it is given up does not ask any more.
             biased;
-            _ = life.changed() => {}
-            () = doubt => {}
+            _ = life.changed() => Lost::Member,
+            lost = doubt => lost,
         }
     }
 
@@ -123,23 +135,22 @@ impl Member {
         self.connections.write().watches = self.connector.connect();
     }
 
-    async fn is_of_use<F: Future<Output = Health>>(&self, look: &impl Fn() -> F) -> bool {
-        let _one = self.asking.lock().await;
-        // Another may have looked meanwhile.
-        if !self.is_silent() {
-            return true;
+    /// How the member is, or none when it is of no use any more.
+    async fn is_of_use<F: Future<Output = Health>>(&self, look: &impl Fn() -> F) -> Option<Health> {
+        let mut looked = self.looked.lock().await;
+        if let Some((when, health)) = *looked
+            && when.elapsed() < FRESH
+        {
+            return Some(health);
         }
-        match look().await {
-            Health::Well => self.leaderless.store(0, Ordering::Relaxed),
+        let health = look().await;
+        match health {
+            Health::Well { .. } => self.leaderless.store(0, Ordering::Relaxed),
             Health::Leaderless if self.leaderless.fetch_add(1, Ordering::Relaxed) + 1 < ELECTION => {}
-            Health::Leaderless | Health::Gone => return false,
+            Health::Leaderless | Health::Gone => return None,
         }
-        *self.heard.lock() = Instant::now();
-        true
-    }
-
-    fn is_silent(&self) -> bool {
-        self.heard.lock().elapsed() >= SUSPECT
+        *looked = Some((Instant::now(), health));
+        Some(health)
     }
 
     /// Whatever is under way on its connections is lost, and so are they: they may lead nowhere.
@@ -165,35 +176,50 @@ mod tests {
         crate::connect::members(&EtcdConfig::new(["127.0.0.1:1"])).unwrap().remove(0)
     }
 
-    /// How long fifty wait for a member that is found like this, at the most half a minute, and how often one of them looked.
-    async fn wait(found: impl Fn(usize) -> Health) -> (Duration, usize) {
+    /// What fifty learn who wait for a member that is found like this, how long they wait, at the most half a minute, and how
+    /// often one of them looked.
+    async fn wait(found: impl Fn(usize) -> Health) -> (Option<Lost>, Duration, usize) {
         let (member, looked) = (member(), AtomicUsize::new(0));
         let look = || async {
             tokio::time::sleep(Duration::from_millis(100)).await;
             found(looked.fetch_add(1, Ordering::Relaxed))
         };
         let begun = Instant::now();
-        let waits = futures::future::join_all((0..50).map(|_| member.until_given_up(look)));
-        let _ = timeout(Duration::from_secs(30), waits).await;
-        (begun.elapsed(), looked.load(Ordering::Relaxed))
+        let waits = futures::future::join_all((0..50).map(|_| member.until_lost(look)));
+        let lost = timeout(Duration::from_secs(30), waits).await.ok();
+        let first = lost.map(|lost| lost[0]);
+        (first, begun.elapsed(), looked.load(Ordering::Relaxed))
     }
 
     #[tokio::test(start_paused = true)]
     async fn many_who_wait_look_once_and_learn_together_that_a_member_is_gone() {
-        assert_eq!(wait(|_| Health::Gone).await, (SUSPECT + Duration::from_millis(100), 1));
+        let waited = wait(|_| Health::Gone).await;
+        assert_eq!(waited, (Some(Lost::Member), SUSPECT + Duration::from_millis(100), 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_member_that_lives_may_take_its_time() {
-        let (waited, looked) = wait(|_| Health::Well).await;
-        assert!(waited == Duration::from_secs(30) && (15..=30).contains(&looked), "{waited:?} {looked}");
+        let (lost, _, looked) = wait(|_| Health::Well { term: 5 }).await;
+        assert!(lost.is_none() && (25..=30).contains(&looked), "{lost:?} {looked}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_election_is_waited_for_and_a_member_that_is_cut_off_is_not() {
-        let (waited, _) = wait(|looked| if looked % 4 < 3 { Health::Leaderless } else { Health::Well }).await;
-        assert_eq!(waited, Duration::from_secs(30));
-        let (waited, looked) = wait(|_| Health::Leaderless).await;
-        assert!(waited < Duration::from_secs(6) && looked == 4, "{waited:?} {looked}");
+    async fn what_was_asked_of_a_leader_that_is_gone_is_not_waited_for() {
+        for changed in [
+            |looked: usize| Health::Well { term: if looked < 2 { 5 } else { 6 } },
+            |looked: usize| if looked < 2 { Health::Leaderless } else { Health::Well { term: 6 } },
+        ] {
+            let (lost, waited, looked) = wait(changed).await;
+            assert!(
+                lost == Some(Lost::Leader) && waited < Duration::from_secs(5) && looked == 3,
+                "{waited:?} {looked}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_that_stays_without_a_leader_is_left() {
+        let (lost, waited, looked) = wait(|_| Health::Leaderless).await;
+        assert!(lost == Some(Lost::Member) && waited < Duration::from_secs(6) && looked == 4, "{waited:?} {looked}");
     }
 }

@@ -345,6 +345,8 @@ pub(crate) struct StatusResponse {
     /// The number of the member that leads, 0 for none.
     #[prost(uint64, tag = "4")]
     pub(crate) leader: u64,
+    #[prost(uint64, tag = "6")]
+    pub(crate) raft_term: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
