@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
-use keelson_codec::{DecodeError, FieldPath, StoredObject};
+use keelson_codec::{Checked, DecodeError, FieldPath, StoredObject};
 use keelson_meta::Revision;
 use keelson_storage::KeyValue;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -46,7 +46,7 @@ pub struct CollectionSpec {
 
 /// What an object that was stored becomes where it lacks something that all objects have today; `None` where it lacks
 /// nothing. Runs for every object that is read, so the latter must be cheap.
-pub type Complete = fn(&StoredObject) -> Option<StoredObject>;
+pub type Complete = fn(&Checked) -> Option<StoredObject>;
 
 /// One collection of the cache.
 pub struct Collection {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use keelson_codec::stored::{DecodeError, StoredObject};
+use keelson_codec::stored::{Checked, DecodeError, StoredObject};
 use keelson_meta::Revision;
 
 use crate::collection::CollectionSpec;
@@ -26,6 +26,8 @@ pub struct Entry {
     /// Whether the store has it in other bytes: in protobuf, in JSON of another form, or without what
     /// [`CollectionSpec::complete`] adds.
     pub rewritten: bool,
+    /// How many bytes the object takes in a list. Trees sum this up, also for objects that nobody has looked at for long.
+    list_bytes: u32,
     fields: Fields,
 }
 
@@ -46,12 +48,18 @@ impl Entry {
         spec: &CollectionSpec,
         interner: &LabelInterner,
     ) -> Result<Self, DecodeError> {
-        let stored = StoredObject::parse(value.clone())?;
-        let object = spec.complete.and_then(|complete| complete(&stored)).unwrap_or(stored);
+        let checked = Checked::parse(value.clone())?;
+        let (object, summary) = match spec.complete.and_then(|complete| complete(&checked)) {
+            Some(completed) => (completed.clone(), completed.summary(&spec.fields)?),
+            None => {
+                let summary = checked.summary(&spec.fields)?;
+                (checked.into_object(), summary)
+            }
+        };
         let rewritten = object.bytes().as_ptr() != value.as_ptr();
-        let summary = object.summary(&spec.fields)?;
         let labels = interner.intern(summary.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        Ok(Self { key, revision, labels, object, rewritten, fields: Fields::join(&summary.fields) })
+        let list_bytes = u32::try_from(object.item_len(revision)).expect("the marks of an object are smaller numbers");
+        Ok(Self { key, revision, labels, list_bytes, object, rewritten, fields: Fields::join(&summary.fields) })
     }
 
     /// The name of the object.
@@ -72,7 +80,7 @@ impl Entry {
 
     /// How many bytes the object takes in a list.
     pub fn list_bytes(&self) -> u64 {
-        self.object.item_len(self.revision) as u64
+        self.list_bytes.into()
     }
 }
 

@@ -1,15 +1,35 @@
 //! A fast walk over compact JSON that is already known to be valid.
 //!
-//! Nothing is built and nothing is checked twice: values that nobody asked for are skipped byte by byte. On bytes that
-//! are not valid the walk gives wrong answers, but it never panics and always ends.
+//! Nothing is built and nothing is checked twice: values that nobody asked for are skipped, at one step where it is known
+//! where they end, else byte by byte. On bytes that are not valid the walk gives wrong answers, but it never panics and
+//! always ends.
 
 use std::borrow::Cow;
+
+/// About how many bytes of an object there are for each array or object in it.
+const BYTES_PER_EXTENT: usize = 32;
 
 /// A position in compact, valid JSON.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
+    extents: &'a [Extent],
+}
+
+/// Where an array or object begins and where it ends.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    start: u32,
+    end: u32,
+}
+
+/// Where the arrays and objects of a text end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extents {
+    /// In the order in which they begin. Of one that is open, the end is the place of the one around it.
+    known: Vec<Extent>,
+    open: u32,
 }
 
 /// The inside of a JSON string, escapes and all.
@@ -19,7 +39,12 @@ pub struct RawText<'a>(&'a [u8]);
 impl<'a> Cursor<'a> {
     /// Stands on the token at `at`.
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
-        Self { bytes, at }
+        Self { bytes, at, extents: &[] }
+    }
+
+    /// The same where it is known where the text's arrays and objects end.
+    pub(crate) fn over(bytes: &'a [u8], at: usize, extents: &'a Extents) -> Self {
+        Self { bytes, at, extents: &extents.known }
     }
 
     /// Where the cursor stands.
@@ -101,6 +126,11 @@ impl<'a> Cursor<'a> {
     }
 
     fn skip_container(&mut self) {
+        let known = self.extents.binary_search_by(|extent| (extent.start as usize).cmp(&self.at));
+        if let Ok(place) = known {
+            self.at = self.extents[place].end as usize;
+            return;
+        }
         let mut depth = 0usize;
         while let Some(byte) = self.bytes.get(self.at) {
             match byte {
@@ -138,6 +168,32 @@ impl<'a> Cursor<'a> {
     }
 }
 
+impl Extents {
+    /// For a text of about this length.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { known: Vec::with_capacity(bytes / BYTES_PER_EXTENT + 1), open: 0 }
+    }
+
+    /// An array or object begins here.
+    pub(crate) fn open(&mut self, at: usize) {
+        let place = self.known.len();
+        self.known.push(Extent { start: narrow(at), end: self.open });
+        self.open = narrow(place);
+    }
+
+    /// The one that was opened last ends before this.
+    pub(crate) fn close(&mut self, at: usize) {
+        if let Some(extent) = self.known.get_mut(self.open as usize) {
+            self.open = std::mem::replace(&mut extent.end, narrow(at));
+        }
+    }
+}
+
+/// No text is as long as that: objects have a few MiB.
+fn narrow(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
 impl<'a> RawText<'a> {
     /// Whether this is the key `name`, which must not need escapes.
     pub fn is(self, name: &str) -> bool {
@@ -160,23 +216,37 @@ impl<'a> RawText<'a> {
             let quoted = [b"\"", self.0, b"\""].concat();
             return Cow::Owned(serde_json::from_slice(&quoted).unwrap_or_default());
         }
-        String::from_utf8_lossy(self.0)
+        std::str::from_utf8(self.0).map_or_else(|_| String::from_utf8_lossy(self.0), Cow::Borrowed)
     }
 }
 
 /// The distance to the next `"` or `\`, looked for eight bytes at a time.
 pub(crate) fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
+    find(bytes, |word| zero_bytes(word ^ repeat(b'"')) | zero_bytes(word ^ repeat(b'\\')))
+}
+
+/// The distance to the next byte that does not stand for itself in a string: `"`, `\` or a control character.
+pub(crate) fn not_plain(bytes: &[u8]) -> Option<usize> {
+    let controls = |word: u64| word.wrapping_sub(repeat(0x20)) & !word & repeat(0x80);
+    find(bytes, |word| controls(word) | zero_bytes(word ^ repeat(b'"')) | zero_bytes(word ^ repeat(b'\\')))
+}
+
+/// The distance to the first byte whose top bit `marks` sets. Bytes above it may be marked wrongly.
+fn find(bytes: &[u8], marks: impl Fn(u64) -> u64) -> Option<usize> {
     let mut distance = 0;
     let (words, _) = bytes.as_chunks::<8>();
     for word in words {
-        let word = u64::from_le_bytes(*word);
-        let found = zero_bytes(word ^ repeat(b'"')) | zero_bytes(word ^ repeat(b'\\'));
+        let found = marks(u64::from_le_bytes(*word));
         if found != 0 {
             return Some(distance + (found.trailing_zeros() / 8) as usize);
         }
         distance += 8;
     }
-    bytes[distance..].iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|rest| distance + rest)
+    // A space stands for itself.
+    let mut last = [b' '; 8];
+    last[..bytes.len() - distance].copy_from_slice(&bytes[distance..]);
+    let found = marks(u64::from_le_bytes(last));
+    (found != 0).then(|| distance + (found.trailing_zeros() / 8) as usize)
 }
 
 const fn repeat(byte: u8) -> u64 {
@@ -213,9 +283,14 @@ mod tests {
     fn quotes_are_found_at_every_distance() {
         for distance in 0..40 {
             let mut text = vec![b'x'; distance];
-            assert_eq!(quote_or_backslash(&text), None);
+            assert_eq!((quote_or_backslash(&text), not_plain(&text)), (None, None));
             text.extend_from_slice(b"\\\"xxxxxxxx");
-            assert_eq!(quote_or_backslash(&text), Some(distance));
+            assert_eq!((quote_or_backslash(&text), not_plain(&text)), (Some(distance), Some(distance)));
+            for (byte, is_plain) in [(0, false), (0x1f, false), (0x20, true), (0x7f, true), (0x80, true), (0xff, true)]
+            {
+                text[distance] = byte;
+                assert_eq!(not_plain(&text), Some(distance + usize::from(is_plain)), "{byte}");
+            }
         }
     }
 

@@ -17,13 +17,14 @@ use keelson_protobuf::ProtobufError;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Extents};
 use crate::json;
 use crate::json::JsonError;
-use crate::syntax;
 
+mod checked;
 mod summary;
 
+pub use checked::Checked;
 pub use summary::{FieldPath, Summary};
 
 /// Metadata that says which object this is, written before the `resourceVersion`.
@@ -121,22 +122,7 @@ impl StoredObject {
     /// # Errors
     /// When the bytes are neither a JSON object nor a built-in kind in protobuf.
     pub fn parse(bytes: Bytes) -> Result<Self, DecodeError> {
-        if bytes.starts_with(&keelson_protobuf::PREFIX) {
-            return Ok(Self::encode(&keelson_protobuf::decode(&bytes)?.object));
-        }
-        if bytes.starts_with(ENCRYPTED_START) {
-            return Err(DecodeError::Encrypted);
-        }
-        let layout = syntax::check(&bytes)?;
-        if layout.compact
-            && let Some((body, splice)) = find_marks(&bytes)
-        {
-            return Ok(Self::with_marks(bytes, body, splice));
-        }
-        match json::parse(&bytes)?.value {
-            Value::Object(map) => Ok(Self::encode(&Object(map))),
-            _ => Err(DecodeError::NotAnObject),
-        }
+        Checked::parse(bytes).map(Checked::into_object)
     }
 
     fn with_marks(bytes: Bytes, body: usize, splice: usize) -> Self {
@@ -235,7 +221,8 @@ impl StoredObject {
         self.header_text(kind_end + API_VERSION_START.len())
     }
 
-    /// What a cache needs to know about the object, in one pass over the bytes and without a value tree.
+    /// What a cache needs to know about the object, in one pass over the bytes and without a value tree. Cheaper of one that
+    /// is still [`Checked`].
     ///
     /// # Errors
     /// When a field of the metadata has a type that no stored object has.
@@ -368,8 +355,8 @@ fn write_header(out: &mut Vec<u8>, kind: &str, api_version: &str) {
 }
 
 /// The marks of valid compact JSON that is in canonical form already.
-fn find_marks(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut cursor = Cursor::new(bytes, KIND_START.len() - 1);
+fn find_marks(bytes: &[u8], extents: &Extents) -> Option<(usize, usize)> {
+    let mut cursor = Cursor::over(bytes, KIND_START.len() - 1, extents);
     if !bytes.starts_with(KIND_START) {
         return None;
     }

@@ -17,8 +17,7 @@ mod storage;
 mod volumes;
 mod workloads;
 
-use keelson_codec::StoredObject;
-use keelson_codec::cursor::Cursor;
+use keelson_codec::Checked;
 use keelson_meta::{GroupVersionKind, Object};
 
 use shape::Shape;
@@ -30,11 +29,12 @@ pub fn apply(kind: &GroupVersionKind, object: &mut Object) {
     }
 }
 
-/// Whether filling in would change an object, as it lies in a store. Cost: about what reading its bytes once takes.
-pub fn lacks(object: &StoredObject) -> bool {
+/// Whether filling in would change an object, as it lies in a store. Cost: about a third of what checking its text takes.
+pub fn lacks(checked: &Checked) -> bool {
+    let object = checked.object();
     let api_version = object.api_version();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    shape_of(group, version, object.kind()).is_some_and(|shape| shape.lacks_root(Cursor::new(object.bytes(), 0)))
+    shape_of(group, version, object.kind()).is_some_and(|shape| shape.lacks_root(checked.cursor()))
 }
 
 /// The shape of a kind; `None` for one without defaults.

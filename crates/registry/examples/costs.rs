@@ -9,7 +9,7 @@
 use std::io::Read as _;
 use std::time::{Duration, Instant};
 
-use keelson_codec::{StoredObject, json};
+use keelson_codec::{Checked, StoredObject, json};
 use keelson_meta::{GroupVersion, GroupVersionKind, Object};
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
 
@@ -37,13 +37,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut stored = object.clone();
     keelson_defaults::apply(&kind, &mut stored);
     schema.walk(&mut stored, &mut WalkReport::default(), WalkOptions::STORE);
-    let stored = StoredObject::encode(&stored);
+    let stored = Checked::from(StoredObject::encode(&stored));
     let lacks = median(|| {
         let began = Instant::now();
         assert!(!keelson_defaults::lacks(&stored), "it should lack nothing");
         began.elapsed()
     });
-    println!("bytes {}", stored.bytes().len());
+    println!("bytes {}", stored.object().bytes().len());
     println!("walk {}", walk.as_nanos());
     println!("lacks {}", lacks.as_nanos());
     Ok(())

@@ -2,7 +2,7 @@
 //!
 //! The store keeps them as they are until somebody writes them. Knows nothing of who reads.
 
-use keelson_codec::StoredObject;
+use keelson_codec::{Checked, StoredObject};
 use keelson_meta::{GroupVersion, GroupVersionKind, Revision};
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
 
@@ -11,12 +11,13 @@ const COMPLETE: WalkOptions = WalkOptions { prune: false, ..WalkOptions::STORE }
 
 /// The object with the defaults that it lacks; `None` if it lacks none.
 ///
-/// Cost: about what reading its bytes once takes, unless it does. An object that is not of its kind's types stays as it
+/// Cost: less than checking its text took, unless it does. An object that is not of its kind's types stays as it
 /// is: it can still be read, and its next writer is told.
-pub fn complete(stored: &StoredObject) -> Option<StoredObject> {
-    if !keelson_defaults::lacks(stored) {
+pub fn complete(checked: &Checked) -> Option<StoredObject> {
+    if !keelson_defaults::lacks(checked) {
         return None;
     }
+    let stored = checked.object();
     let GroupVersion { group, version } = GroupVersion::parse(stored.api_version())?;
     let kind = GroupVersionKind { group, version, kind: stored.kind().to_owned() };
     let schema = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind)?;

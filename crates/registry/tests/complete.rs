@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use keelson_codec::StoredObject;
+use keelson_codec::{Checked, StoredObject};
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_registry::complete;
 use keelson_schema::layout::Type;
@@ -55,8 +55,8 @@ fn every_default_that_a_schema_declares_is_noticed_where_it_lacks() {
         assert!(object == before, "{group}/{version} {kind}: {}", Value::Object(object.0));
         // Once taken in, it lacks nothing.
         schema.walk(&mut object, &mut report, WalkOptions::STORE);
-        let stored = StoredObject::encode(&object);
-        assert!(!keelson_defaults::lacks(&stored), "{group}/{version} {kind}: {}", stored.text());
+        let stored = Checked::from(StoredObject::encode(&object));
+        assert!(!keelson_defaults::lacks(&stored), "{group}/{version} {kind}: {}", stored.object().text());
         assert_eq!(complete(&stored), None, "{group}/{version} {kind}");
     }
 }

@@ -122,7 +122,7 @@ impl Follow<'_> {
     /// Visits one member of an object at `depth` and says which paths go through it.
     fn member(&mut self, cursor: &mut Cursor<'_>, key: RawText<'_>, depth: usize, active: u64) -> u64 {
         let name = key.decode();
-        let through = self.matching(active, depth, |step| step == name);
+        let through = self.matching(active, depth, |step| step == &*name);
         if through == 0 {
             cursor.skip();
         } else {
