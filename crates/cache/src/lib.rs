@@ -19,6 +19,7 @@ mod event;
 mod history;
 mod labels;
 mod load;
+mod postings;
 mod snapshot;
 mod tail;
 pub mod tree;

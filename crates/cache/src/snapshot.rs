@@ -9,8 +9,9 @@ use keelson_codec::DeflateBlock;
 use keelson_meta::Revision;
 
 use crate::entry::Entry;
+use crate::postings::Keys;
 use crate::tree::{self, LeafCursor};
-use crate::trees::{IndexTerm, Posting, Trees};
+use crate::trees::{IndexTerm, Trees};
 
 /// How hard leaf blocks are compressed: the fastest level, which on JSON of objects already leaves a tenth.
 const BLOCK_LEVEL: u32 = 1;
@@ -90,7 +91,7 @@ impl Snapshot {
     /// Cost: O(log n) for each term and for each object returned.
     pub fn select<'a>(&'a self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Selected<'a> {
         match self.trees.shortest_postings(terms, from, to) {
-            Some(postings) => Selected { entries: Candidates::Posted(&self.trees, postings) },
+            Some(keys) => Selected { entries: Candidates::Posted(&self.trees, keys) },
             None => Selected { entries: Candidates::Range(self.range(from, to)) },
         }
     }
@@ -118,7 +119,7 @@ pub struct Selected<'a> {
 
 enum Candidates<'a> {
     Range(tree::Iter<'a, Arc<Entry>>),
-    Posted(&'a Trees, tree::Iter<'a, Posting>),
+    Posted(&'a Trees, Keys),
 }
 
 impl<'a> Iterator for Selected<'a> {
@@ -128,14 +129,19 @@ impl<'a> Iterator for Selected<'a> {
         match &mut self.entries {
             Candidates::Range(entries) => entries.next(),
             // The index and the entries are of one moment, so every posting has its entry.
-            Candidates::Posted(trees, postings) => postings.find_map(|posting| trees.entries.get(&posting.key)),
+            Candidates::Posted(trees, keys) => loop {
+                let found = trees.entries.get(keys.next()?);
+                if found.is_some() {
+                    return found;
+                }
+            },
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         match &self.entries {
             Candidates::Range(entries) => entries.size_hint(),
-            Candidates::Posted(_, postings) => postings.size_hint(),
+            Candidates::Posted(_, keys) => (keys.left(), Some(keys.left())),
         }
     }
 }

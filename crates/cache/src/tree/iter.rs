@@ -1,5 +1,6 @@
 //! Walking a tree: a borrowing iterator over items, an owning one over leaves.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -132,6 +133,11 @@ impl<T: Item> LeafSlice<T> {
     /// The items of the leaf that lie in the range.
     pub fn items(&self) -> &[T] {
         &self.leaf.items()[self.from..self.to]
+    }
+
+    /// The places of these items in the leaf.
+    pub const fn places(&self) -> Range<usize> {
+        self.from..self.to
     }
 
     /// Whether the range holds all items of the leaf.

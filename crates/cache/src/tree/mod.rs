@@ -1,4 +1,4 @@
-//! A counted, copy-on-write B+tree: an ordered set of items whose clones cost one pointer.
+//! A counted, copy-on-write B+tree: items ordered by byte strings, whose clones cost one pointer.
 //!
 //! Every node sums the number and the weight (bytes) of the items below it, so a rank, a jump to the n-th item and the
 //! size of a range take O(log n). A write copies only the nodes on its path that a clone still shares; the others it
@@ -6,19 +6,20 @@
 //! Nothing here knows what the items are.
 
 mod iter;
+mod keys;
 mod node;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Borrow;
 use std::sync::Arc;
 
 pub use iter::{Iter, LeafCursor, LeafSlice};
+pub use keys::Keys;
 use node::Node;
 pub use node::{Leaf, Sums};
 
 /// The most items in a leaf.
-pub const LEAF_MAX: usize = 64;
+pub const LEAF_MAX: usize = 32;
 /// The most children of an inner node.
 pub const INNER_MAX: usize = 32;
 /// A node with fewer items or children than a quarter of the most is joined with a neighbour.
@@ -28,22 +29,23 @@ const FILL_QUARTERS: usize = 3;
 
 /// What a [`CowTree`] holds. Cloning an item should be as cheap as cloning an `Arc`.
 pub trait Item: Clone {
-    /// What items are ordered by. No two items in a tree have equal keys.
-    type Key: Ord + ?Sized;
-    /// A copy of a key that inner nodes keep.
-    type Separator: Borrow<Self::Key> + Clone;
     /// What may be computed from all items of a leaf and kept beside them until the leaf changes.
     type Derived: Default;
 
-    /// The key.
-    fn key(&self) -> &Self::Key;
-    /// The key, for an inner node.
-    fn separator(&self) -> Self::Separator;
     /// The size of this item in bytes, in whatever measure the tree sums. Never changes.
     fn weight(&self) -> u64;
 }
 
-/// An ordered set of items; see the module's text.
+/// Nothing beside its key: for trees that are sets of keys.
+impl Item for () {
+    type Derived = ();
+
+    fn weight(&self) -> u64 {
+        0
+    }
+}
+
+/// Items by key; see the module's text.
 pub struct CowTree<T: Item> {
     root: Node<T>,
 }
@@ -56,27 +58,29 @@ impl<T: Item> Clone for CowTree<T> {
 
 impl<T: Item> Default for CowTree<T> {
     fn default() -> Self {
-        Self { root: Node::Leaf(Arc::new(Leaf::new(Vec::new()))) }
+        Self { root: Node::Leaf(Arc::new(Leaf::new(Keys::default(), Vec::new()))) }
     }
 }
 
 impl<T: Item> CowTree<T> {
     /// Builds a tree from items whose keys strictly ascend, with well filled nodes. O(n).
-    pub fn from_sorted(items: impl IntoIterator<Item = T>) -> Self {
+    pub fn from_sorted<K: AsRef<[u8]>>(items: impl IntoIterator<Item = (K, T)>) -> Self {
         let fill = LEAF_MAX * FILL_QUARTERS / 4;
         let mut level = Vec::new();
-        let mut leaf = Vec::with_capacity(fill);
-        for item in items {
-            debug_assert!(leaf.last().is_none_or(|last: &T| last.key() < item.key()), "items must ascend");
-            leaf.push(item);
-            if leaf.len() == fill {
-                let full = std::mem::replace(&mut leaf, Vec::with_capacity(fill));
-                level.push((full[0].separator(), Node::Leaf(Arc::new(Leaf::new(full)))));
+        let mut last: Option<K> = None;
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            let (mut keys, mut leaf) = (Vec::with_capacity(fill), Vec::with_capacity(fill));
+            for (key, item) in items.by_ref().take(fill) {
+                keys.push(key);
+                leaf.push(item);
             }
-        }
-        if !leaf.is_empty() {
             leaf.shrink_to_fit();
-            level.push((leaf[0].separator(), Node::Leaf(Arc::new(Leaf::new(leaf)))));
+            debug_assert!(keys.is_sorted_by(|a, b| a.as_ref() < b.as_ref()), "keys must ascend");
+            let before = last.as_ref().map_or(&[][..], AsRef::as_ref);
+            let separator = if level.is_empty() { Vec::new() } else { node::separator(before, keys[0].as_ref()) };
+            level.push((separator, Node::Leaf(Arc::new(Leaf::new(Keys::of(&keys), leaf)))));
+            last = keys.pop();
         }
         Self { root: Node::stack(level, INNER_MAX * FILL_QUARTERS / 4).unwrap_or_else(|| Self::default().root) }
     }
@@ -97,23 +101,23 @@ impl<T: Item> CowTree<T> {
     }
 
     /// The item with this key.
-    pub fn get(&self, key: &T::Key) -> Option<&T> {
-        self.root.get(key)
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&T> {
+        self.root.get(key.as_ref())
     }
 
-    /// Adds an item, or replaces the one with an equal key and returns it.
-    pub fn insert(&mut self, item: T) -> Option<T> {
-        let grown = self.root.insert(item, true);
-        if let Some((separator, sibling)) = grown.sibling {
-            self.root = Node::join(self.root.clone(), separator, sibling);
+    /// Adds an item, or replaces the one with this key and returns it.
+    pub fn insert(&mut self, key: impl AsRef<[u8]>, item: T) -> Option<T> {
+        let grown = self.root.insert(key.as_ref(), item, true);
+        if let Some(sibling) = grown.sibling {
+            self.root = Node::join(self.root.clone(), sibling);
         }
         grown.replaced
     }
 
     /// Takes the item with this key out. Copies nothing when there is none.
-    pub fn remove(&mut self, key: &T::Key) -> Option<T> {
-        self.get(key)?;
-        let removed = self.root.remove(key);
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<T> {
+        self.get(&key)?;
+        let removed = self.root.remove(key.as_ref());
         while let Some(only) = self.root.only_child() {
             self.root = only;
         }
@@ -121,13 +125,13 @@ impl<T: Item> CowTree<T> {
     }
 
     /// The number and the weight of the items with keys below `key`.
-    pub fn before(&self, key: &T::Key) -> Sums {
-        self.root.before(key)
+    pub fn before(&self, key: impl AsRef<[u8]>) -> Sums {
+        self.root.before(key.as_ref())
     }
 
     /// The n-th item in key order, from 0.
     pub fn nth(&self, rank: usize) -> Option<&T> {
-        self.root.nth(rank)
+        self.leaf_at(rank).map(|(leaf, at)| &leaf.items()[at])
     }
 
     /// The items with ranks in `from..to`, in key order. Ranks behind the last item are ignored.

@@ -4,9 +4,9 @@
 //! is above every key on its left and not above any on its right; no child of an inner node is empty. A removal never
 //! leaves a node underfull that has a neighbour.
 
-use std::borrow::Borrow;
 use std::sync::Arc;
 
+use super::keys::{Keys, common};
 use super::{INNER_MAX, Item, LEAF_MAX, UNDERFULL};
 
 /// The number and the weight of some items.
@@ -23,6 +23,11 @@ impl Sums {
         self.count += other.count;
         self.weight += other.weight;
     }
+
+    const fn take(&mut self, other: Self) {
+        self.count -= other.count;
+        self.weight -= other.weight;
+    }
 }
 
 pub(super) enum Node<T: Item> {
@@ -32,6 +37,8 @@ pub(super) enum Node<T: Item> {
 
 /// Items that stand next to each other, and what was derived from them.
 pub struct Leaf<T: Item> {
+    /// Shared between copies, since most writes replace an item.
+    keys: Arc<Keys>,
     items: Vec<T>,
     weight: u64,
     derived: T::Derived,
@@ -39,16 +46,18 @@ pub struct Leaf<T: Item> {
 
 pub(super) struct Inner<T: Item> {
     children: Vec<Node<T>>,
-    /// `separators[i]` stands between `children[i]` and `children[i + 1]`.
-    separators: Vec<T::Separator>,
+    /// The i-th stands between `children[i]` and `children[i + 1]`. Shared between copies, since few writes change them.
+    separators: Arc<Keys>,
     sums: Sums,
 }
+
+/// The right half of a node that was split, and what separates it from the left half.
+pub(super) type Sibling<T> = (Vec<u8>, Node<T>);
 
 /// What an insert did to a node.
 pub(super) struct Grown<T: Item> {
     pub(super) replaced: Option<T>,
-    /// The right half, when the node was split.
-    pub(super) sibling: Option<(T::Separator, Node<T>)>,
+    pub(super) sibling: Option<Sibling<T>>,
 }
 
 impl<T: Item> Clone for Node<T> {
@@ -68,23 +77,23 @@ impl<T: Item> Node<T> {
         }
     }
 
-    pub(super) fn get(&self, key: &T::Key) -> Option<&T> {
+    pub(super) fn get(&self, key: &[u8]) -> Option<&T> {
         let mut node = self;
         loop {
             match node {
-                Self::Leaf(leaf) => return leaf.search(key).ok().map(|at| &leaf.items[at]),
+                Self::Leaf(leaf) => return leaf.keys.find(key).ok().map(|at| &leaf.items[at]),
                 Self::Inner(inner) => node = &inner.children[inner.child_of(key)],
             }
         }
     }
 
-    pub(super) fn before(&self, key: &T::Key) -> Sums {
+    pub(super) fn before(&self, key: &[u8]) -> Sums {
         let mut sums = Sums::default();
         let mut node = self;
         loop {
             match node {
                 Self::Leaf(leaf) => {
-                    let at = leaf.search(key).unwrap_or_else(|at| at);
+                    let at = leaf.keys.find(key).unwrap_or_else(|at| at);
                     sums.add(Sums { count: at, weight: leaf.items[..at].iter().map(Item::weight).sum() });
                     return sums;
                 }
@@ -97,10 +106,6 @@ impl<T: Item> Node<T> {
         }
     }
 
-    pub(super) fn nth(&self, rank: usize) -> Option<&T> {
-        self.leaf_at(rank).map(|(leaf, at)| &leaf.items[at])
-    }
-
     pub(super) fn leaf_at(&self, rank: usize) -> Option<(&Arc<Leaf<T>>, usize)> {
         let mut node = self;
         let mut rank = rank;
@@ -108,8 +113,8 @@ impl<T: Item> Node<T> {
             match node {
                 Self::Leaf(leaf) => return (rank < leaf.items.len()).then_some((leaf, rank)),
                 Self::Inner(inner) => {
-                    let (child, rest) = inner.child_at(rank)?;
-                    node = child;
+                    let (child, rest) = inner.child_index_at(rank)?;
+                    node = &inner.children[child];
                     rank = rest;
                 }
             }
@@ -117,14 +122,14 @@ impl<T: Item> Node<T> {
     }
 
     /// `rightmost`: no item of the tree is behind this node, so a full node that grows at its end is left full.
-    pub(super) fn insert(&mut self, item: T, rightmost: bool) -> Grown<T> {
+    pub(super) fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> Grown<T> {
         match self {
-            Self::Leaf(leaf) => Leaf::unshared(leaf).insert(item, rightmost),
-            Self::Inner(inner) => Inner::unshared(inner).insert(item, rightmost),
+            Self::Leaf(leaf) => Leaf::unshared(leaf).insert(key, item, rightmost),
+            Self::Inner(inner) => Inner::unshared(inner).insert(key, item, rightmost),
         }
     }
 
-    pub(super) fn remove(&mut self, key: &T::Key) -> Option<T> {
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<T> {
         match self {
             Self::Leaf(leaf) => Leaf::unshared(leaf).remove(key),
             Self::Inner(inner) => Inner::unshared(inner).remove(key),
@@ -143,25 +148,25 @@ impl<T: Item> Node<T> {
     }
 
     /// A node above two neighbours.
-    pub(super) fn join(left: Self, separator: T::Separator, right: Self) -> Self {
-        Self::Inner(Arc::new(Inner::new(vec![left, right], vec![separator])))
+    pub(super) fn join(left: Self, (separator, right): Sibling<T>) -> Self {
+        Self::Inner(Arc::new(Inner::new(vec![left, right], Keys::of(&[separator]))))
     }
 
-    /// Builds inner nodes of `fill` children above a level of nodes until one is left; `None` for an empty level.
-    pub(super) fn stack(mut level: Vec<(T::Separator, Self)>, fill: usize) -> Option<Self> {
+    /// Builds inner nodes of about `fill` children above a level of nodes, each with what separates it from the one before,
+    /// until one is left; `None` for an empty level.
+    pub(super) fn stack(mut level: Vec<Sibling<T>>, fill: usize) -> Option<Self> {
         while level.len() > 1 {
             let mut above = Vec::with_capacity(level.len() / fill + 1);
             let mut nodes = level.into_iter().peekable();
             while let Some((first, node)) = nodes.next() {
-                let mut inner = Inner::new(vec![node], Vec::new());
+                let (mut children, mut separators) = (vec![node], Vec::new());
                 // The last inner node takes one more rather than leave it alone.
-                while inner.children.len() < fill || nodes.len() == 1 {
+                while children.len() < fill || nodes.len() == 1 {
                     let Some((separator, node)) = nodes.next() else { break };
-                    inner.separators.push(separator);
-                    inner.children.push(node);
+                    separators.push(separator);
+                    children.push(node);
                 }
-                inner.sum_up();
-                above.push((first, Self::Inner(Arc::new(inner))));
+                above.push((first, Self::Inner(Arc::new(Inner::new(children, Keys::of(&separators))))));
             }
             level = above;
         }
@@ -176,7 +181,7 @@ impl<T: Item> Node<T> {
     }
 
     /// Moves everything of `right` into `left`, and takes the right half back out if that is too much for one node.
-    fn rebalance(left: &mut Self, separator: T::Separator, right: &Self) -> Option<(T::Separator, Self)> {
+    fn rebalance(left: &mut Self, separator: &[u8], right: &Self) -> Option<Sibling<T>> {
         match (left, right) {
             (Self::Leaf(left), Self::Leaf(right)) => Leaf::unshared(left).absorb(right),
             (Self::Inner(left), Self::Inner(right)) => Inner::unshared(left).absorb(separator, right),
@@ -188,14 +193,19 @@ impl<T: Item> Node<T> {
 }
 
 impl<T: Item> Leaf<T> {
-    pub(super) fn new(items: Vec<T>) -> Self {
+    pub(super) fn new(keys: Keys, items: Vec<T>) -> Self {
         let weight = items.iter().map(Item::weight).sum();
-        Self { items, weight, derived: T::Derived::default() }
+        Self { keys: Arc::new(keys), items, weight, derived: T::Derived::default() }
     }
 
     /// The items in key order.
     pub fn items(&self) -> &[T] {
         &self.items
+    }
+
+    /// Their keys.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// What was derived from exactly these items.
@@ -213,71 +223,69 @@ impl<T: Item> Leaf<T> {
         if Arc::get_mut(this).is_none() {
             let mut items = Vec::with_capacity(this.items.len() + 1);
             items.extend_from_slice(&this.items);
-            *this = Arc::new(Self { items, weight: this.weight, derived: T::Derived::default() });
+            let keys = this.keys.clone();
+            *this = Arc::new(Self { keys, items, weight: this.weight, derived: T::Derived::default() });
         }
         let leaf = Arc::get_mut(this).expect("it was unshared or has just been made");
         leaf.derived = T::Derived::default();
         leaf
     }
 
-    fn search(&self, key: &T::Key) -> Result<usize, usize> {
-        self.items.binary_search_by(|item| item.key().cmp(key))
-    }
-
-    fn insert(&mut self, item: T, rightmost: bool) -> Grown<T> {
-        let weight = item.weight();
-        match self.search(item.key()) {
+    fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> Grown<T> {
+        self.weight += item.weight();
+        match self.keys.find(key) {
             Ok(at) => {
                 let replaced = std::mem::replace(&mut self.items[at], item);
-                self.weight = self.weight + weight - replaced.weight();
+                self.weight -= replaced.weight();
                 Grown { replaced: Some(replaced), sibling: None }
             }
-            Err(at) if self.items.len() < LEAF_MAX => {
+            Err(at) => {
+                self.keys = Arc::new(self.keys.with(at, key));
                 self.items.insert(at, item);
-                self.weight += weight;
-                Grown { replaced: None, sibling: None }
+                let over = self.items.len() > LEAF_MAX;
+                Grown { replaced: None, sibling: over.then(|| self.split(at, rightmost)) }
             }
-            Err(at) => Grown { replaced: None, sibling: Some(self.split(at, item, rightmost)) },
         }
     }
 
-    /// Splits a full leaf around a new item that belongs at `at`.
-    fn split(&mut self, at: usize, item: T, rightmost: bool) -> (T::Separator, Node<T>) {
-        let len = self.items.len();
+    /// Splits a leaf that holds one too many, which was inserted at `at`.
+    fn split(&mut self, at: usize, rightmost: bool) -> Sibling<T> {
         // Keys often arrive in order: then the left half gets no more inserts and should stay well filled.
-        let cut = match (at == len, rightmost) {
-            (true, true) => len,
-            (true, false) => len - len / UNDERFULL,
-            (false, _) => len / 2,
-        };
-        let mut right = self.items.split_off(cut);
-        if at <= cut && cut < len {
-            self.items.insert(at, item);
-        } else {
-            right.insert(at - cut, item);
-        }
-        self.weight = self.items.iter().map(Item::weight).sum();
-        (right[0].separator(), Node::Leaf(Arc::new(Self::new(right))))
+        self.split_at(match (at == LEAF_MAX, rightmost) {
+            (true, true) => LEAF_MAX,
+            (true, false) => LEAF_MAX - LEAF_MAX / UNDERFULL,
+            (false, _) => LEAF_MAX / 2,
+        })
     }
 
-    fn remove(&mut self, key: &T::Key) -> Option<T> {
-        let at = self.search(key).ok()?;
+    /// Takes the items from `cut` on out into a new leaf.
+    fn split_at(&mut self, cut: usize) -> Sibling<T> {
+        let separator = separator(&self.keys.get(cut - 1), &self.keys.get(cut));
+        let right = Self::new(self.keys.part(cut..self.keys.len()), self.items.split_off(cut));
+        self.keys = Arc::new(self.keys.part(0..cut));
+        self.weight -= right.weight;
+        (separator, Node::Leaf(Arc::new(right)))
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Option<T> {
+        let at = self.keys.find(key).ok()?;
+        self.keys = Arc::new(self.keys.without(at));
         let removed = self.items.remove(at);
         self.weight -= removed.weight();
         Some(removed)
     }
 
-    fn absorb(&mut self, right: &Self) -> Option<(T::Separator, Node<T>)> {
+    fn absorb(&mut self, right: &Self) -> Option<Sibling<T>> {
+        self.keys = Arc::new(self.keys.joined(None, &right.keys));
         self.items.extend_from_slice(&right.items);
-        let over = (self.items.len() > LEAF_MAX).then(|| self.items.split_off(self.items.len() / 2));
-        self.weight = self.items.iter().map(Item::weight).sum();
-        over.map(|items| (items[0].separator(), Node::Leaf(Arc::new(Self::new(items)))))
+        self.weight += right.weight;
+        (self.items.len() > LEAF_MAX).then(|| self.split_at(self.items.len() / 2))
     }
 }
 
 impl<T: Item> Inner<T> {
-    fn new(children: Vec<Node<T>>, separators: Vec<T::Separator>) -> Self {
-        let mut inner = Self { children, separators, sums: Sums::default() };
+    fn new(children: Vec<Node<T>>, separators: Keys) -> Self {
+        let mut inner = Self { children, separators: Arc::new(separators), sums: Sums::default() };
         inner.sum_up();
         inner
     }
@@ -304,15 +312,11 @@ impl<T: Item> Inner<T> {
         }
     }
 
-    fn child_of(&self, key: &T::Key) -> usize {
-        self.separators.partition_point(|separator| separator.borrow() <= key)
+    fn child_of(&self, key: &[u8]) -> usize {
+        self.separators.find(key).map_or_else(|at| at, |at| at + 1)
     }
 
     /// The child below which the item of this rank is, and the item's rank there.
-    fn child_at(&self, rank: usize) -> Option<(&Node<T>, usize)> {
-        self.child_index_at(rank).map(|(at, rest)| (&self.children[at], rest))
-    }
-
     pub(super) fn child_index_at(&self, rank: usize) -> Option<(usize, usize)> {
         let mut rank = rank;
         for (at, child) in self.children.iter().enumerate() {
@@ -325,19 +329,15 @@ impl<T: Item> Inner<T> {
         None
     }
 
-    fn insert(&mut self, item: T, rightmost: bool) -> Grown<T> {
-        let weight = item.weight();
-        let at = self.child_of(item.key());
+    fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> Grown<T> {
+        let at = self.child_of(key);
         let last = at + 1 == self.children.len();
-        let Grown { replaced, sibling } = self.children[at].insert(item, rightmost && last);
-        self.sums.weight += weight;
-        match &replaced {
-            Some(old) => self.sums.weight -= old.weight(),
-            None => self.sums.count += 1,
-        }
+        self.sums.take(self.children[at].sums());
+        let Grown { replaced, sibling } = self.children[at].insert(key, item, rightmost && last);
+        self.sums.add(self.children[at].sums());
         if let Some((separator, node)) = sibling {
-            self.children.insert(at + 1, node);
-            self.separators.insert(at, separator);
+            self.sums.add(node.sums());
+            self.adopt(at, &separator, node);
         }
         let sibling = (self.children.len() > INNER_MAX).then(|| {
             let len = self.children.len();
@@ -346,16 +346,22 @@ impl<T: Item> Inner<T> {
         Grown { replaced, sibling }
     }
 
-    /// Takes the children from `cut` on out into a new node.
-    fn split_at(&mut self, cut: usize) -> (T::Separator, Node<T>) {
-        let children = self.children.split_off(cut);
-        let separators = self.separators.split_off(cut);
-        let between = self.separators.pop().expect("a cut leaves at least one child, hence one separator, on its left");
-        self.sum_up();
-        (between, Node::Inner(Arc::new(Self::new(children, separators))))
+    /// Puts a node behind the child at `at`.
+    fn adopt(&mut self, at: usize, separator: &[u8], node: Node<T>) {
+        self.children.insert(at + 1, node);
+        self.separators = Arc::new(self.separators.with(at, separator));
     }
 
-    fn remove(&mut self, key: &T::Key) -> Option<T> {
+    /// Takes the children from `cut` on out into a new node.
+    fn split_at(&mut self, cut: usize) -> Sibling<T> {
+        let right = Self::new(self.children.split_off(cut), self.separators.part(cut..self.separators.len()));
+        let between = self.separators.get(cut - 1);
+        self.separators = Arc::new(self.separators.part(0..cut - 1));
+        self.sums.take(right.sums);
+        (between, Node::Inner(Arc::new(right)))
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Option<T> {
         let at = self.child_of(key);
         let removed = self.children[at].remove(key)?;
         self.sums.count -= 1;
@@ -370,21 +376,25 @@ impl<T: Item> Inner<T> {
     fn mend(&mut self, at: usize) {
         let left = at.saturating_sub(1);
         let right = self.children.remove(left + 1);
-        let separator = self.separators.remove(left);
-        if let Some((separator, right)) = Node::rebalance(&mut self.children[left], separator, &right) {
-            self.children.insert(left + 1, right);
-            self.separators.insert(left, separator);
+        let separator = self.separators.get(left);
+        self.separators = Arc::new(self.separators.without(left));
+        if let Some((separator, right)) = Node::rebalance(&mut self.children[left], &separator, &right) {
+            self.adopt(left, &separator, right);
         }
     }
 
-    fn absorb(&mut self, separator: T::Separator, right: &Self) -> Option<(T::Separator, Node<T>)> {
-        self.separators.push(separator);
-        self.separators.extend_from_slice(&right.separators);
+    fn absorb(&mut self, separator: &[u8], right: &Self) -> Option<Sibling<T>> {
+        self.separators = Arc::new(self.separators.joined(Some(separator), &right.separators));
         self.children.extend_from_slice(&right.children);
         self.sums.add(right.sums);
         let len = self.children.len();
         (len > INNER_MAX).then(|| self.split_at(len / 2))
     }
+}
+
+/// The shortest key that is above the one and not above the other, which is greater.
+pub(super) fn separator(below: &[u8], above: &[u8]) -> Vec<u8> {
+    above[..=common(below, above)].to_vec()
 }
 
 #[cfg(test)]
@@ -393,8 +403,8 @@ impl<T: Item> Node<T> {
     pub(super) fn check(&self, root: bool) -> usize {
         match self {
             Self::Leaf(leaf) => {
-                assert!(leaf.items.len() <= LEAF_MAX);
-                assert!(leaf.items.windows(2).all(|pair| pair[0].key() < pair[1].key()));
+                assert!(leaf.items.len() <= LEAF_MAX && leaf.items.len() == leaf.keys.len());
+                assert!((1..leaf.keys.len()).all(|at| leaf.keys.get(at - 1) < leaf.keys.get(at)));
                 assert_eq!(leaf.weight, leaf.items.iter().map(Item::weight).sum::<u64>());
                 1
             }
@@ -404,11 +414,14 @@ impl<T: Item> Node<T> {
                 let mut sums = Sums::default();
                 inner.children.iter().for_each(|child| sums.add(child.sums()));
                 assert_eq!(sums, inner.sums);
-                for (at, separator) in inner.separators.iter().enumerate() {
+                let key = |node: &Self, rank| {
+                    let (leaf, at) = node.leaf_at(rank).expect("no child is empty");
+                    leaf.keys.get(at)
+                };
+                for at in 0..inner.separators.len() {
                     let (left, right) = (&inner.children[at], &inner.children[at + 1]);
-                    let last = left.nth(left.sums().count - 1).expect("no child is empty");
-                    let first = right.nth(0).expect("no child is empty");
-                    assert!(last.key() < separator.borrow() && separator.borrow() <= first.key());
+                    let separator = inner.separators.get(at);
+                    assert!(key(left, left.sums().count - 1) < separator && separator <= key(right, 0));
                 }
                 let depths: Vec<usize> = inner.children.iter().map(|child| child.check(false)).collect();
                 assert!(depths.iter().all(|depth| *depth == depths[0]));

@@ -11,17 +11,26 @@ use super::{CowTree, Item, LEAF_MAX, Sums};
 #[derive(Clone, Debug, PartialEq)]
 struct Pair(u16, u64);
 
+impl Pair {
+    /// The key and the item, as the tree takes them.
+    fn of(key: u16, weight: u64) -> (Vec<u8>, Self) {
+        (bytes(key), Self(key, weight))
+    }
+}
+
+/// Keys of several lengths, of which some begin like others, in the order of the numbers.
+fn bytes(key: u16) -> Vec<u8> {
+    let text = format!("{:05}", key / 4);
+    [text.as_bytes(), &b"aaa"[..usize::from(key % 4)]].concat()
+}
+
+fn insert(tree: &mut CowTree<Pair>, key: u16, weight: u64) -> Option<u64> {
+    tree.insert(bytes(key), Pair(key, weight)).map(|pair| pair.1)
+}
+
 impl Item for Pair {
-    type Key = u16;
-    type Separator = u16;
     type Derived = OnceLock<usize>;
 
-    fn key(&self) -> &u16 {
-        &self.0
-    }
-    fn separator(&self) -> u16 {
-        self.0
-    }
     fn weight(&self) -> u64 {
         self.1
     }
@@ -41,9 +50,9 @@ fn check_range(tree: &CowTree<Pair>, model: &Model, from: u16, to: u16) {
         let below = model.range(..key);
         Sums { count: below.clone().count(), weight: below.map(|(_, weight)| weight).sum() }
     };
-    assert_eq!(tree.before(&from), below(from));
-    assert_eq!(tree.get(&from).map(|pair| pair.1), model.get(&from).copied());
-    let (first, last) = (tree.before(&from).count, tree.before(&to).count);
+    assert_eq!(tree.before(bytes(from)), below(from));
+    assert_eq!(tree.get(bytes(from)).map(|pair| pair.1), model.get(&from).copied());
+    let (first, last) = (tree.before(bytes(from)).count, tree.before(bytes(to)).count);
     let expected: Vec<u16> = model.range(from..to.max(from)).map(|(key, _)| *key).collect();
     let items: Vec<u16> = tree.iter_ranks(first, last).map(|pair| pair.0).collect();
     assert_eq!(items, expected);
@@ -83,17 +92,17 @@ fn step() -> impl Strategy<Value = Step> {
 fn apply(step: &Step, tree: &mut CowTree<Pair>, model: &mut Model, clones: &mut Vec<(CowTree<Pair>, Model)>) {
     match *step {
         Step::Insert(key, weight) => {
-            assert_eq!(tree.insert(Pair(key, weight)).map(|pair| pair.1), model.insert(key, weight));
+            assert_eq!(insert(tree, key, weight), model.insert(key, weight));
         }
-        Step::Remove(key) => assert_eq!(tree.remove(&key).map(|pair| pair.1), model.remove(&key)),
+        Step::Remove(key) => assert_eq!(tree.remove(bytes(key)).map(|pair| pair.1), model.remove(&key)),
         Step::RemoveStretch(from, len) => {
             for key in from..from + len {
-                assert_eq!(tree.remove(&key).map(|pair| pair.1), model.remove(&key));
+                assert_eq!(tree.remove(bytes(key)).map(|pair| pair.1), model.remove(&key));
             }
         }
         Step::InsertStretch(from, len) => {
             for key in from..from + len {
-                tree.insert(Pair(key, 7));
+                insert(tree, key, 7);
                 model.insert(key, 7);
             }
         }
@@ -123,7 +132,7 @@ proptest! {
         steps in prop::collection::vec(step(), 0..60),
     ) {
         let mut model: Model = keys.iter().map(|key| (*key, u64::from(*key))).collect();
-        let mut tree = CowTree::from_sorted(model.iter().map(|(key, weight)| Pair(*key, *weight)));
+        let mut tree = CowTree::from_sorted(model.iter().map(|(key, weight)| Pair::of(*key, *weight)));
         check(&tree, &model);
         for step in &steps {
             apply(step, &mut tree, &mut model, &mut Vec::new());
@@ -138,12 +147,12 @@ fn large_trees_of_every_shape_keep_their_sums() {
         let (mut tree, mut model) = (CowTree::default(), Model::new());
         for n in 0..60_000u32 {
             let key = (n.wrapping_mul(stride) % 65_521) as u16;
-            tree.insert(Pair(key, 3));
+            insert(&mut tree, key, 3);
             model.insert(key, 3);
         }
         check(&tree, &model);
         for key in (0..65_521u32).filter(|key| key % 97 != 0) {
-            assert_eq!(tree.remove(&(key as u16)).is_some(), model.remove(&(key as u16)).is_some());
+            assert_eq!(tree.remove(bytes(key as u16)).is_some(), model.remove(&(key as u16)).is_some());
         }
         check(&tree, &model);
     }
@@ -153,14 +162,14 @@ fn large_trees_of_every_shape_keep_their_sums() {
 fn ascending_inserts_leave_full_leaves() {
     let mut tree = CowTree::default();
     (0..6400u16).for_each(|key| {
-        tree.insert(Pair(key, 1));
+        insert(&mut tree, key, 1);
     });
     assert_eq!(tree.leaves(0, tree.len()).count(), 6400 / LEAF_MAX);
 }
 
 #[test]
 fn what_is_derived_from_a_leaf_lives_until_the_leaf_changes() {
-    let mut tree = CowTree::from_sorted((0..640u16).map(|key| Pair(key, 1)));
+    let mut tree = CowTree::from_sorted((0..640u16).map(|key| Pair::of(key, 1)));
     let old = tree.clone();
     for slice in tree.leaves(0, 640) {
         slice.leaf().derived().get_or_init(|| slice.items().len());
@@ -170,20 +179,20 @@ fn what_is_derived_from_a_leaf_lives_until_the_leaf_changes() {
     };
     let leaves = tree.leaves(0, 640).count();
     assert_eq!(known(&old), leaves, "clones share what was derived");
-    tree.insert(Pair(100, 2));
+    insert(&mut tree, 100, 2);
     assert_eq!((known(&tree), known(&old)), (leaves - 1, leaves), "a copied leaf starts without");
     drop(old);
-    tree.insert(Pair(101, 2));
+    insert(&mut tree, 101, 2);
     assert_eq!(known(&tree), leaves - 1, "the leaf of 101 was emptied already");
-    tree.insert(Pair(639, 2));
+    insert(&mut tree, 639, 2);
     assert_eq!(known(&tree), leaves - 2, "a leaf changed in place is emptied");
 }
 
 #[test]
 fn removing_an_absent_key_copies_nothing() {
-    let mut tree = CowTree::from_sorted((0..640u16).map(|key| Pair(key, 1)));
+    let mut tree = CowTree::from_sorted((0..640u16).map(|key| Pair::of(key, 1)));
     let old = tree.clone();
-    assert_eq!(tree.remove(&9999), None);
+    assert_eq!(tree.remove(bytes(9999)), None);
     let shared = tree.leaves(0, 640).zip(old.leaves(0, 640)).all(|(a, b)| std::sync::Arc::ptr_eq(a.leaf(), b.leaf()));
     assert!(shared);
 }
