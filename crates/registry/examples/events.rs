@@ -1,0 +1,180 @@
+//! What an event costs a server's cache in CPU: `cargo run --release -p keelson-registry --example events [PODS]`.
+//!
+//! Pods of 4.9 KB in a collection of 100,000, written to a store in memory that the cache follows in batches of several
+//! sizes, as a store that has several writers tells them. Prints microseconds an event: reading one, and putting it into
+//! trees, index and history. Runs on Linux, whose account of a thread's time it reads.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement that ends at the first surprise")]
+
+#[path = "../../bench/src/pods.rs"]
+#[allow(dead_code, unused_imports, reason = "the benchmark uses the rest")]
+mod pods;
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_codec::{FieldPath, StoredObject, json};
+use keelson_meta::clock::SystemClock;
+use keelson_meta::{Object, Revision};
+use keelson_resources::Catalogue;
+use keelson_storage::memory::MemoryStore;
+use keelson_storage::{KeyValue, Store, StoreKey, Transaction, Write};
+use serde_json::{Map, Value, json};
+
+/// As the server has it.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// How many events each size of batches is measured with.
+const EVENTS: usize = 12_800;
+const BATCHES: [usize; 3] = [1, 16, 64];
+const PREFIX: &str = "/registry/pods/";
+
+fn main() {
+    let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(100_000);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(run(count));
+}
+
+async fn run(count: usize) {
+    let pods = StoredPods::new();
+    // The one is followed by the cache; what the same commits to the other take is not the cache's.
+    let (store, idle) = (MemoryStore::new(), MemoryStore::new());
+    for number in 0..count {
+        let put = pods.put(number, "Running");
+        commit(&idle, vec![put.clone()]).await;
+        commit(&store, vec![put]).await;
+    }
+    // What happened before the cache starts is no event.
+    store.compact(store.current_revision().await.unwrap()).await.unwrap();
+    let config = CacheConfig::new(Arc::new(SystemClock));
+    let cache = Cache::start(Arc::new(store.clone()), vec![spec()], config).await.unwrap();
+    assert_eq!(cache.collection(0).len(), count);
+    println!("{} bytes a pod, {count} pods", pods.value(0, "Running").len());
+    println!("{:8}{:>12}{:>12}{:>12}{:>12}", "batch", "read", "create", "update", "delete");
+    let mut next = count;
+    for batch in BATCHES {
+        let added: Vec<usize> = (next..next + EVENTS).collect();
+        let there: Vec<usize> = (0..EVENTS).map(|n| (next + n * 7919) % count).collect();
+        next += EVENTS;
+        let read = read(&cache, &pods, &added);
+        let mut row = Vec::new();
+        for writes in [
+            added.iter().map(|number| pods.put(*number, "Running")).collect::<Vec<_>>(),
+            there.iter().map(|number| pods.put(*number, "Failed")).collect(),
+            added.iter().map(|number| Write::Delete { key: pods.key(*number) }).collect(),
+        ] {
+            let commits = follow(&idle, None, &writes, batch).await;
+            row.push(follow(&store, Some(&cache), &writes, batch).await - commits);
+        }
+        println!("{batch:<8}{read:>12.1}{:>12.1}{:>12.1}{:>12.1}", row[0] - read, row[1] - read, row[2]);
+    }
+}
+
+/// How long it takes to read a pod, in microseconds.
+fn read(cache: &Cache, pods: &StoredPods, numbers: &[usize]) -> f64 {
+    let stored: Vec<KeyValue> = numbers
+        .iter()
+        .map(|number| {
+            let (key, value) = (pods.key(*number), pods.value(*number, "Running"));
+            KeyValue { key, value, revision: Revision::new(1) }
+        })
+        .collect();
+    let began = cpu();
+    for stored in &stored {
+        black_box(cache.collection(0).decode(stored).unwrap());
+    }
+    (cpu() - began) / numbers.len() as f64
+}
+
+/// How long a write takes from its commit until the cache has it, in microseconds.
+async fn follow(store: &MemoryStore, cache: Option<&Cache>, writes: &[Write], batch: usize) -> f64 {
+    let began = cpu();
+    for writes in writes.chunks(batch) {
+        let revision = commit(store, writes.to_vec()).await;
+        if let Some(cache) = cache {
+            cache.wait_for(revision, Duration::from_mins(1)).await.unwrap();
+        }
+    }
+    (cpu() - began) / writes.len() as f64
+}
+
+/// What the thread has run so far, in microseconds: others who use the machine are not counted.
+fn cpu() -> f64 {
+    let run = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    run.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e3
+}
+
+async fn commit(store: &MemoryStore, writes: Vec<Write>) -> Revision {
+    let committed = store.commit(Transaction { compares: Vec::new(), writes }).await.unwrap();
+    *committed.revisions.last().unwrap()
+}
+
+/// Pods as the server declares them.
+fn spec() -> CollectionSpec {
+    let pods = Catalogue::builtin().collections().iter().find(|collection| collection.key_prefix() == PREFIX).unwrap();
+    CollectionSpec {
+        prefix: pods.key_prefix(),
+        fields: pods.paths.iter().map(|path| FieldPath::parse(path)).collect(),
+        dispatch: pods.dispatch,
+        namespaced: pods.namespaced,
+        complete: Some(keelson_registry::complete),
+    }
+}
+
+/// The benchmark's pods as a store holds them.
+struct StoredPods {
+    pods: pods::Pods,
+}
+
+impl StoredPods {
+    fn new() -> Self {
+        let mut stored =
+            Self { pods: pods::Pods::new(100_000, vec!["7c1b2a5e-4b1f-4f57-9c7d-3f1e5f0f6a21".to_owned()]) };
+        let bare = stored.value(0, "Running").len();
+        stored.pods.pad(bare);
+        stored
+    }
+
+    fn key(&self, number: usize) -> StoreKey {
+        let path = self.pods.path(number);
+        let parts: Vec<&str> = path.split('/').collect();
+        StoreKey::new(format!("{PREFIX}{}/{}", parts[4], parts[6]))
+    }
+
+    fn put(&self, number: usize, phase: &str) -> Write {
+        Write::Put { key: self.key(number), value: self.value(number, phase), expires: None }
+    }
+
+    fn value(&self, number: usize, phase: &str) -> Bytes {
+        let mut pod = json::parse(&self.pods.body(number)).unwrap().value;
+        let fields = ["metadata", "spec"].map(|part| (format!("f:{part}"), fields(&pod[part])));
+        // As it is created.
+        pod["status"] = json!({"phase": phase, "qosClass": "Burstable"});
+        pod["spec"]["serviceAccount"] = json!("default");
+        pod["metadata"]["uid"] = json!("0b5a3c0e-7d3c-4e56-8f0a-6f2b1c9d8e7f");
+        pod["metadata"]["generation"] = json!(1);
+        pod["metadata"]["creationTimestamp"] = json!("2026-01-02T03:04:05Z");
+        pod["metadata"]["managedFields"] = json!([{
+            "manager": "bench", "operation": "Update", "apiVersion": "v1", "time": "2026-01-02T03:04:05Z",
+            "fieldsType": "FieldsV1", "fieldsV1": fields.into_iter().collect::<Map<_, _>>(),
+        }]);
+        StoredObject::encode(&Object::from_value(pod).unwrap()).bytes().clone()
+    }
+}
+
+/// Whose owner somebody is who wrote all of a value, about as the server notes it.
+fn fields(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => members.iter().map(|(key, value)| (format!("f:{key}"), fields(value))).collect(),
+        Value::Array(items) => items
+            .iter()
+            .filter_map(|item| Some((json!({"name": item.get("name")?}), item)))
+            .map(|(key, item)| (format!("k:{key}"), fields(item)))
+            .collect::<Map<_, _>>()
+            .into(),
+        _ => json!({}),
+    }
+}
