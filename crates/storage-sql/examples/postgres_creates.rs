@@ -2,7 +2,8 @@
 //! the same PostgreSQL in batches of 16.
 //!
 //! `env $(cargo xtask servers) cargo run --release -p keelson-storage-sql --example postgres_creates`. Rounds alternate, since
-//! machines are shared and noisy; the last line is of medians.
+//! machines are shared and noisy; the last line is of medians. What PostgreSQL computes for a row, which is steadier, is told
+//! beside it where there is a `/proc`.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement talks, and fails by a panic")]
 
 use std::sync::Arc;
@@ -35,13 +36,47 @@ fn object(number: u64) -> Vec<u8> {
     object.into_bytes()
 }
 
-async fn through_servers(stores: &[Arc<PostgresStore>], next: &Arc<AtomicU64>) -> f64 {
+/// Ticks of 10 ms that the processes of a PostgreSQL have computed for so far. 0 where there is no way to tell.
+fn ticks(server: &PostgresServer) -> u64 {
+    let processes = server.sql("postgres", "SELECT pid FROM pg_stat_activity");
+    let of = |process: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // Behind the name, which may hold anything: user and system time are the 12th and 13th.
+        let fields: Vec<u64> = text
+            .rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse().ok())
+            .collect();
+        Some(fields.iter().sum::<u64>())
+    };
+    processes.lines().filter_map(of).sum()
+}
+
+/// What one side of a round came to.
+struct Side {
+    rows_a_second: f64,
+    /// Of PostgreSQL's, in microseconds.
+    cpu_a_row: f64,
+}
+
+impl Side {
+    fn new(rows: u32, began: Instant, ticks: u64) -> Self {
+        let rows = f64::from(rows);
+        Self { rows_a_second: rows / began.elapsed().as_secs_f64(), cpu_a_row: ticks as f64 * 10_000.0 / rows }
+    }
+}
+
+async fn through_servers(server: &PostgresServer, stores: &[Arc<PostgresStore>], next: &Arc<AtomicU64>) -> Side {
+    let before = ticks(server);
     let begin = Instant::now();
     let clients = (0..IN_FLIGHT).map(|client| {
         let (store, next) = (stores[client % stores.len()].clone(), next.clone());
         tokio::spawn(async move {
             let namespace = StoreKey::new("/registry/namespaces/default");
-            let mut count = 0;
+            let mut count: u32 = 0;
             while begin.elapsed() < ROUND {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let key = StoreKey::new(format!("/registry/pods/default/pod-{number}"));
@@ -59,15 +94,16 @@ async fn through_servers(stores: &[Arc<PostgresStore>], next: &Arc<AtomicU64>) -
     for client in clients.collect::<Vec<_>>() {
         total += client.await.unwrap();
     }
-    f64::from(total) / begin.elapsed().as_secs_f64()
+    Side::new(total, begin, ticks(server) - before)
 }
 
-async fn straight(url: &str, next: &Arc<AtomicU64>) -> f64 {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+async fn straight(server: &PostgresServer, next: &Arc<AtomicU64>) -> Side {
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     let insert =
         "INSERT INTO straight SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bool[], $5::bytea[])";
     let insert = client.prepare(insert).await.unwrap();
+    let before = ticks(server);
     let begin = Instant::now();
     let mut total = 0;
     while begin.elapsed() < ROUND {
@@ -80,12 +116,20 @@ async fn straight(url: &str, next: &Arc<AtomicU64>) -> f64 {
         client.execute(&insert, &[&revisions, &paths, &previous, &deleted, &values]).await.unwrap();
         total += BATCH as u32;
     }
-    f64::from(total) / begin.elapsed().as_secs_f64()
+    Side::new(total, begin, ticks(server) - before)
 }
 
-fn median(figures: &mut [f64]) -> f64 {
+fn median(sides: &[Side], figure: impl Fn(&Side) -> f64) -> f64 {
+    let mut figures: Vec<f64> = sides.iter().map(figure).collect();
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
+}
+
+/// How many transactions share a commit, over all servers.
+fn together(stores: &[Arc<PostgresStore>]) -> f64 {
+    let stats = stores.iter().map(|store| store.counters().read());
+    let (transactions, groups) = stats.fold((0, 0), |sum, one| (sum.0 + one.transactions, sum.1 + one.groups));
+    transactions as f64 / groups as f64
 }
 
 #[tokio::main]
@@ -108,10 +152,16 @@ async fn main() {
     let next = Arc::new(AtomicU64::new(1));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        ours.push(through_servers(&stores, &next).await);
-        theirs.push(straight(&server.url(), &next).await);
-        println!("servers {:.0}/s, straight {:.0}/s", ours[ours.len() - 1], theirs[theirs.len() - 1]);
+        for (side, name) in
+            [(through_servers(&server, &stores, &next).await, "servers"), (straight(&server, &next).await, "straight")]
+        {
+            println!("{name} {:.0}/s, {:.1} us of PostgreSQL's a row", side.rows_a_second, side.cpu_a_row);
+            if name == "servers" { &mut ours } else { &mut theirs }.push(side);
+        }
     }
-    let (ours, theirs) = (median(&mut ours), median(&mut theirs));
-    println!("{SERVERS} servers together {ours:.0}/s, straight {theirs:.0}/s: ratio {:.2}", ours / theirs);
+    let rates = (median(&ours, |side| side.rows_a_second), median(&theirs, |side| side.rows_a_second));
+    let costs = (median(&ours, |side| side.cpu_a_row), median(&theirs, |side| side.cpu_a_row));
+    println!("PostgreSQL computes {:.1} us a create, {:.1} us a straight row", costs.0, costs.1);
+    println!("{:.1} creates share a commit", together(&stores));
+    println!("{SERVERS} servers together {:.0}/s, straight {:.0}/s: ratio {:.2}", rates.0, rates.1, rates.0 / rates.1);
 }
