@@ -35,8 +35,9 @@ pub(super) async fn handle(
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
     let bytes = source.size_hint();
     let gzip = accepts_gzip(&request.parts.headers) && bytes > GZIP_THRESHOLD_BYTES as u64;
-    // Items that are copied as they are stored cost less than to hand them about.
-    let ahead = bytes >= AHEAD_FROM_BYTES && !writer.is_canonical();
+    // Items that are copied cost less than to hand them about, and canonical ones are compressed already.
+    let direct = writer.is_canonical() || (writer.copies() && !gzip);
+    let ahead = bytes >= AHEAD_FROM_BYTES && !direct;
     let body = match (ahead, gzip) {
         (true, _) => stream(AheadBody::new(writer, start, source, gzip)),
         (false, true) => stream(GzipListBody::new(writer, start, source)),

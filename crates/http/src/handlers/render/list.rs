@@ -85,6 +85,16 @@ impl ListWriter {
         whole && matches!(frame, Frame::Json) && renderer.view.shows_stored_items()
     }
 
+    /// Whether items are copied out of what is stored, so that they cost hardly more than to send them.
+    pub(in crate::handlers) fn copies(&self) -> bool {
+        let ListForm { renderer, frame } = &*self.form;
+        let copied = match renderer.representation.shape {
+            Shape::Whole | Shape::Metadata(_) => true,
+            Shape::Table(_) => false,
+        };
+        copied && matches!(frame, Frame::Json) && renderer.view.shows_stored_items()
+    }
+
     /// Appends what stands before a block of canonical items that is sent by other means.
     pub(in crate::handlers) fn before_block(&mut self, out: &mut Vec<u8>) {
         if !std::mem::take(&mut self.empty) {
