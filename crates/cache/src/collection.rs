@@ -133,7 +133,7 @@ impl Collection {
     pub fn decode(&self, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
         let key = stored.key.as_str();
         let key = key.strip_prefix(&self.spec.prefix).unwrap_or(key).into();
-        Entry::decode(key, stored.value.clone(), stored.revision, &self.spec, &self.labels).map(Arc::new)
+        Entry::decode(key, &stored.value, stored.revision, &self.spec, &self.labels).map(Arc::new)
     }
 
     /// The newest state. Its revision is the watermark of the whole server, so a collection at rest is as fresh as a
@@ -344,7 +344,7 @@ mod tests {
         let value = Bytes::from(format!(r#"{{"kind":"K","apiVersion":"v1","metadata":{{"name":"n{number}"}}}}"#));
         let revision = Revision::new(revision);
         let key = format!("n{number}").into();
-        let entry = Entry::decode(key, value, revision, &collection.spec, &collection.labels).unwrap();
+        let entry = Entry::decode(key, &value, revision, &collection.spec, &collection.labels).unwrap();
         Change { key: entry.key.clone(), revision, content: Content::Entry(Arc::new(entry)) }
     }
 

@@ -43,7 +43,7 @@ impl Entry {
     /// Reads what a store holds under a key.
     pub(crate) fn decode(
         key: Arc<str>,
-        value: Bytes,
+        value: &Bytes,
         revision: Revision,
         spec: &CollectionSpec,
         interner: &LabelInterner,
@@ -121,7 +121,7 @@ mod tests {
             namespaced: true,
             complete: None,
         };
-        let (key, value, revision) = ("team-a/web-0".into(), Bytes::from_static(value), Revision::new(7));
+        let (key, value, revision) = ("team-a/web-0".into(), &Bytes::from_static(value), Revision::new(7));
         let entry = Entry::decode(key, value, revision, &spec, &LabelInterner::default()).unwrap();
         assert_eq!((entry.namespace(), entry.name()), (Some("team-a"), "web-0"));
         assert_eq!([entry.field(0), entry.field(1), entry.field(2), entry.field(3)], ["", "n1", "true", ""]);
