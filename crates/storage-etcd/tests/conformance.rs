@@ -1,4 +1,4 @@
-//! The engine keeps the contract, on a real etcd: an old one and the newest.
+//! The engine keeps the contract, on a real etcd: an old one. `cluster.rs` runs the same on the newest, with several members.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -19,17 +19,8 @@ impl Factory for OnEtcd {
     }
 }
 
-mod usual {
-    keelson_storage::conformance_tests!(match super::EtcdServer::start() {
-        Some(server) => super::OnEtcd(server),
-        // There is no etcd here, and the test kit has said so.
-        None => return,
-    });
-}
-
-mod newest {
-    keelson_storage::conformance_tests!(match super::EtcdServer::builder().newest().start() {
-        Some(server) => super::OnEtcd(server),
-        None => return,
-    });
-}
+keelson_storage::conformance_tests!(match EtcdServer::start() {
+    Some(server) => OnEtcd(server),
+    // There is no etcd here, and the test kit has said so.
+    None => return,
+});
