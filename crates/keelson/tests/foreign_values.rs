@@ -112,3 +112,28 @@ async fn nothing_is_collected_because_its_owner_can_not_be_read() {
     collected.await.expect("what belongs to nothing is collected");
     server.raw().get(format!("{CONFIG_MAPS}/kept")).await.expect(200);
 }
+
+/// A service and its address are two objects, and each may be as kube-apiserver has left it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_in_protobuf_gives_back_its_address_in_protobuf() {
+    let shared = MemoryStore::new();
+    let server = TestServer::builder().shared_store(Arc::new(shared.clone())).start().await;
+    let services = "/api/v1/namespaces/default/services";
+    let service = json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}});
+    let made = server.raw().post(services, &service).await.expect(201).json();
+    let ip = made["spec"]["clusterIP"].as_str().unwrap();
+    for (path, version, kind) in [
+        ("services/specs/default/web".to_owned(), "v1", "Service"),
+        (format!("ipaddresses/{ip}"), "networking.k8s.io/v1", "IPAddress"),
+    ] {
+        let key = StoreKey::new(format!("/registry/{path}"));
+        let stored = shared.get(&key).await.unwrap().unwrap().value;
+        let object = Object::from_value(serde_json::from_slice(&stored).unwrap()).unwrap();
+        let value = keelson_protobuf::encode(version, kind, &object).unwrap();
+        shared.commit(Transaction::default().put(key, value)).await.unwrap();
+    }
+    let address = format!("/apis/networking.k8s.io/v1/ipaddresses/{ip}");
+    server.raw().get(address.as_str()).await.expect(200);
+    server.raw().delete(format!("{services}/web")).await.expect(200);
+    server.raw().get(address.as_str()).await.expect(404);
+}

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use keelson_codec::StoredObject;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::{ApiError, Object};
 use keelson_resources::Catalogue;
-use keelson_storage::StoreKey;
+use keelson_storage::{KeyValue, StoreKey};
 use serde_json::{Value, json};
 
 use super::ranges::{AddressRange, Family};
@@ -77,9 +78,13 @@ pub(super) async fn give_back(
     let target = target("ipaddresses")?;
     let parent = parent(place);
     // An address that somebody made by hand may say more of its parent than those that are given out.
-    let is_own = |address: &Value| {
-        let stated = &address["spec"]["parentRef"];
-        ["resource", "namespace", "name"].iter().all(|field| stated[*field] == parent[*field])
+    let names_parent = |address: &Object| {
+        let stated = |field| address.get(&["spec", "parentRef", field]);
+        ["resource", "namespace", "name"].into_iter().all(|field| stated(field) == parent.get(field))
+    };
+    // kube-apiserver may have stored it, in protobuf.
+    let is_own = |found: &KeyValue| {
+        StoredObject::parse(found.value.clone()).is_ok_and(|address| names_parent(&address.decode(found.revision)))
     };
     for address in held_addresses(before).into_iter().filter(|address| !kept.contains(address)) {
         super::give_back(registry, key(registry, &target, address)?, is_own, companions).await?;

@@ -13,7 +13,6 @@ mod spec;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::{ApiError, Object};
 use keelson_storage::{KeyValue, StoreKey};
-use serde_json::Value;
 
 use crate::companions::Companions;
 use crate::kinds;
@@ -23,7 +22,7 @@ use crate::target::Target;
 pub use ranges::{AddressRange, Family, PortRange, ServiceRanges};
 pub(crate) use spec::{Spec, Tree, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 
-/// Gives back a key if what it says shows that it is this service's. Somebody may have deleted it, and another service got
+/// Gives back a key if what is stored there shows that it is this service's. Somebody may have deleted it, and another service got
 /// it since; so may one that an older release wrote without taking it.
 ///
 /// # Errors
@@ -31,11 +30,10 @@ pub(crate) use spec::{Spec, Tree, needs_addresses, needs_health_check, needs_nod
 async fn give_back(
     registry: &Registry,
     key: StoreKey,
-    is_own: impl Fn(&Value) -> bool,
+    is_own: impl Fn(&KeyValue) -> bool,
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let found = registry.store().get(&key).await.map_err(store_error)?;
-    let is_own = |found: &KeyValue| serde_json::from_slice(&found.value).is_ok_and(|value| is_own(&value));
     if let Some(found) = found.filter(is_own) {
         companions.give_back(found);
     }

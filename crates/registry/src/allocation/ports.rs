@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use keelson_meta::ApiError;
 use keelson_meta::field_error::FieldError;
-use keelson_storage::{RangeRequest, StoreKey};
+use keelson_storage::{KeyValue, RangeRequest, StoreKey};
 use serde_json::{Value, json};
 
 use super::spec::{Spec as _, Tree, held_ports, needs_health_check, needs_node_ports};
@@ -55,8 +55,11 @@ pub(super) async fn give_back(
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let kept = after.map(held_ports).unwrap_or_default();
+    // No object, but what `owner` wrote.
+    let is_own =
+        |found: &KeyValue| serde_json::from_slice::<Value>(&found.value).is_ok_and(|owner| owner["uid"] == place.uid);
     for port in held_ports(before).into_iter().filter(|port| !kept.contains(port)) {
-        super::give_back(registry, key(port), |owner| owner["uid"] == place.uid, companions).await?;
+        super::give_back(registry, key(port), is_own, companions).await?;
     }
     Ok(())
 }
