@@ -110,9 +110,19 @@ impl Trust {
         found.into_iter().filter(|(_, is)| *is).map(|(mismatch, _)| mismatch).collect()
     }
 
+    /// Whether each of two servers accepts what the further authorities of the other's clients sign. Where one does not, no
+    /// server is refused, but clients of these authorities are, by one of them.
+    pub fn has_same_clients(&self, other: &Self) -> bool {
+        let accepts = |one: &Self, of: &Self| of.client_authorities.iter().all(|signer| one.accepts_clients_by(signer));
+        accepts(self, other) && accepts(other, self)
+    }
+
     fn refuses_clients_of(&self, other: &Self) -> bool {
-        let known = |signer: &String| self.authorities.contains(signer) || self.client_authorities.contains(signer);
-        !other.authorities.first().is_some_and(known)
+        !other.authorities.first().is_some_and(|signer| self.accepts_clients_by(signer))
+    }
+
+    fn accepts_clients_by(&self, signer: &String) -> bool {
+        self.authorities.contains(signer) || self.client_authorities.contains(signer)
     }
 
     /// Who was given a certificate to serve with sees to it that clients know who signed it.
@@ -183,6 +193,18 @@ mod tests {
         check(&server("a", "b", "k"), &server("b", "a", "k"), &[ServingCertificates]);
         let given = |trust: Trust| Trust { serves_given: true, ..trust };
         check(&given(server("a", "b", "k")), &server("b", "a", "k"), &[]);
+    }
+
+    #[test]
+    fn servers_that_accept_clients_of_other_authorities_are_told_apart_from_those_that_change_their_keys() {
+        let same = [("a", "c", "a", "c"), ("a", "", "a b", ""), ("a", "b", "a b", ""), ("a", "c d", "a", "d c")];
+        let different = [("a", "c", "a", ""), ("a", "c", "a", "d"), ("a", "c d", "a b", "c")];
+        let all = same.map(|case| (case, true)).into_iter().chain(different.map(|case| (case, false)));
+        for ((authorities, clients, others, other_clients), expect) in all {
+            let (one, other) = (server(authorities, clients, "k"), server(others, other_clients, "k"));
+            assert_eq!(one.has_same_clients(&other), expect, "{one:?} {other:?}");
+            assert_eq!(other.has_same_clients(&one), expect, "{other:?} {one:?}");
+        }
     }
 
     #[test]

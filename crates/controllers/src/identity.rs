@@ -76,7 +76,7 @@ impl IdentityLease {
     /// Writes the identity of this server, in place of that of an earlier process of its name, be it dead or not.
     ///
     /// # Errors
-    /// 503 when the store can't be written.
+    /// 503 when the store can't be written; no lease is left behind then, unless the store stays away.
     pub async fn register(
         registry: Arc<Registry>,
         fence: Arc<Fence>,
@@ -87,8 +87,13 @@ impl IdentityLease {
         let key = identity_key(&config.server_id)?;
         let holder = format!("{}{}", leases::holder_prefix(&config.server_id), random.uuid());
         let mut lease = Self { client, fence, config, holder, key, registration: 0, held: None };
-        lease.take(Namesake::Replace).await?;
-        Ok(lease)
+        match lease.take(Namesake::Replace).await {
+            Ok(()) => Ok(lease),
+            Err(error) => {
+                lease.withdraw().await;
+                Err(error)
+            }
+        }
     }
 
     /// By what this process is told from others of its name.
@@ -136,6 +141,20 @@ impl IdentityLease {
         self.fence.lose();
         let released = async { self.client.delete(&leases::collection()?, &held).await };
         farewell(released, "the identity lease was left behind; it ends by itself").await;
+    }
+
+    /// Deletes what a registration has written all the same whose outcome was not heard.
+    async fn withdraw(&self) {
+        let withdrawn = async {
+            let leases = leases::collection()?;
+            match self.client.get(&leases, &self.config.server_id).await? {
+                Some(found) if leases::holder(&found.object) == self.holder => {
+                    self.client.delete(&leases, &found).await
+                }
+                _ => Ok(()),
+            }
+        };
+        farewell(withdrawn, "whether the identity lease was written is not known; it ends by itself").await;
     }
 
     async fn step(&mut self) -> Result<(), ApiError> {

@@ -2,7 +2,8 @@
 //! of addresses that services come from, and the addresses of the servers that live.
 //!
 //! Each server writes the addresses and ports of all of them, in one order, so that all write the same and nobody writes
-//! twice; one that stops takes its own away. Of servers of which nothing is known yet, it keeps what is written.
+//! twice; one that stops takes its own away. Of servers that may or may not live it keeps what is written, so that two
+//! that judge a dead one by looks of different times do not put back what the other has taken away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -139,17 +140,19 @@ impl KubernetesService {
 
     /// Takes this server's address away.
     async fn leave(&self) -> Result<(), ApiError> {
-        let mut others = self.servers.addresses().await?;
-        others.live.retain(|address| Some(*address) != self.servers.own());
-        self.lead_to(others).await
+        let Addresses { mut live, mut doubtful } = self.servers.addresses().await?;
+        for addresses in [&mut live, &mut doubtful] {
+            addresses.retain(|address| Some(*address) != self.servers.own());
+        }
+        self.lead_to(Addresses { live, doubtful }).await
     }
 
     async fn lead_to(&self, servers: Addresses) -> Result<(), ApiError> {
         let target = collection("", "v1", "endpoints", Some(NAMESPACE))?;
         let current = self.client.get(&target, NAME).await?;
         let stated = current.as_ref().map(|stored| stated(&stored.object)).unwrap_or_default();
-        let unknown = servers.unknown.into_iter().filter(|address| stated.contains(address));
-        let addresses: BTreeSet<SocketAddr> = servers.live.into_iter().chain(unknown).collect();
+        let kept = servers.doubtful.into_iter().filter(|address| stated.contains(address));
+        let addresses: BTreeSet<SocketAddr> = servers.live.into_iter().chain(kept).collect();
         self.write_endpoints(&target, current, &addresses).await?;
         self.write_slices(&addresses).await
     }

@@ -19,6 +19,8 @@ use crate::observed::{Observations, Observed};
 
 /// How many renewals a server may miss before it is taken to be gone, as far as clients are sent to it.
 const MISSED_RENEWALS: u32 = 3;
+/// After how many of its intervals a renewal is late: half of one more is for the time between two looks.
+const LATE_AFTER: f32 = 1.5;
 /// How often the leases of dead servers are looked for at the least.
 const COLLECTION_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -27,8 +29,8 @@ pub struct RegisteredServers {
     client: Client,
     /// This server's own address, if others can reach it: it is known to live.
     own: Option<SocketAddr>,
-    /// For how long an identity may be seen to stay the same before its server is taken to be gone.
-    patience: Duration,
+    /// How often each renews its lease.
+    interval: Duration,
     seen: Mutex<Observations>,
 }
 
@@ -37,6 +39,8 @@ pub struct RegisteredServers {
 pub struct RegisteredServer {
     /// Its name.
     pub id: String,
+    /// By what its process is told from others of its name.
+    pub holder: String,
     /// The address at which others reach it.
     pub address: Option<SocketAddr>,
     /// All that it says of itself.
@@ -50,12 +54,31 @@ pub struct RegisteredServer {
 /// Whether a server runs, as far as another can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// It was seen to renew its lease, and that is not long ago.
+    /// It was seen to renew its lease, and the next renewal is not due yet.
     Live,
+    /// It was seen to renew its lease, but the next renewal is late.
+    Late,
     /// It was not seen to renew its lease, but it was not watched for long enough.
     Unknown,
     /// It has not renewed its lease in time.
     Dead,
+}
+
+impl Life {
+    /// That of a server whose lease was seen to change or not, and then to stay as it is for a time.
+    fn of(moved: bool, unchanged: Duration, interval: Duration) -> Self {
+        match moved {
+            _ if unchanged >= interval * MISSED_RENEWALS => Self::Dead,
+            false => Self::Unknown,
+            true if unchanged >= interval.mul_f32(LATE_AFTER) => Self::Late,
+            true => Self::Live,
+        }
+    }
+
+    /// Whether it was seen to run and may still.
+    pub const fn was_seen(self) -> bool {
+        matches!(self, Self::Live | Self::Late)
+    }
 }
 
 /// Where servers can be reached.
@@ -63,15 +86,15 @@ pub enum Life {
 pub(crate) struct Addresses {
     /// Of servers that are known to live.
     pub(crate) live: Vec<SocketAddr>,
-    /// Of servers of which nothing is known yet.
-    pub(crate) unknown: Vec<SocketAddr>,
+    /// Of servers that may live or not: who is led to them goes on to be, and nobody begins.
+    pub(crate) doubtful: Vec<SocketAddr>,
 }
 
 impl RegisteredServers {
     /// The servers that renew their leases every `interval`, and this one, at `own` if others can reach it.
     pub fn new(registry: Arc<Registry>, own: Option<SocketAddr>, interval: Duration) -> Self {
         let (client, seen) = (Client::new(registry, MANAGER), Mutex::default());
-        Self { client, own, patience: interval * MISSED_RENEWALS, seen }
+        Self { client, own, interval, seen }
     }
 
     /// All servers that have a lease.
@@ -87,13 +110,13 @@ impl RegisteredServers {
     }
 
     pub(crate) async fn addresses(&self) -> Result<Addresses, ApiError> {
-        let mut found = Addresses { live: self.own.into_iter().collect(), unknown: Vec::new() };
+        let mut found = Addresses { live: self.own.into_iter().collect(), doubtful: Vec::new() };
         for server in self.all().await? {
             // Nobody but the server itself gets anywhere by a loopback address.
             let Some(address) = server.address.filter(|address| !address.ip().is_loopback()) else { continue };
             match server.life {
                 Life::Live => found.live.push(address),
-                Life::Unknown => found.unknown.push(address),
+                Life::Late | Life::Unknown => found.doubtful.push(address),
                 Life::Dead => {}
             }
         }
@@ -111,12 +134,15 @@ impl RegisteredServers {
         let annotations = lease.object.annotations().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let annotations: BTreeMap<String, String> = annotations.collect();
         let address = annotations.get(ADDRESS_ANNOTATION).and_then(|address| address.parse().ok());
-        let life = match observed.unchanged < self.patience {
-            true if observed.moved => Life::Live,
-            true => Life::Unknown,
-            false => Life::Dead,
-        };
-        RegisteredServer { id: lease.object.name().to_owned(), address, annotations, revision: lease.revision, life }
+        let life = Life::of(observed.moved, observed.unchanged, self.interval);
+        RegisteredServer {
+            id: lease.object.name().to_owned(),
+            holder: leases::holder(&lease.object).to_owned(),
+            address,
+            annotations,
+            revision: lease.revision,
+            life,
+        }
     }
 }
 
@@ -164,5 +190,27 @@ impl IdentityCollection {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(moved: bool, unchanged: u64, expect: Life) {
+        let life = Life::of(moved, Duration::from_secs(unchanged), Duration::from_secs(10));
+        assert_eq!(life, expect, "moved: {moved}, unchanged for {unchanged} seconds");
+    }
+
+    #[test]
+    fn a_server_that_misses_renewals_is_late_before_it_is_dead() {
+        for (unchanged, expect) in
+            [(0, Life::Live), (14, Life::Live), (15, Life::Late), (29, Life::Late), (30, Life::Dead)]
+        {
+            check(true, unchanged, expect);
+        }
+        for (unchanged, expect) in [(0, Life::Unknown), (29, Life::Unknown), (30, Life::Dead)] {
+            check(false, unchanged, expect);
+        }
     }
 }

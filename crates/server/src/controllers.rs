@@ -28,22 +28,31 @@ pub(crate) struct Place {
     pub(crate) servers: Arc<RegisteredServers>,
 }
 
+/// The aggregation of cluster roles, if it is switched on.
+///
+/// # Errors
+/// When the catalogue has no cluster roles.
+pub(crate) fn aggregation(
+    config: &Config,
+    registry: &Arc<Registry>,
+) -> Result<Option<Arc<ClusterRoleAggregation>>, ApiError> {
+    let is_on = config.controllers.is_on(Controller::ClusterRoleAggregation);
+    is_on.then(|| ClusterRoleAggregation::new(registry.clone()).map(Arc::new)).transpose()
+}
+
 /// Starts all of it; how far the bootstrap has come.
 pub(crate) fn spawn(
     config: &Config,
     registry: &Arc<Registry>,
     pki: &Pki,
     place: Place,
+    aggregation: Option<Arc<ClusterRoleAggregation>>,
     background: &TaskTracker,
     stopping: &CancellationToken,
-) -> anyhow::Result<Arc<Progress>> {
+) -> Arc<Progress> {
     let Place { addr, holder, servers } = place;
     let ranges = config.registry.service_ranges.clone();
     let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
-    let aggregation = match config.controllers.is_on(Controller::ClusterRoleAggregation) {
-        true => Some(Arc::new(ClusterRoleAggregation::new(registry.clone())?)),
-        false => None,
-    };
     let bootstrap = Bootstrap::new(registry.clone(), service.clone(), aggregation.clone());
     let progress = bootstrap.progress();
     let (first, after) = (progress.clone(), stopping.clone());
@@ -69,7 +78,7 @@ pub(crate) fn spawn(
         let stopping = stopping.clone();
         background.spawn(async move { controllers.run(stopping).await });
     }
-    Ok(progress)
+    progress
 }
 
 /// The controllers of which one server runs all.

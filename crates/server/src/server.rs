@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use keelson_access::TokenIssuer;
 use keelson_access::pki::{self, Pki};
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_codec::FieldPath;
-use keelson_controllers::{IdentityConfig, IdentityLease, Progress, RegisteredServers, identity_key};
+use keelson_controllers::{
+    ClusterRoleAggregation, IdentityConfig, IdentityLease, Progress, RegisteredServers, identity_key,
+};
 use keelson_discovery::Documents;
 use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::{CheckResult, Health, HealthChecks};
@@ -22,6 +23,7 @@ use keelson_http::{Pipeline, listener};
 use keelson_registry::{Registry, ServiceAccountTokens};
 use keelson_resources::{Catalogue, Resource};
 use keelson_storage::{Fence, FencedStore, Store};
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +48,24 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Makes running servers.
 pub struct Server;
+
+/// All that a server needs to run, before others know of it.
+struct Prepared {
+    config: Config,
+    port: TcpListener,
+    addr: SocketAddr,
+    store: Arc<dyn Store>,
+    metrics: StoreMetrics,
+    fence: Arc<Fence>,
+    /// The store as this server writes to it.
+    fenced: Arc<dyn Store>,
+    registry: Arc<Registry>,
+    pki: Pki,
+    tokens: Arc<ServiceAccountTokens>,
+    kubeconfig: Option<PathBuf>,
+    tls: Arc<ServerConfig>,
+    aggregation: Option<Arc<ClusterRoleAggregation>>,
+}
 
 /// A server that answers requests, until it is shut down. Dropping it stops it at once.
 pub struct RunningServer {
@@ -78,6 +98,16 @@ impl Server {
     /// When the store can't be opened, certificates can't be read or made, the address is taken, or servers that run on the
     /// store would not accept what this one signs.
     pub async fn start(config: Config) -> anyhow::Result<RunningServer> {
+        let prepared = Prepared::new(config).await?;
+        // ORDER: whatever else can fail comes before this server takes its name. A process that has it gives way for good, so
+        // nothing would be left that runs.
+        let (identity, place) = register(&prepared).await?;
+        Ok(prepared.run(identity, place))
+    }
+}
+
+impl Prepared {
+    async fn new(config: Config) -> anyhow::Result<Self> {
         // Both write to disk and wait for it, so they wait together.
         let pki = tokio::task::spawn_blocking({
             let config = config.clone();
@@ -95,7 +125,7 @@ impl Server {
         let fenced = fenced(&config.store, &store, &fence);
         let registry = Arc::new(Registry::new(
             fenced.clone(),
-            cache.clone(),
+            cache,
             config.clock.clone(),
             config.random.clone(),
             config.registry.clone(),
@@ -103,34 +133,50 @@ impl Server {
         let (namespaces, pki) = tokio::join!(registry.ensure_system_namespaces(), pki);
         namespaces.context("making the system namespaces")?;
         let pki = pki.context("preparing certificates")?.context("preparing certificates")?;
-        let issuer = token_issuer(&config, &pki)?;
-        let (identity, place) = register(&config, &registry, fence.clone(), (&pki, &issuer), addr).await?;
-        let identity = IdentityTask::start(identity);
-
-        let stopping = CancellationToken::new();
-        // What has been started does not outlive a start that fails.
-        let starting = stopping.clone().drop_guard();
-        let background = TaskTracker::new();
-        let (probe, probing) = StoreProbe::start(fenced, stopping.clone());
-        background.spawn(probing);
-        let compactor = Compactor::new(store.clone(), cache.clone(), config.clock.clone(), config.history);
-        background.spawn(compactor.run(stopping.clone()));
-        let bootstrap = controllers::spawn(&config, &registry, &pki, place, &background, &stopping)?;
-        background.close();
-
+        let tokens = Arc::new(ServiceAccountTokens::new(registry.clone(), token_issuer(&config, &pki)?));
         let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
-        let tokens = Arc::new(ServiceAccountTokens::new(registry.clone(), issuer));
-        let parts = (registry.clone(), tokens, metrics);
+        let aggregation = controllers::aggregation(&config, &registry)?;
+        Ok(Self {
+            config,
+            port,
+            addr,
+            store,
+            metrics,
+            fence,
+            fenced,
+            registry,
+            pki,
+            tokens,
+            kubeconfig,
+            tls,
+            aggregation,
+        })
+    }
+
+    /// Runs the server in its place. It answers requests when this returns.
+    fn run(self, identity: IdentityLease, place: Place) -> RunningServer {
+        let Self { config, addr, store, fence, registry, pki, .. } = self;
+        let identity = Some(IdentityTask::start(identity));
+        let stopping = CancellationToken::new();
+        let background = TaskTracker::new();
+        let (probe, probing) = StoreProbe::start(self.fenced, stopping.clone());
+        background.spawn(probing);
+        let cache = registry.cache().clone();
+        let compactor = Compactor::new(store.clone(), cache, config.clock.clone(), config.history);
+        background.spawn(compactor.run(stopping.clone()));
+        let bootstrap = controllers::spawn(&config, &registry, &pki, place, self.aggregation, &background, &stopping);
+        background.close();
+
+        let parts = (registry.clone(), self.tokens, self.metrics);
         let standing = store_check(&config.store, fence.clone(), probe);
         let pipeline = pipeline(&config, parts, addr, standing, &bootstrap, stopping.clone());
-        let listener = Some(tokio::spawn(listener::serve(port, tls, Arc::new(pipeline), config.shutdown_grace)));
+        let serving = listener::serve(self.port, self.tls, Arc::new(pipeline), config.shutdown_grace);
+        let listener = Some(tokio::spawn(serving));
         let shared = matches!(config.store, StoreConfig::Shared(_));
-        let identity = Some(identity);
-        let server_id = config.server_id;
+        let (server_id, kubeconfig) = (config.server_id, self.kubeconfig);
         tracing::info!(server_id, %addr, "the server is ready");
-        starting.disarm();
-        Ok(RunningServer {
+        RunningServer {
             addr,
             server_id,
             pki,
@@ -144,7 +190,7 @@ impl Server {
             background,
             listener,
             identity,
-        })
+        }
     }
 }
 
@@ -255,15 +301,11 @@ fn fenced(config: &StoreConfig, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> A
 }
 
 /// Takes this server's place among those on the store, if it may be there.
-async fn register(
-    config: &Config,
-    registry: &Arc<Registry>,
-    fence: Arc<Fence>,
-    (pki, issuer): (&Pki, &TokenIssuer),
-    addr: SocketAddr,
-) -> anyhow::Result<(IdentityLease, Place)> {
+async fn register(prepared: &Prepared) -> anyhow::Result<(IdentityLease, Place)> {
+    let Prepared { config, registry, fence, addr, .. } = prepared;
+    let (addr, fence) = (*addr, fence.clone());
     let servers = registered_servers(config, registry, addr);
-    let company = Company::new(config, pki, issuer, servers.clone())?;
+    let mut company = Company::new(config, &prepared.pki, prepared.tokens.issuer(), servers.clone())?;
     // ORDER: before this server takes its name, which another process may have.
     company.check().await?;
     let identity = identity_config(config, addr, company.annotations());

@@ -29,6 +29,26 @@ pub(crate) struct Company {
     keys: Option<PathBuf>,
     /// Whether others can be on the store, and have to agree.
     strict: bool,
+    /// The first revision that was seen of the lease of each process.
+    first_seen: BTreeMap<String, Revision>,
+}
+
+/// A process that has registered and may run, and says of its keys what they are.
+struct Other {
+    server: RegisteredServer,
+    trust: Trust,
+    /// Whether it was seen to renew its lease. Nobody does before it has joined.
+    has_joined: bool,
+}
+
+/// What others are to a server that wants to start.
+enum Verdict<'a> {
+    /// All agree with it.
+    Agreed,
+    /// This one does not, and goes or is seen to stay within the time that its lease takes to be judged.
+    Wait(&'a Other),
+    /// This one does not, and stays.
+    Refused(&'a Other, Vec<Mismatch>),
 }
 
 impl Company {
@@ -41,7 +61,7 @@ impl Company {
         let own = Trust::of(pki, issuer).context("reading the certificate authorities")?;
         let strict = config.store.is_shared() && !config.allow_other_keys;
         let keys = config.data_dir.as_ref().map(|directory| directory.join("pki"));
-        Ok(Self { servers, own, server_id: config.server_id.clone(), keys, strict })
+        Ok(Self { servers, own, server_id: config.server_id.clone(), keys, strict, first_seen: BTreeMap::new() })
     }
 
     /// What the others are told.
@@ -53,25 +73,27 @@ impl Company {
     ///
     /// # Errors
     /// When a server that runs signs what this one would not accept, or the other way round; says what to do.
-    pub(crate) async fn check(&self) -> anyhow::Result<()> {
+    pub(crate) async fn check(&mut self) -> anyhow::Result<()> {
         if !self.strict {
             return Ok(());
         }
         let mut told = false;
         loop {
-            let strangers = self.strangers().await?;
-            if let Some((server, mismatches)) = strangers.iter().find(|(server, _)| server.life == Life::Live) {
-                bail!(self.refusal(server, mismatches));
-            }
-            let Some((server, _)) = strangers.iter().find(|(server, _)| server.life == Life::Unknown) else {
-                return Ok(());
-            };
-            if !told {
-                tracing::warn!(
-                    server_id = server.id,
-                    "this server has been registered with other keys; waiting to see whether it still runs"
-                );
-                told = true;
+            let others = self.look().await?;
+            match judge(&self.own, &others, |other| other.server.life.was_seen()) {
+                Verdict::Refused(other, mismatches) => bail!(self.refusal(&other.server, &mismatches)),
+                Verdict::Agreed => {
+                    self.warn_of_clients(&others);
+                    return Ok(());
+                }
+                Verdict::Wait(Other { server, .. }) if !told => {
+                    tracing::warn!(
+                        server_id = server.id,
+                        "this server has been registered with other keys; waiting to see whether it still runs"
+                    );
+                    told = true;
+                }
+                Verdict::Wait(_) => {}
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -82,8 +104,8 @@ impl Company {
     ///
     /// # Errors
     /// As [`check`](Self::check).
-    pub(crate) async fn join(&self, own: IdentityLease) -> anyhow::Result<IdentityLease> {
-        match self.await_latecomers(own.revision()).await {
+    pub(crate) async fn join(&mut self, own: IdentityLease) -> anyhow::Result<IdentityLease> {
+        match self.await_latecomers(&own).await {
             Ok(()) => Ok(own),
             Err(error) => {
                 own.release().await;
@@ -92,37 +114,46 @@ impl Company {
         }
     }
 
-    /// Waits until those are gone again that have registered after this server, at `since`: they find it there. Nobody renews
-    /// its lease before it has joined, so one that changes was there before.
-    async fn await_latecomers(&self, since: Option<Revision>) -> anyhow::Result<()> {
-        let Some(since) = since.filter(|_| self.strict) else { return Ok(()) };
-        let mut latecomers: BTreeMap<String, Revision> = BTreeMap::new();
+    /// Waits until those are gone again that have registered after this server: they find it there.
+    async fn await_latecomers(&mut self, own: &IdentityLease) -> anyhow::Result<()> {
+        let Some(since) = own.revision().filter(|_| self.strict) else { return Ok(()) };
         loop {
-            let mut strangers = self.strangers().await?;
-            strangers.retain(|(server, _)| server.life != Life::Dead);
-            let was_first = |server: &RegisteredServer| {
-                server.revision < since || latecomers.get(&server.id).is_some_and(|known| *known != server.revision)
-            };
-            if let Some((server, mismatches)) = strangers.iter().find(|(server, _)| was_first(server)) {
-                bail!(self.refusal(server, mismatches));
+            let mut others = self.look().await?;
+            others.retain(|other| other.server.holder != own.holder());
+            match judge(&self.own, &others, |other| other.came_before(since)) {
+                Verdict::Refused(other, mismatches) => bail!(self.refusal(&other.server, &mismatches)),
+                Verdict::Agreed => return Ok(()),
+                Verdict::Wait(_) => {}
             }
-            if strangers.is_empty() {
-                return Ok(());
-            }
-            latecomers = strangers.into_iter().map(|(server, _)| (server.id, server.revision)).collect();
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// The servers that do not accept all that this one signs, or the other way round. Those that say nothing of their keys,
-    /// since they are of an older release, are taken to.
-    async fn strangers(&self) -> anyhow::Result<Vec<(RegisteredServer, Vec<Mismatch>)>> {
-        let all = self.servers.all().await.context("looking which servers run on the store")?;
-        let with_mismatches = all.into_iter().filter_map(|server| {
-            let mismatches = self.own.mismatches(&Trust::read(&server.annotations)?);
-            (!mismatches.is_empty()).then_some((server, mismatches))
-        });
-        Ok(with_mismatches.collect())
+    /// The servers that may run. Those that say nothing of their keys, since they are of an older release, are taken to agree
+    /// with all.
+    async fn look(&mut self) -> anyhow::Result<Vec<Other>> {
+        let mut all = self.servers.all().await.context("looking which servers run on the store")?;
+        all.retain(|server| server.life != Life::Dead);
+        let first = |server: &RegisteredServer| *self.first_seen.get(&server.holder).unwrap_or(&server.revision);
+        self.first_seen = all.iter().map(|server| (server.holder.clone(), first(server))).collect();
+        let other = |server: RegisteredServer| {
+            let has_joined = self.first_seen.get(&server.holder).is_some_and(|first| *first != server.revision);
+            Some(Other { trust: Trust::read(&server.annotations)?, has_joined, server })
+        };
+        Ok(all.into_iter().filter_map(other).collect())
+    }
+
+    /// Whose certificates are accepted beside those of the servers' own authorities is for operators to agree on: none of the
+    /// servers signs them.
+    fn warn_of_clients(&self, others: &[Other]) {
+        let differ = |other: &&Other| other.server.id != self.server_id && !self.own.has_same_clients(&other.trust);
+        for Other { server, .. } in others.iter().filter(differ) {
+            tracing::warn!(
+                server_id = server.id,
+                "this server does not accept client certificates of the same authorities as the one that starts: give all the \
+                 same --client-ca-file"
+            );
+        }
     }
 
     fn refusal(&self, other: &RegisteredServer, mismatches: &[Mismatch]) -> String {
@@ -147,5 +178,80 @@ impl Company {
             what.join(", "),
             ways.join(" and "),
         )
+    }
+}
+
+impl Other {
+    fn came_before(&self, revision: Revision) -> bool {
+        self.has_joined || self.server.revision < revision
+    }
+
+    /// Whether it is about to go, because one of these was there before it and does not agree with it. If it is not, it joins
+    /// and is seen to; if either dies on the way, that is seen too. So this is waited for, and not for long.
+    fn gives_way(&self, others: &[Self]) -> bool {
+        let is_in_its_way =
+            |other: &Self| other.came_before(self.server.revision) && !other.trust.mismatches(&self.trust).is_empty();
+        !self.has_joined && others.iter().any(is_in_its_way)
+    }
+}
+
+/// What others are to a server that signs with and accepts `own`, and has to go where one `is_first` that does not agree.
+fn judge<'a>(own: &Trust, others: &'a [Other], is_first: impl Fn(&Other) -> bool) -> Verdict<'a> {
+    let mut verdict = Verdict::Agreed;
+    for other in others {
+        let mismatches = own.mismatches(&other.trust);
+        match mismatches.is_empty() {
+            true => {}
+            false if is_first(other) && !other.gives_way(others) => return Verdict::Refused(other, mismatches),
+            false => verdict = Verdict::Wait(other),
+        }
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server with a lease of this revision and one authority.
+    fn other(id: &str, revision: u64, authority: &str, has_joined: bool) -> Other {
+        let annotations = BTreeMap::from([
+            ("keelson.io/certificate-authorities".to_owned(), authority.to_owned()),
+            ("keelson.io/service-account-keys".to_owned(), "k".to_owned()),
+        ]);
+        let trust = Trust::read(&annotations).unwrap();
+        let (id, holder, revision) = (id.to_owned(), format!("{id}_1"), Revision::new(revision));
+        let server = RegisteredServer { id, holder, address: None, annotations, revision, life: Life::Live };
+        Other { server, trust, has_joined }
+    }
+
+    /// What becomes of a server of authority `a` that has registered at revision 14.
+    fn check(others: &[Other], expect: &str) {
+        let own = other("own", 14, "a", false);
+        let found = match judge(&own.trust, others, |other| other.came_before(own.server.revision)) {
+            Verdict::Agreed => "agreed".to_owned(),
+            Verdict::Wait(other) => format!("wait for {}", other.server.id),
+            Verdict::Refused(other, _) => format!("refused for {}", other.server.id),
+        };
+        assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn of_servers_that_do_not_agree_the_one_stays_that_was_there_first() {
+        check(&[other("one", 10, "a", false), other("two", 20, "a", true)], "agreed");
+        check(&[other("later", 16, "b", false)], "wait for later");
+        check(&[other("earlier", 12, "b", false)], "refused for earlier");
+        check(&[other("renewed", 16, "b", true)], "refused for renewed");
+    }
+
+    #[test]
+    fn a_server_that_has_to_go_itself_keeps_nobody_out() {
+        check(&[other("first", 10, "a", false), other("earlier", 12, "b", false)], "wait for earlier");
+        check(&[other("renewed", 20, "a", true), other("earlier", 12, "b", false)], "wait for earlier");
+        // The one that it has to go for agrees with nobody.
+        check(&[other("first", 10, "c", false), other("earlier", 12, "b", false)], "refused for first");
+        // It stays all the same, since it was told to.
+        check(&[other("first", 10, "a", false), other("earlier", 18, "b", true)], "refused for earlier");
+        check(&[other("earlier", 12, "b", false), other("second", 13, "a", false)], "refused for earlier");
     }
 }

@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 use keelson_controllers::{
     IdentityCollection, IdentityConfig, IdentityLease, KubernetesService, Life, RegisteredServers, identity_key,
 };
-use keelson_meta::options::GetOptions;
+use keelson_meta::Object;
+use keelson_meta::options::{GetOptions, UpdateOptions};
 use keelson_meta::random::SystemRandom;
-use keelson_registry::{Registry, ServiceRanges};
+use keelson_registry::{Registry, ServiceRanges, Writer};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Fence, Store};
 use serde_json::{Value, json};
@@ -27,8 +28,11 @@ struct Server {
     registry: Arc<Registry>,
     servers: Arc<RegisteredServers>,
     fence: Arc<Fence>,
+    /// What ends first when it stops.
     tasks: Vec<JoinHandle<()>>,
     stopping: CancellationToken,
+    keeper: JoinHandle<()>,
+    leaving: CancellationToken,
 }
 
 impl Server {
@@ -57,19 +61,16 @@ impl Server {
         let ranges = ServiceRanges::default();
         let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), own.port()));
         let collection = IdentityCollection::new(registry.clone(), servers.clone(), duration);
-        let stopping = CancellationToken::new();
-        let (keep, serve, collect) = (stopping.clone(), stopping.clone(), stopping.clone());
-        let tasks = vec![
-            tokio::spawn(async move { lease.run(keep).await.release().await }),
-            tokio::spawn(service.run(serve)),
-            tokio::spawn(collection.run(collect)),
-        ];
-        Self { registry, servers, fence, tasks, stopping }
+        let (stopping, leaving) = (CancellationToken::new(), CancellationToken::new());
+        let keep = leaving.clone();
+        let keeper = tokio::spawn(async move { lease.run(keep).await.release().await });
+        let tasks = vec![tokio::spawn(service.run(stopping.clone())), tokio::spawn(collection.run(stopping.clone()))];
+        Self { registry, servers, fence, tasks, stopping, keeper, leaving }
     }
 
     /// As kill -9 does.
     fn kill(&self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.tasks.iter().chain([&self.keeper]).for_each(JoinHandle::abort);
     }
 
     async fn stop(self) {
@@ -77,6 +78,8 @@ impl Server {
         for task in self.tasks {
             task.await.unwrap();
         }
+        self.leaving.cancel();
+        self.keeper.await.unwrap();
     }
 
     async fn get(&self, group: &str, plural: &str, name: &str) -> Option<(u64, Value)> {
@@ -102,6 +105,18 @@ impl Server {
         let expect: BTreeMap<u64, Vec<String>> =
             expect.iter().map(|(port, of)| (*port, of.iter().map(|of| (*of).to_owned()).collect())).collect();
         assert_eq!(self.endpoints().await.0, expect);
+    }
+
+    /// Takes an address away; the revision that does.
+    async fn take_away(&self, address: &str) -> u64 {
+        let mut endpoints = self.get("", "endpoints", "kubernetes").await.unwrap().1;
+        for subset in endpoints["subsets"].as_array_mut().unwrap() {
+            subset["addresses"].as_array_mut().unwrap().retain(|stated| stated["ip"] != address);
+        }
+        let (target, object) = (target("", "endpoints", Some("default")), Object::from_value(endpoints).unwrap());
+        let options = UpdateOptions::default();
+        let written = self.registry.update(&target, "kubernetes", &object, &Writer::server(), &options).await.unwrap();
+        written.revision.unwrap().get()
     }
 
     async fn lives(&self) -> Vec<(String, Life)> {
@@ -173,6 +188,40 @@ async fn a_server_that_starts_leaves_those_it_knows_nothing_of_as_they_are() {
     let third = Server::start(&store, "third", "192.0.2.3:6443", now()).await;
     pass(SECOND * 15).await;
     third.check(&[(6443, &["192.0.2.2", "192.0.2.3"])]).await;
+}
+
+/// Its own lease is one of those that it has not seen change yet.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stops_soon_after_it_has_started_takes_its_address_along() {
+    let store = MemoryStore::new();
+    let other = Server::start(&store, "other", "192.0.2.1:6443", now()).await;
+    let killed = Server::start(&store, "one", "192.0.2.2:6443", now()).await;
+    pass(SECOND * 15).await;
+    killed.kill();
+    let again = Server::start(&store, "one", "192.0.2.2:6443", now()).await;
+    pass(SECOND).await;
+    other.check(&[(6443, &["192.0.2.1", "192.0.2.2"])]).await;
+    again.stop().await;
+    other.check(&[(6443, &["192.0.2.1"])]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_puts_back_a_late_server_that_another_has_given_up() {
+    let store = MemoryStore::new();
+    let here = Server::start(&store, "here", "192.0.2.1:6443", now()).await;
+    pass(SECOND * 2).await;
+    let late = Server::start(&store, "late", "192.0.2.2:6443", now()).await;
+    pass(SECOND * 25).await;
+    late.kill();
+    pass(SECOND * 20).await;
+    here.check(&[(6443, &["192.0.2.1", "192.0.2.2"])]).await;
+    assert_eq!(here.lives().await[1], ("late".to_owned(), Life::Late));
+    // As another does whose look at it is older.
+    let written = here.take_away("192.0.2.2").await;
+    pass(SECOND * 60).await;
+    assert_eq!(here.lives().await[1], ("late".to_owned(), Life::Dead));
+    here.check(&[(6443, &["192.0.2.1"])]).await;
+    assert_eq!(here.endpoints().await.1, written, "nobody has written them since");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,11 @@
 //! Servers know of each other by their leases: each writes only as long as its own stands, and one of them leads.
 
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_server::Config;
+use keelson_storage::faulty::FaultyStore;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, StoreKey, Transaction};
 use keelson_testkit::{Raw, TestServer};
@@ -126,6 +128,40 @@ async fn one_server_leads_and_hands_the_lead_on_when_it_stops() {
     raw.post("/api/v1/namespaces", &serde_json::json!({"metadata": {"name": "gone"}})).await.expect(201);
     raw.delete("/api/v1/namespaces/gone").await.expect(200);
     until("it goes", || async { raw.get("/api/v1/namespaces/gone").await.status == 404 }).await;
+}
+
+/// What has the name gives way to whoever takes it, so nobody takes it before it is sure to run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_fails_does_not_take_the_name_of_a_server_that_runs() {
+    let cluster = Cluster::new();
+    let server = cluster.short_lived("one").await;
+    let (raw, before) = (server.raw(), lease(&server.raw(), "one").await);
+    let kubeconfig = cluster.keys.path().join("kubeconfig");
+    fs::remove_file(&kubeconfig).unwrap();
+    fs::create_dir(&kubeconfig).unwrap();
+    let again = TestServer::builder().shared_store(Arc::new(cluster.store.clone())).configure(|config| {
+        config.server_id = "one".to_owned();
+        config.data_dir = Some(cluster.keys.path().to_owned());
+    });
+    let failed = again.try_start().await.err().unwrap();
+    assert!(failed.contains("writing the kubeconfig"), "{failed}");
+    until("the lease is renewed", || async { lease(&raw, "one").await["spec"] != before["spec"] }).await;
+    assert_eq!(holder(&lease(&raw, "one").await), holder(&before));
+    raw.post(CONFIG_MAPS, &config_map("after", 1)).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_hear_whether_it_is_registered_takes_its_lease_back() {
+    let cluster = Cluster::new();
+    let way = FaultyStore::new(Arc::new(cluster.store.clone()));
+    let key = StoreKey::new("/registry/leases/kube-system/one");
+    way.lose_answers(key.as_str(), 1);
+    let server =
+        TestServer::builder().shared_store(Arc::new(way)).configure(|config| config.server_id = "one".to_owned());
+    let failed = server.try_start().await.err().unwrap();
+    assert!(failed.contains("registering this server's identity"), "{failed}");
+    let kept = cluster.store.get(&key).await.unwrap();
+    assert!(kept.is_none(), "{kept:?}");
 }
 
 /// The later start wins: the earlier one writes nothing from then on, however long it is left to run.

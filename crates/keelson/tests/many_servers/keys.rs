@@ -23,6 +23,7 @@ const SHARED: [&str; 4] = ["ca.crt", "ca.key", "sa.key", "sa.pub"];
 
 on_engine!(postgres, postgres:
     a_second_server_is_told_what_to_copy,
+    a_server_that_accepts_other_clients_says_so_in_its_log,
     a_server_that_another_replaces_ends_and_says_why);
 
 fn pki(data: &TempDir) -> PathBuf {
@@ -89,6 +90,30 @@ async fn a_second_server_is_told_what_to_copy(engine: Engine) {
     let own_data = TempDir::new().unwrap();
     let third = process(url, own_data.path(), "third").arg("--allow-other-keys").start().await;
     assert!(!accepts(&third.raw(), &token(&first.raw()).await).await);
+}
+
+async fn a_server_that_accepts_other_clients_says_so_in_its_log(engine: Engine) {
+    let (url, [one, two, others]) = (engine.url(), [(); 3].map(|()| TempDir::new().unwrap()));
+    server(&MemoryStore::new(), "alone", &others).start().await.stop().await;
+    let first = process(url, one.path(), "first").start().await;
+    for (id, differs) in [("same", false), ("second", true)] {
+        copy_keys(&one, &two);
+        let mut builder = process(url, two.path(), id);
+        if differs {
+            builder = builder.arg("--client-ca-file").arg(pki(&others).join("ca.crt"));
+        }
+        let mut server = builder.start().await;
+        let log = server.log();
+        let told =
+            log.lines().find(|line| line.contains("does not accept client certificates of the same authorities"));
+        assert_eq!(
+            told.is_some_and(|line| line.contains("first") && line.contains("--client-ca-file")),
+            differs,
+            "{log}"
+        );
+        server.terminate().await;
+    }
+    first.raw().get("/readyz").await.expect(200);
 }
 
 async fn a_server_that_another_replaces_ends_and_says_why(engine: Engine) {
@@ -180,6 +205,24 @@ async fn of_two_servers_with_other_keys_that_start_at_once_one_stays() {
         let leases =
             "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=apiserver.kubernetes.io/identity";
         assert_eq!(stays.raw().get(leases).await.expect(200).json()["items"].as_array().unwrap().len(), 1);
+    }
+}
+
+/// Two that agree, and one that does not: it keeps none of them out when it has to go itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_three_servers_that_start_at_once_those_stay_that_agree_with_the_first() {
+    let [one_keys, other_keys, two_keys] = [(); 3].map(|()| TempDir::new().unwrap());
+    server(&MemoryStore::new(), "alone", &one_keys).start().await.stop().await;
+    copy_keys(&one_keys, &two_keys);
+    for round in 0..5 {
+        let store = MemoryStore::new();
+        let (one, other, two) = tokio::join!(
+            server(&store, "one", &one_keys).try_start(),
+            server(&store, "other", &other_keys).try_start(),
+            server(&store, "two", &two_keys).try_start()
+        );
+        let started = [one.is_ok(), other.is_ok(), two.is_ok()];
+        assert!([[true, false, true], [false, true, false]].contains(&started), "round {round}: {started:?}");
     }
 }
 
