@@ -6,12 +6,12 @@
 mod postgres;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
 use futures::future::join_all;
 use keelson_meta::Revision;
-use keelson_storage::{Condition, Store, StoreError, Tail};
+use keelson_storage::{CommitError, Condition, Store, StoreError, Tail, Transaction, Write};
 use keelson_storage_sql::PostgresStore;
 use keelson_teststores::PostgresServer;
 use tokio::net::{TcpListener, TcpStream};
@@ -105,14 +105,26 @@ async fn forward(listener: TcpListener, to: u16) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv17_what_others_wrote_in_the_place_of_lost_commits_is_noticed() {
-    let Some((mut first, second)) = pair() else { return };
-    // The way to the second is closed to one server until another has written there.
+/// The way of one server to the replica, closed until others have written there.
+struct Way(u16);
+
+impl Way {
+    async fn open(self, second: &PostgresServer) {
+        tokio::spawn(forward(TcpListener::bind(("127.0.0.1", self.0)).await.unwrap(), second.port()));
+    }
+}
+
+async fn open_without_way(first: &PostgresServer) -> (PostgresStore, Way) {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = closed.local_addr().unwrap().port();
     drop(closed);
-    let late = open(&both(first.port(), port)).await;
+    (open(&both(first.port(), port)).await, Way(port))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv17_what_others_wrote_in_the_place_of_lost_commits_is_noticed() {
+    let Some((mut first, second)) = pair() else { return };
+    let (late, way) = open_without_way(&first).await;
     let before = commit(&late, put("kept", "1")).await;
     tokio::task::block_in_place(|| first.leave_behind(&second));
     let lost = commit(&late, put("lost", "1")).await;
@@ -127,7 +139,7 @@ async fn inv17_what_others_wrote_in_the_place_of_lost_commits_is_noticed() {
     }
     assert!(newest > lost, "others have written past what was lost");
     drain(&mut of_early, newest).await;
-    tokio::spawn(forward(TcpListener::bind(("127.0.0.1", port)).await.unwrap(), second.port()));
+    way.open(&second).await;
 
     let now = revision(&late).await;
     assert!(now.get() > newest.get() + RAISED - 1, "{now}");
@@ -143,6 +155,36 @@ async fn inv17_what_others_wrote_in_the_place_of_lost_commits_is_noticed() {
     let mut tail = early.tail(revision(&early).await).await.unwrap();
     let after = commit(&late, put("after", "1")).await;
     assert_eq!(drain(&mut tail, after).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv17_the_revision_of_a_lost_version_holds_for_no_other_one() {
+    let Some((mut first, second)) = pair() else { return };
+    let (late, way) = open_without_way(&first).await;
+    let kept = commit(&late, put("kept", "1")).await;
+    tokio::task::block_in_place(|| first.leave_behind(&second));
+    let lost = commit(&late, put("k", "lost")).await;
+    fail_over(&mut first, &second);
+    let early = open(&second.url()).await;
+    let ends = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let write = Write::Put { key: key("k"), value: "other".into(), expires: Some(ends) };
+    let other = commit(&early, Transaction { compares: Vec::new(), writes: vec![write] }).await;
+    assert_eq!(other, lost, "one revision, two versions");
+    commit(&early, put("gone", "1")).await;
+    let newest = commit(&early, Transaction::default().delete(key("gone"))).await;
+    way.open(&second).await;
+
+    let now = revision(&late).await;
+    assert_eq!(now.get(), newest.get() + RAISED + 1, "the one value that others have left is written again");
+    let refused = late.commit(put("k", "mine").when(key("k"), Condition::At(lost))).await;
+    let Err(CommitError::Compare { current: Some(current), .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!((&*current.value, current.revision), (&b"other"[..], now));
+    let entries = late.range(everything(None, None)).await.unwrap().entries;
+    assert_eq!(entries.iter().map(|entry| entry.revision).collect::<Vec<_>>(), [now, kept]);
+    // It ends when it would have, and compaction leaves nothing of it behind.
+    assert_eq!(late.expire(ends).await.unwrap(), 1);
+    late.compact(revision(&late).await).await.unwrap();
+    assert_eq!(second.sql("keelson", "SELECT path FROM keelson_history"), key("kept").as_str());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -359,6 +359,62 @@ async fn a_newer_format_is_refused() {
     assert!(matches!(refused, Err(PostgresError::NewerFormat { found: 99, .. })), "{refused:?}");
 }
 
+/// As a failover loses one that was just made, or an older dump brings none.
+const WITHOUT: &str = "DROP FUNCTION keelson_commit_2";
+
+fn end_connections(server: &PostgresServer, database: &str) {
+    let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'");
+    server.sql("postgres", &end);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_that_the_database_has_lost_is_made_again() {
+    let Some(url) = database() else { return };
+    let server = PostgresServer::shared().unwrap();
+    let name = name_of_database(&url);
+    let stores = servers(&url, 2).await;
+    for store in &stores {
+        commit(&**store, put("a", "1")).await;
+    }
+    // Once the connections end with it, and once they stay.
+    for ended in [true, false] {
+        server.sql(name, WITHOUT);
+        if ended {
+            end_connections(server, name);
+        }
+        for store in &stores {
+            let refused = |error: &CommitError| matches!(error, CommitError::Store(StoreError::Unavailable(_)));
+            // The first may meet what is missing, or a connection that has ended.
+            let tries = [store.commit(put("a", "2")).await, store.commit(put("a", "3")).await];
+            assert!(tries[0].as_ref().err().is_none_or(refused) && tries[1].is_ok(), "{tries:?}");
+        }
+        assert_eq!(server.sql(name, "SELECT to_regproc('keelson_commit_2') IS NOT NULL"), "t");
+    }
+    assert!(stores.iter().all(|store| store.counters().read().exchanges == 0), "the history is the same");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_that_may_not_be_made_again_is_named() {
+    let Some(url) = database() else { return };
+    let server = PostgresServer::shared().unwrap();
+    let name = name_of_database(&url);
+    server.sql(name, &format!("CREATE ROLE tenant LOGIN; ALTER DATABASE {name} OWNER TO tenant"));
+    let store = open(&url.replace("keelson@", "tenant@")).await;
+    commit(&store, put("a", "1")).await;
+    server.sql(
+        name,
+        &format!("ALTER SCHEMA public OWNER TO keelson; REVOKE CREATE ON SCHEMA public FROM PUBLIC; {WITHOUT}"),
+    );
+    let mut errors = Vec::new();
+    for _ in 0..2 {
+        errors.push(store.commit(put("a", "2")).await.unwrap_err().to_string());
+    }
+    assert!(errors[1].contains("keelson_commit_2") && errors[1].contains("permission denied for schema"), "{errors:?}");
+    server.sql(name, "GRANT CREATE ON SCHEMA public TO tenant");
+    let again = async { while store.commit(put("a", "2")).await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(30), again).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_database_refuses_does_not_harm_its_group() {
     let Some(url) = database() else { return };

@@ -65,6 +65,8 @@ pub(crate) enum Meaning {
     Lost,
     /// The history is another than the one this store was opened on.
     Exchanged,
+    /// Nothing happened, for one of our functions is not there. The next session makes it.
+    Incomplete,
     /// Nothing happened, for what was sent can't be stored: too long a path, say.
     Unfit,
     /// Nothing happened; the server says why.
@@ -79,6 +81,7 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
         // The server is going down, or has been told to end this connection: the commit may have been before that.
         &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN | &SqlState::CANNOT_CONNECT_NOW => Meaning::Lost,
         &SqlState::IDLE_SESSION_TIMEOUT | &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Meaning::Lost,
+        &SqlState::UNDEFINED_FUNCTION => Meaning::Incomplete,
         code if code.code() == EXCHANGED => Meaning::Exchanged,
         // The first two characters are the class.
         code => match code.code().get(..2) {
@@ -94,7 +97,12 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
 pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
     match meaning(error) {
         Meaning::Exchanged => exchanged(),
-        Meaning::Again | Meaning::Elsewhere | Meaning::Lost | Meaning::Unfit | Meaning::Refused => {
+        Meaning::Again
+        | Meaning::Elsewhere
+        | Meaning::Lost
+        | Meaning::Incomplete
+        | Meaning::Unfit
+        | Meaning::Refused => {
             let damaged = [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED];
             let text = text(error);
             if error.code().is_some_and(|code| damaged.contains(code)) {
@@ -130,6 +138,8 @@ pub(crate) enum Trouble {
     Sql(tokio_postgres::Error),
     /// The answer, or the server it would come from, can't be believed: why. Another session may do better.
     Doubt(String),
+    /// The database is not as it must be, and will not be soon unless somebody changes it: why.
+    Unready(String),
 }
 
 impl From<tokio_postgres::Error> for Trouble {

@@ -6,6 +6,7 @@ use keelson_storage::{KeyValue, RangeRequest, StoreError, StoreEvent, StoreKey};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::seen::Witness;
 use super::session::Session;
 use super::statements::{Query, bound, number, revision};
 use crate::tail::Changes;
@@ -113,9 +114,12 @@ pub(crate) async fn changes(
 }
 
 /// Those of some revisions' changes that the table has.
-pub(crate) async fn witnesses(session: &Session, revisions: &[i64]) -> Answer<(State, Vec<StoreEvent>)> {
+pub(crate) async fn witnesses(session: &Session, revisions: &[i64]) -> Answer<(State, Vec<Witness>)> {
     let rows = session.client.query(session.statement(Query::Witnesses), &[&revisions]).await?;
-    Ok((State::of(first(&rows))?, events(&rows)?))
+    // What stands in the place of a value is its digest.
+    let digests = events(&rows)?.into_iter();
+    let witness = |StoreEvent { key, revision, value: digest }| Witness { key, revision, digest };
+    Ok((State::of(first(&rows))?, digests.map(witness).collect()))
 }
 
 fn events(rows: &[Row]) -> Answer<Vec<StoreEvent>> {

@@ -9,9 +9,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use keelson_meta::Revision;
-use keelson_storage::{StoreError, StoreEvent};
+use keelson_storage::{StoreError, StoreEvent, StoreKey};
 use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use super::error::Trouble;
@@ -138,14 +140,12 @@ impl Seen {
 
     /// What a database must hold to be the one that is known.
     pub(crate) fn expected(&self) -> Expected {
-        let known = self.known.lock();
-        Expected {
-            incarnation: known.incarnation,
-            line: known.line.clone(),
+        let (incarnation, line, highest, newest) = {
+            let known = self.known.lock();
             // ORDER: before the database is asked. What is seen later it may not have had yet.
-            highest: self.highest(),
-            witnesses: known.timeline.newest_events(WITNESSES),
-        }
+            (known.incarnation, known.line.clone(), self.highest(), known.timeline.newest_events(WITNESSES))
+        };
+        Expected { incarnation, line, highest, witnesses: newest.into_iter().map(Witness::from).collect() }
     }
 
     /// The database is the one that is known, perhaps on another server. Returns the generation of sessions with it, or
@@ -191,13 +191,29 @@ impl Seen {
     }
 }
 
+/// A change, told from others by a digest of its value: so what is compared is small, however large the values are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Witness {
+    pub(crate) key: StoreKey,
+    pub(crate) revision: Revision,
+    /// SHA-256 of the value; none of a delete.
+    pub(crate) digest: Option<Bytes>,
+}
+
+impl From<StoreEvent> for Witness {
+    fn from(event: StoreEvent) -> Self {
+        let digest = event.value.map(|value| Bytes::copy_from_slice(&Sha256::digest(&value)));
+        Self { key: event.key, revision: event.revision, digest }
+    }
+}
+
 /// What a database must hold to be the one that is known.
 pub(crate) struct Expected {
     pub(crate) incarnation: i64,
     pub(crate) line: Line,
     pub(crate) highest: Revision,
     /// Ascending.
-    pub(crate) witnesses: Vec<StoreEvent>,
+    pub(crate) witnesses: Vec<Witness>,
 }
 
 /// What a database holds.
@@ -205,7 +221,7 @@ pub(crate) struct Found {
     pub(crate) state: State,
     pub(crate) line: Line,
     /// Those of the witnesses' revisions that it has.
-    pub(crate) rows: Vec<StoreEvent>,
+    pub(crate) rows: Vec<Witness>,
 }
 
 /// What a database is.
@@ -227,6 +243,8 @@ pub(crate) struct Loss {
     pub(crate) seen: Revision,
     /// The highest revision that the database has.
     pub(crate) has: Revision,
+    /// Up to here it certainly is as it was seen; zero when nothing shows how far it is.
+    pub(crate) common: Revision,
     /// Some keys whose changes are not there any more.
     pub(crate) keys: Vec<String>,
 }
@@ -241,48 +259,59 @@ impl Expected {
         if found.line.is_before(&self.line) {
             return Verdict::Outdated;
         }
-        let keys = self.lost(found);
-        if differs || state.revision < self.highest || !keys.is_empty() {
-            return Verdict::Lost(Loss { seen: self.highest, has: state.revision, keys });
+        let lost: Vec<&Witness> = self.witnesses.iter().filter(|witness| found.lacks(witness)).collect();
+        if !differs && state.revision >= self.highest && lost.is_empty() {
+            return Verdict::Same;
         }
-        Verdict::Same
+        let first_lost = lost.first().map(|lost| lost.revision);
+        let before = self.witnesses.iter().take_while(|witness| Some(witness.revision) != first_lost);
+        let common = before.filter(|witness| found.rows.contains(witness)).last();
+        Verdict::Lost(Loss {
+            seen: self.highest,
+            has: state.revision,
+            common: common.map_or(Revision::ZERO, |common| common.revision),
+            keys: lost.iter().take(NAMED).map(|lost| lost.key.as_str().to_owned()).collect(),
+        })
     }
+}
 
-    /// The keys of the witnesses that are not as they were. Compaction may have deleted those up to the oldest revision.
-    fn lost(&self, found: &Found) -> Vec<String> {
-        let is_lost = |witness: &&StoreEvent| match found.rows.iter().find(|row| row.revision == witness.revision) {
-            Some(row) => row != *witness,
-            None => witness.revision > found.state.oldest,
-        };
-        self.witnesses.iter().filter(is_lost).map(|lost| lost.key.as_str().to_owned()).take(NAMED).collect()
+impl Found {
+    /// Whether a change that was seen is not there, or another in its place. Compaction deletes what newer versions hide, up to
+    /// the oldest revision; at that revision itself only a delete.
+    fn lacks(&self, witness: &Witness) -> bool {
+        match self.rows.iter().find(|row| row.revision == witness.revision) {
+            Some(row) => row != witness,
+            None if witness.revision == self.state.oldest => witness.digest.is_some(),
+            None => witness.revision > self.state.oldest,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use keelson_storage::StoreKey;
-
     use super::*;
 
-    fn event(revision: u64, value: &'static str) -> StoreEvent {
+    fn put(revision: u64, value: &'static str) -> Witness {
         let value = Some(Bytes::from_static(value.as_bytes()));
-        StoreEvent { key: StoreKey::new(format!("k{revision}")), revision: Revision::new(revision), value }
+        StoreEvent { key: StoreKey::new(format!("k{revision}")), revision: Revision::new(revision), value }.into()
+    }
+
+    fn expected() -> Expected {
+        let witnesses = vec![put(8, "a"), put(9, "b")];
+        Expected { incarnation: 1, line: line(2), highest: Revision::new(10), witnesses }
     }
 
     fn line(number: i32) -> Line {
         Line { cluster: "c".to_owned(), number }
     }
 
-    fn found(incarnation: i64, (revision, oldest): (u64, u64), rows: Vec<StoreEvent>) -> Found {
+    fn found(incarnation: i64, (revision, oldest): (u64, u64), rows: Vec<Witness>) -> Found {
         let state = State { incarnation, revision: Revision::new(revision), oldest: Revision::new(oldest) };
         Found { state, line: line(2), rows }
     }
 
     fn check(found: &Found, verdict: Option<&Verdict>) {
-        let witnesses = vec![event(8, "a"), event(9, "b")];
-        let expected = Expected { incarnation: 1, line: line(2), highest: Revision::new(10), witnesses };
-        let given = expected.judge(found);
+        let given = expected().judge(found);
         match verdict {
             Some(verdict) => assert_eq!(&given, verdict),
             None => assert!(matches!(given, Verdict::Lost(_)), "{given:?}"),
@@ -291,29 +320,49 @@ mod tests {
 
     #[test]
     fn a_database_is_the_same_if_it_has_all_that_was_seen() {
-        let both = || vec![event(8, "a"), event(9, "b")];
+        let both = || vec![put(8, "a"), put(9, "b")];
         check(&found(1, (10, 0), both()), Some(&Verdict::Same));
         check(&found(1, (90, 0), both()), Some(&Verdict::Same));
         // Compaction deletes what nobody can read.
-        check(&found(1, (90, 8), vec![event(9, "b")]), Some(&Verdict::Same));
+        check(&found(1, (90, 9), vec![put(9, "b")]), Some(&Verdict::Same));
         check(&found(1, (90, 60), vec![]), Some(&Verdict::Same));
+        // Of a delete at the oldest revision nothing stays.
+        let (mut deleted, mut highest) = (put(9, ""), expected());
+        deleted.digest = None;
+        highest.witnesses[1] = deleted;
+        assert_eq!(highest.judge(&found(1, (90, 9), vec![])), Verdict::Same);
     }
 
     #[test]
     fn a_database_that_lacks_or_replaced_something_is_another() {
-        let both = || vec![event(8, "a"), event(9, "b")];
+        let both = || vec![put(8, "a"), put(9, "b")];
         check(&found(1, (9, 0), both()), None);
-        check(&found(1, (90, 0), vec![event(8, "a"), event(9, "c")]), None);
-        check(&found(1, (90, 0), vec![event(8, "a")]), None);
-        check(&found(1, (90, 8), vec![event(8, "z"), event(9, "b")]), None);
+        check(&found(1, (90, 0), vec![put(8, "a"), put(9, "c")]), None);
+        check(&found(1, (90, 0), vec![put(8, "a")]), None);
+        check(&found(1, (90, 8), vec![put(8, "z"), put(9, "b")]), None);
+        // What is newest at the oldest revision can be read, and stays.
+        check(&found(1, (90, 9), vec![put(8, "a")]), None);
         // Another history counts only if it is above all that was seen.
         check(&found(2, (90, 10), both()), None);
         check(&found(2, (90, 11), vec![]), Some(&Verdict::Another));
     }
 
     #[test]
+    fn a_loss_begins_after_what_is_still_there() {
+        let common = |found: &Found| match expected().judge(found) {
+            Verdict::Lost(loss) => loss.common.get(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(common(&found(1, (90, 0), vec![put(8, "a"), put(9, "c")])), 8);
+        assert_eq!(common(&found(1, (9, 0), vec![put(8, "a"), put(9, "b")])), 9);
+        // What is like it behind the first that is not says nothing, and neither does what was compacted.
+        assert_eq!(common(&found(1, (90, 0), vec![put(8, "z"), put(9, "b")])), 0);
+        assert_eq!(common(&found(1, (90, 8), vec![put(9, "c")])), 0);
+    }
+
+    #[test]
     fn the_primary_before_this_one_is_not_believed_whatever_it_holds() {
-        let mut old = found(1, (90, 0), vec![event(8, "a"), event(9, "b")]);
+        let mut old = found(1, (90, 0), vec![put(8, "a"), put(9, "b")]);
         old.line = line(1);
         check(&old, Some(&Verdict::Outdated));
         // Numbers of different clusters say nothing, and neither does silence.

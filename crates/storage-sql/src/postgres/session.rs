@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
-use futures::future::try_join_all;
+use futures::future::{try_join, try_join_all};
+use keelson_meta::Revision;
 use keelson_storage::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
@@ -20,6 +21,7 @@ use super::config::{CONNECT_TIMEOUT, PostgresConfig};
 use super::error::{Meaning, Trouble, meaning, store_error, text};
 use super::seen::Seen;
 use super::settle::settle;
+use super::setup;
 use super::statements::Query;
 use super::stats::{PostgresCounters, count};
 use super::tls::Tls;
@@ -64,8 +66,10 @@ pub(crate) struct Session {
     driver: Driver,
     /// When it was settled, as [`Seen::generation`] counts.
     generation: u64,
-    /// Whether the writer has made its number known.
-    pub(crate) introduced: AtomicBool,
+    /// The server's process for it, by which notifications tell whose they are.
+    pub(crate) process: i32,
+    /// Set before the connection ends: that takes a moment, in which nobody must ask on it any more.
+    abandoned: AtomicBool,
 }
 
 /// What moves the bytes of a connection; the connection ends with it.
@@ -85,7 +89,13 @@ impl Session {
 
     /// Ends the connection, whatever it is doing: it no longer answers, or leads to the wrong server.
     pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
         self.driver.0.abort();
+    }
+
+    /// Whether the connection has ended, or is about to.
+    fn is_over(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire) || self.client.is_closed()
     }
 }
 
@@ -145,8 +155,9 @@ impl Connector {
 
     async fn session(&self) -> Result<Session, Trouble> {
         let (client, driver) = self.connect().await?;
-        let statements = try_join_all(Query::ALL.map(|query| client.prepare(query.sql()))).await?;
-        let mut session = Session { client, statements, driver, generation: 0, introduced: AtomicBool::new(false) };
+        let (statements, process) = try_join(statements(&client), process(&client)).await?;
+        let mut session =
+            Session { client, statements, driver, generation: 0, process, abandoned: AtomicBool::new(false) };
         session.generation = settle(&session, &self.seen, &self.counters).await?;
         Ok(session)
     }
@@ -169,6 +180,7 @@ impl Connector {
                     self.doubted.store(true, Ordering::Relaxed);
                     why
                 }
+                Ok(Err(Trouble::Unready(why))) => return Err(why),
                 Err(_) => {
                     self.doubted.store(true, Ordering::Relaxed);
                     "it takes connections and does not answer".to_owned()
@@ -191,6 +203,26 @@ impl Connector {
     }
 }
 
+/// Prepares our statements. Where a function that they need is missing (a failover has lost it, or an older dump was put
+/// back), the database is made ready as by a server that starts.
+async fn statements(client: &Client) -> Result<Vec<Statement>, Trouble> {
+    let prepare = || try_join_all(Query::ALL.map(|query| client.prepare(query.sql())));
+    match prepare().await {
+        Err(error) if meaning(&error) == Meaning::Incomplete => {
+            let ready = setup::prepare(client, Revision::ZERO).await;
+            let missing = text(&error);
+            ready.map_err(|error| Trouble::Unready(format!("{missing}, and it can't be made: {error}")))?;
+            tracing::warn!(missing, "a function was missing in the database and has been made again");
+            Ok(prepare().await?)
+        }
+        prepared => Ok(prepared?),
+    }
+}
+
+async fn process(client: &Client) -> Result<i32, Trouble> {
+    Ok(client.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?)
+}
+
 /// Whether the server was reached and will say the same again: the wrong password or certificate, a database that is not
 /// there.
 fn is_final(error: &tokio_postgres::Error) -> bool {
@@ -201,7 +233,7 @@ fn is_final(error: &tokio_postgres::Error) -> bool {
     }
     // Class 53: too many connections, which may change.
     error.code().is_some_and(|code| !code.code().starts_with("53"))
-        && matches!(meaning(error), Meaning::Refused | Meaning::Unfit)
+        && matches!(meaning(error), Meaning::Refused | Meaning::Incomplete | Meaning::Unfit)
 }
 
 /// One place for a session, which is made anew when it is broken.
@@ -228,7 +260,7 @@ impl Link {
     pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {
         let mut held = self.held.lock().await;
         let generation = self.connector.seen.generation();
-        let fit = |session: &&Arc<Session>| !session.client.is_closed() && session.generation == generation;
+        let fit = |session: &&Arc<Session>| !session.is_over() && session.generation == generation;
         if let Some(session) = held.session.as_ref().filter(fit) {
             return Ok(session.clone());
         }
@@ -254,7 +286,7 @@ impl Link {
     /// Waits a moment for the end of a question whose asker has gone, so that the next one need not wait for it. Returns the
     /// session if it was cut instead.
     async fn end_question(&self) -> Option<Arc<Session>> {
-        let session = self.held.lock().await.session.clone().filter(|session| !session.client.is_closed())?;
+        let session = self.held.lock().await.session.clone().filter(|session| !session.is_over())?;
         if matches!(timeout(GRACE, session.client.batch_execute("")).await, Ok(Ok(()))) {
             return None;
         }
@@ -284,6 +316,7 @@ impl Link {
                     sleep(PAUSES.0).await;
                     continue;
                 }
+                Ok(Err(Trouble::Unready(why))) => return Err(StoreError::Unavailable(why)),
                 Err(_) => {
                     session.abandon();
                     return Err(StoreError::Unavailable(format!("PostgreSQL gave no answer within {:?}", self.answer)));
@@ -292,6 +325,10 @@ impl Link {
             match meaning(&error) {
                 Meaning::Lost | Meaning::Elsewhere if Instant::now() < deadline => session.abandon(),
                 Meaning::Again if Instant::now() < deadline => {}
+                Meaning::Incomplete => {
+                    session.abandon();
+                    return Err(store_error(&error));
+                }
                 _ => return Err(store_error(&error)),
             }
             count(&self.connector.counters.retries);

@@ -1,8 +1,9 @@
 //! Makes sure that a new session leads to the history that is known, and begins another where something of it was lost.
 //!
 //! Whoever finds a loss raises the revision above all it has seen, under a new incarnation: so no client ever sees a
-//! revision twice or less than before, and every watch and token from before is told to list anew. Several servers may
-//! find it at once: one of them raises, the others find another history above what they saw, or raise again.
+//! revision go back, and every watch and token from before is told to list anew. What others have written in the place of
+//! what was lost is written again above it, so that a resourceVersion of a lost version is that of no other one. Several
+//! servers may find it at once: one of them raises, the others find another history above what they saw, or raise again.
 
 use keelson_meta::Revision;
 use tokio_postgres::types::ToSql;
@@ -22,10 +23,37 @@ const LOOKS: usize = 8;
 const LINE: &str = "SELECT c.system_identifier::text, \
     ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer FROM pg_control_system() c";
 
-/// Begins another history above this one, unless somebody else has.
-const RAISE: &str = "UPDATE keelson_state SET incarnation = hashtextextended(gen_random_uuid()::text, 0), \
-    revision = greatest(revision, $2) + 1000000000, oldest = greatest(revision, $2) + 1000000000 \
-    WHERE incarnation = $1 RETURNING revision";
+/// The first step of another history: locks the state, unless somebody else has begun one, and says above what it begins. Behind
+/// it each statement sees what the holder of the lock before has committed. Joins go by hashes where they can, since
+/// what ends by itself has no index by path.
+const BEGIN: &str = "BEGIN; SET LOCAL enable_nestloop = off";
+const ABOVE: &str = "SELECT greatest(revision, $2) + 1000000000 FROM keelson_state WHERE incarnation = $1 FOR UPDATE";
+
+/// Writes again what the last changes after a revision have left, with when it ends, and says how many versions that were.
+const AGAIN: &str = "WITH again AS MATERIALIZED (\
+        SELECT n.path, n.revision AS previous, n.value, $1 + row_number() OVER (ORDER BY n.revision) AS revision FROM (\
+            SELECT h.*, sum(octet_length(h.value)) OVER (ORDER BY h.revision DESC ROWS UNBOUNDED PRECEDING) AS bytes \
+            FROM (SELECT c.path, c.revision, c.deleted, c.value FROM keelson_history c \
+                WHERE c.revision > $2 ORDER BY c.revision DESC LIMIT $3) h \
+            JOIN LATERAL (SELECT l.revision FROM keelson_history l \
+                WHERE l.path = h.path ORDER BY l.revision DESC LIMIT 1) l ON l.revision = h.revision \
+            WHERE NOT h.deleted\
+        ) n WHERE n.bytes <= $4\
+    ), inserted AS (\
+        INSERT INTO keelson_history (revision, path, previous, deleted, value) \
+        SELECT a.revision, a.path, a.previous, false, a.value FROM again a\
+    ), ending AS (\
+        INSERT INTO keelson_expiry (ends, path, revision) SELECT e.ends, e.path, a.revision \
+        FROM again a JOIN keelson_expiry e ON e.path = a.path AND e.revision = a.previous\
+    ) SELECT count(*) FROM again";
+
+/// The most that is written again: that many changes are looked at, and their values together have so many bytes. Some
+/// tenths of a second, and far more than others write until a loss is found.
+const AGAIN_CHANGES: i64 = 10_000;
+const AGAIN_BYTES: i64 = 32 * 1024 * 1024;
+
+const EXCHANGE: &str = "UPDATE keelson_state SET incarnation = hashtextextended(gen_random_uuid()::text, 0), \
+    revision = $1, oldest = $1";
 
 /// Settles a session. Returns its generation.
 pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCounters) -> Result<u64, Trouble> {
@@ -41,8 +69,10 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
                 let newest = found.state.revision.get().saturating_sub(WITNESSES as u64);
                 let begin = found.state.oldest.max(Revision::new(newest));
                 let range = (begin, Some(found.state.revision));
-                let (_, changes) = read::changes(session, range, (WITNESSES, BATCH_BYTES)).await?;
-                seen.adopt(&expected, &found, begin, changes)
+                let (state, changes) = read::changes(session, range, (WITNESSES, BATCH_BYTES)).await?;
+                // Exchanged or compacted again meanwhile, some of the changes may be gone already.
+                let whole = state.incarnation == found.state.incarnation && state.oldest <= begin;
+                whole.then(|| seen.adopt(&expected, &found, begin, changes)).flatten()
             }
             Verdict::Lost(loss) => {
                 raise(session, &found, &loss, counters).await?;
@@ -51,7 +81,7 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
             Verdict::Outdated => {
                 return Err(Trouble::Doubt(
                     "it is the primary from before a failover, or an older backup: make sure that it takes no connections, or call \
-                     keelson_restored() in it"
+                     keelson_restored() in it, or restart this server, if the other primary was the wrong one"
                         .to_owned(),
                 ));
             }
@@ -71,17 +101,25 @@ async fn line(session: &Session) -> Result<Line, Trouble> {
     }
 }
 
+/// Begins another history above this one, unless somebody else has.
 async fn raise(session: &Session, found: &Found, loss: &Loss, counters: &PostgresCounters) -> Result<(), Trouble> {
-    let (incarnation, highest) = (found.state.incarnation, number(loss.seen));
-    let parameters: [&(dyn ToSql + Sync); 2] = [&incarnation, &highest];
-    if let Some(row) = session.client.query_opt(RAISE, &parameters).await? {
-        count(&counters.losses);
-        let begins: i64 = row.try_get(0)?;
-        tracing::error!(
-            seen = %loss.seen, has = %loss.has, keys = ?loss.keys, begins,
-            "the database has lost commits, in a failover or because an older state was put back; the history goes on \
-             at a higher revision, all clients list anew, and what was lost has to be written again"
-        );
-    }
+    let client = &session.client;
+    client.batch_execute(BEGIN).await?;
+    let parameters: [&(dyn ToSql + Sync); 2] = [&found.state.incarnation, &number(loss.seen)];
+    let Some(row) = client.query_opt(ABOVE, &parameters).await? else {
+        return Ok(client.batch_execute("ROLLBACK").await?);
+    };
+    let above: i64 = row.try_get(0)?;
+    let parameters: [&(dyn ToSql + Sync); 4] = [&above, &number(loss.common), &AGAIN_CHANGES, &AGAIN_BYTES];
+    let again: i64 = client.query_one(AGAIN, &parameters).await?.try_get(0)?;
+    let begins = above + again;
+    client.execute(EXCHANGE, &[&begins]).await?;
+    client.batch_execute("COMMIT").await?;
+    count(&counters.losses);
+    tracing::error!(
+        seen = %loss.seen, has = %loss.has, common = %loss.common, keys = ?loss.keys, begins, again,
+        "the database has lost commits, in a failover or because an older state was put back; the history goes on \
+         at a higher revision, all clients list anew, and what was lost has to be written again"
+    );
     Ok(())
 }

@@ -22,7 +22,7 @@ const SETUP_LOCK: i32 = i32::from_be_bytes(*b"KLSN");
 /// The oldest PostgreSQL that has the functions we use.
 const OLDEST_SERVER: i32 = 130_000;
 
-/// Makes the tables ready, and raises their newest revision to at least `least`.
+/// Makes the tables and functions ready, and raises the newest revision to at least `least`.
 pub(crate) async fn prepare(client: &Client, least: Revision) -> Result<(), PostgresError> {
     check_server(client).await?;
     let cluster = cluster(client).await?;
@@ -43,7 +43,7 @@ pub(crate) async fn prepare(client: &Client, least: Revision) -> Result<(), Post
             run(client, sql).await?;
         }
     }
-    settle(client, &cluster).await?;
+    note_home(client, &cluster).await?;
     let least = number(least);
     run(client, &format!("UPDATE keelson_state SET revision = {least}, oldest = {least} WHERE revision < {least}"))
         .await?;
@@ -83,7 +83,7 @@ async fn cluster(client: &Client) -> Result<String, PostgresError> {
 }
 
 /// Notes where the tables are, and begins a new history when they were made elsewhere.
-async fn settle(client: &Client, cluster: &str) -> Result<(), PostgresError> {
+async fn note_home(client: &Client, cluster: &str) -> Result<(), PostgresError> {
     let table: String = one(client, "SELECT 'keelson_state'::regclass::oid::text").await?;
     let here = format!("{cluster}/{table}");
     let home: String = one(client, "SELECT home FROM keelson_state").await?;

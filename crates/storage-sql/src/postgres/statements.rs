@@ -18,7 +18,7 @@ pub(crate) enum Query {
     Count,
     /// The state; revision, path and value of each change after one revision up to another, or nulls.
     Changes,
-    /// The state; revision, path and value of each of some changes, or nulls.
+    /// The state; revision, path and SHA-256 of the value of each of some changes, or nulls.
     Witnesses,
     /// A group of transactions.
     Commit,
@@ -79,7 +79,7 @@ impl Query {
                  WHERE b.before < $4) c ON true"
             }
             Self::Witnesses => {
-                "SELECT s.incarnation, s.revision, s.oldest, h.revision, h.path, h.value FROM keelson_state s \
+                "SELECT s.incarnation, s.revision, s.oldest, h.revision, h.path, sha256(h.value) FROM keelson_state s \
                  LEFT JOIN keelson_history h ON h.revision = ANY ($1::bigint[])"
             }
             Self::Commit => "SELECT * FROM keelson_commit_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",

@@ -110,7 +110,8 @@ impl Writer {
         let deadline = Instant::now() + ANSWER;
         loop {
             let session = link.session().await.map_err(Failure::Group)?;
-            self.introduce(&session).await;
+            // Its notifications say nothing new: what it commits is known here.
+            self.shared.connector.own_writer.store(session.process, Ordering::Relaxed);
             let error = match timeout(ANSWER, self.send_once(&session, group)).await {
                 Ok(Ok(outcomes)) => return Ok(outcomes),
                 Ok(Err(error)) => error,
@@ -122,8 +123,8 @@ impl Writer {
                 Meaning::Again if Instant::now() < deadline => {}
                 Meaning::Elsewhere if Instant::now() < deadline => session.abandon(),
                 Meaning::Lost => return Err(self.unknown(&session, &text(&error))),
-                Meaning::Exchanged => {
-                    // The next session finds out which history it is.
+                Meaning::Exchanged | Meaning::Incomplete => {
+                    // The next session finds out which history it is, or makes what is missing.
                     session.abandon();
                     return Err(Failure::Group(store_error(&error)));
                 }
@@ -146,16 +147,6 @@ impl Writer {
             all => in_one_transaction(session, all).await?,
         };
         rows.iter().zip(&waves).map(|(row, wave)| outcome(row, wave)).collect()
-    }
-
-    /// Has notifications of this session ignored: what it commits is known here.
-    async fn introduce(&self, session: &Session) {
-        let own_writer = &self.shared.connector.own_writer;
-        if session.introduced.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let number = session.client.query_one("SELECT pg_backend_pid()", &[]).await.and_then(|row| row.try_get(0));
-        own_writer.store(number.unwrap_or_default(), Ordering::Relaxed);
     }
 
     /// The connection has failed in the middle of a group.
