@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 /// Size of a stored pod that the figures to reach are stated for, in bytes.
 pub(crate) const STORED_SIZE: usize = 4_880;
 
+/// What a stored config map has besides its text: metadata and the owners of its fields, in bytes.
+const CONFIG_MAP_FRAME: usize = 470;
+
 const NAMESPACES: usize = 20;
 const APPS: usize = 100;
 /// Nodes that pods are spread over.
@@ -113,6 +116,19 @@ impl Pods {
     /// Where pod `number` is.
     pub(crate) fn path(&self, number: usize) -> String {
         format!("/api/v1/namespaces/{}/pods/{}", namespace(number), name(number))
+    }
+
+    /// Where config map `number` is created.
+    pub(crate) fn config_maps(&self, number: usize) -> String {
+        format!("/api/v1/namespaces/{}/configmaps", namespace(number))
+    }
+
+    /// The body that creates config map `number`, which is stored in about as many bytes as a pod: as much text, but few fields.
+    pub(crate) fn config_map(&self, number: usize) -> Vec<u8> {
+        let name = name(number);
+        let text = filler(number, &self.description, STORED_SIZE - CONFIG_MAP_FRAME);
+        format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}"}},"data":{{"service.yaml":"{text}"}}}}"#)
+            .into_bytes()
     }
 
     fn values(&self, number: usize) -> [String; MARKS.len()] {

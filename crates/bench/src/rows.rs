@@ -19,6 +19,7 @@ use crate::bench::Bench;
 use crate::figure::{Figure, Quantity, Seen};
 use crate::store::BenchStore;
 use lists::Form;
+use servers::Objects;
 
 /// Connections that the row with the most of them has open, with some to spare.
 pub(crate) const MOST_CONNECTIONS: usize = 6_000;
@@ -46,7 +47,7 @@ pub(crate) enum Work {
     Restart,
     Converted,
     Cost(&'static str),
-    TwoServers,
+    TwoServers(Objects),
 }
 
 /// A row of the table.
@@ -63,7 +64,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 28] = [
+pub(crate) const ALL: [Row; 29] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(5_000.0))),
@@ -99,7 +100,13 @@ pub(crate) const ALL: [Row; 28] = [
     row(
         "two-servers-create",
         "pod creates through two servers over straight inserts by 16 (PostgreSQL)",
-        Work::TwoServers,
+        Work::TwoServers(Objects::Pods),
+        Some(Quantity::Ratio(0.5)),
+    ),
+    row(
+        "two-servers-config-maps",
+        "the same with config maps of as many bytes",
+        Work::TwoServers(Objects::ConfigMaps),
         Some(Quantity::Ratio(0.5)),
     ),
 ];
@@ -114,7 +121,7 @@ impl Rows {
             bail!("there is no row {unknown:?}; --rows help prints them");
         }
         let is_told = |row: &&Row| match row.work {
-            Work::TwoServers => store.is_postgres(),
+            Work::TwoServers(_) => store.is_postgres(),
             Work::Cost(_) => store.is_embedded(),
             _ => true,
         };
@@ -140,7 +147,7 @@ impl Row {
     fn figure(&self, value: Quantity, seen: Seen, bench: &Bench) -> Figure {
         // With another number of pods, or another store, there is nothing to compare with.
         let is_stated = match self.work {
-            Work::TwoServers => true,
+            Work::TwoServers(_) => true,
             _ => bench.pods.count == FULL_SIZE && bench.store.is_embedded(),
         };
         let at_least = self.at_least.filter(|_| is_stated);
@@ -170,7 +177,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::NodeWatchers => watch::node_watchers(bench).await,
         Work::Converted => converted::list(bench).await,
         Work::Cost(step) => costs::of(bench, step).await,
-        Work::TwoServers => servers::create(bench).await,
+        Work::TwoServers(objects) => servers::create(bench, objects).await,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::wire::{Client, Request};
 
 const SERVERS: usize = 2;
 /// Requests in flight at each server.
-const IN_FLIGHT: usize = 24;
+const IN_FLIGHT: usize = 48;
 /// Rows in one insert.
 const BATCH: usize = 16;
 /// Length of each side of a round.
@@ -28,8 +28,26 @@ const TABLE: &str =
 const INSERT: &str = "INSERT INTO bench_straight (revision, path, deleted, value) \
     SELECT revision, path, false, value FROM unnest($1::bigint[], $2::text[], $3::bytea[]) AS n (revision, path, value)";
 
+/// What is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Objects {
+    /// Many fields: most of the work is the servers'.
+    Pods,
+    /// As many bytes in one field.
+    ConfigMaps,
+}
+
+impl Objects {
+    fn create(self, pods: &Pods, number: usize) -> Request {
+        match self {
+            Self::Pods => Request::post(pods.collection(number), pods.body(number)),
+            Self::ConfigMaps => Request::post(pods.config_maps(number), pods.config_map(number)),
+        }
+    }
+}
+
 /// Creates through the servers over straight inserts.
-pub(super) async fn create(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+pub(super) async fn create(bench: &mut Bench, objects: Objects) -> Result<(Quantity, Seen)> {
     let (url, servers) = bench.together(SERVERS).await?;
     let clients: Vec<Client> = servers.iter().map(|server| server.client.clone()).collect();
     let pods = std::rc::Rc::new(populate(&clients[0], bench.pods.count).await?);
@@ -39,7 +57,7 @@ pub(super) async fn create(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     database.batch_execute(TABLE).await?;
     let (mut created, mut inserted, mut runs) = (0, 0, Vec::new());
     for _ in 0..bench.runs {
-        let (rate, next, seen) = through_servers(&clients, &pods, created).await?;
+        let (rate, next, seen) = through_servers(&clients, objects, &pods, created).await?;
         created = next;
         let straight = straight(&database, &pods, &mut inserted).await?;
         let note = format!("{rate:.0} /s through {SERVERS} servers, {straight:.0} /s straight");
@@ -55,15 +73,17 @@ pub(super) async fn create(bench: &mut Bench) -> Result<(Quantity, Seen)> {
 }
 
 /// Creates a second, the number of the next pod, and what one of the servers' clients saw.
-async fn through_servers(clients: &[Client], pods: &std::rc::Rc<Pods>, first: usize) -> Result<(f64, usize, Seen)> {
+async fn through_servers(
+    clients: &[Client],
+    objects: Objects,
+    pods: &std::rc::Rc<Pods>,
+    first: usize,
+) -> Result<(f64, usize, Seen)> {
     let began = Instant::now();
     let loads = clients.iter().enumerate().map(|(server, client)| {
         let pods = pods.clone();
         // Every server has numbers of its own.
-        let create = move |number: usize| {
-            let number = first + number * SERVERS + server;
-            Request::post(pods.collection(number), pods.body(number))
-        };
+        let create = move |number: usize| objects.create(&pods, first + number * SERVERS + server);
         load(client, IN_FLIGHT, Until::Elapsed(CREATING), create)
     });
     let done = futures::future::try_join_all(loads).await?;
