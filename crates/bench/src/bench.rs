@@ -86,16 +86,16 @@ impl Bench {
     }
 
     /// So many servers on one store that is none of the others', and where it is.
-    pub(crate) async fn together(&self, count: usize) -> Result<(String, Vec<Server>)> {
+    pub(crate) async fn together(&self, name: &str, count: usize) -> Result<(String, Vec<Server>)> {
         ensure!(self.store.is_postgres(), "this row is of servers on a PostgreSQL; --store postgres starts one");
-        let url = self.store.url("together").context("it has a URL")?;
+        let url = self.store.url(name).context("it has a URL")?;
         let mut servers = Vec::new();
         for number in 0..count {
-            let data = self.directory.path().join(format!("together-{number}"));
+            let data = self.directory.path().join(format!("{name}-{number}"));
             let keys = data.join("pki");
             std::fs::create_dir_all(&keys)?;
             if number > 0 {
-                let first = self.directory.path().join("together-0/pki");
+                let first = self.directory.path().join(format!("{name}-0/pki"));
                 for file in SHARED_KEYS {
                     std::fs::copy(first.join(file), keys.join(file)).with_context(|| format!("cannot copy {file}"))?;
                 }

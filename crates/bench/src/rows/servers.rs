@@ -38,6 +38,13 @@ pub(crate) enum Objects {
 }
 
 impl Objects {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pods => "pods",
+            Self::ConfigMaps => "config_maps",
+        }
+    }
+
     fn create(self, pods: &Pods, number: usize) -> Request {
         match self {
             Self::Pods => Request::post(pods.collection(number), pods.body(number)),
@@ -48,7 +55,7 @@ impl Objects {
 
 /// Creates through the servers over straight inserts.
 pub(super) async fn create(bench: &mut Bench, objects: Objects) -> Result<(Quantity, Seen)> {
-    let (url, servers) = bench.together(SERVERS).await?;
+    let (url, servers) = bench.together(objects.name(), SERVERS).await?;
     let clients: Vec<Client> = servers.iter().map(|server| server.client.clone()).collect();
     let pods = std::rc::Rc::new(populate(&clients[0], bench.pods.count).await?);
     let (database, connection) =
