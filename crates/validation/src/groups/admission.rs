@@ -157,12 +157,18 @@ fn conditions(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Versions of reviews: each once, and one that the server before this one knew.
+const KNOWN_REVIEWS: [&str; 2] = ["v1", "v1beta1"];
+
+/// Versions of reviews, of which there must be some.
 pub(super) fn review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
-    const KNOWN: [&str; 2] = ["v1", "v1beta1"];
     if at.is_empty() {
-        return at.required(run, format!("must specify one of {}", KNOWN.join(", ")));
+        return at.required(run, format!("must specify one of {}", KNOWN_REVIEWS.join(", ")));
     }
+    stated_review_versions(at, run);
+}
+
+/// Versions of reviews: each once, and one that the server before this one knew.
+pub(super) fn stated_review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
     let mut seen = HashSet::new();
     for version in at.items() {
         if seen.insert(version.text()) {
@@ -171,7 +177,7 @@ pub(super) fn review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
             version.invalid(run, version.text(), "duplicate version");
         }
     }
-    if !KNOWN.iter().any(|known| seen.contains(known)) {
-        at.invalid(run, at.value.clone(), format!("must include at least one of {}", KNOWN.join(", ")));
+    if !KNOWN_REVIEWS.iter().any(|known| seen.contains(known)) {
+        at.invalid(run, at.value.clone(), format!("must include at least one of {}", KNOWN_REVIEWS.join(", ")));
     }
 }

@@ -14,6 +14,7 @@ use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN};
 use crate::shape::Rule::{Always, Check, Required};
 use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
 
+use super::admission::stated_review_versions;
 use super::definition_form::VERSION;
 use super::definition_versions::{hoisted, schema_of, shared_parts, version_parts};
 
@@ -161,7 +162,11 @@ fn conversion(at: &At<'_, '_>, run: &mut Run<'_>) {
         } else {
             client.required(run, "required when strategy is set to Webhook");
         }
-        review_versions(&reviews, run);
+        if reviews.is_empty() {
+            reviews.required(run, "");
+        } else {
+            stated_review_versions(&reviews, run);
+        }
         return;
     }
     const NOT_SET: &str = "should not be set when strategy is not set to Webhook";
@@ -170,24 +175,6 @@ fn conversion(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     if !reviews.is_empty() {
         reviews.forbidden(run, NOT_SET);
-    }
-}
-
-fn review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
-    const KNOWN: [&str; 2] = ["v1", "v1beta1"];
-    if at.is_empty() {
-        return at.required(run, "");
-    }
-    let mut seen = HashSet::new();
-    for version in at.items() {
-        if seen.insert(version.text()) {
-            version.complain(run, DNS_1035_LABEL.faults(version.text()));
-        } else {
-            version.invalid(run, version.text(), "duplicate version");
-        }
-    }
-    if !KNOWN.iter().any(|known| seen.contains(known)) {
-        at.invalid(run, at.value.clone(), format!("must include at least one of {}", KNOWN.join(", ")));
     }
 }
 
