@@ -88,9 +88,9 @@ impl Pods {
         body
     }
 
-    /// About what the server stores of pod `number`, for rows that are written past the server.
-    pub(crate) fn row(&self, number: usize) -> Vec<u8> {
-        let mut row = self.body(number);
+    /// About what the server stores of an object with this body, for rows that are written past the server.
+    pub(crate) fn row(&self, number: usize, body: Vec<u8>) -> Vec<u8> {
+        let mut row = body;
         let rest = STORED_SIZE.saturating_sub(row.len());
         row.extend_from_slice(filler(number, &self.description, rest).as_bytes());
         row

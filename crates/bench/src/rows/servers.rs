@@ -45,10 +45,11 @@ impl Objects {
         }
     }
 
-    fn create(self, pods: &Pods, number: usize) -> Request {
+    /// Where it is created, and its body.
+    fn created(self, pods: &Pods, number: usize) -> (String, Vec<u8>) {
         match self {
-            Self::Pods => Request::post(pods.collection(number), pods.body(number)),
-            Self::ConfigMaps => Request::post(pods.config_maps(number), pods.config_map(number)),
+            Self::Pods => (pods.collection(number), pods.body(number)),
+            Self::ConfigMaps => (pods.config_maps(number), pods.config_map(number)),
         }
     }
 }
@@ -66,7 +67,7 @@ pub(super) async fn create(bench: &mut Bench, objects: Objects) -> Result<(Quant
     for _ in 0..bench.runs {
         let (rate, next, seen) = through_servers(&clients, objects, &pods, created).await?;
         created = next;
-        let straight = straight(&database, &pods, &mut inserted).await?;
+        let straight = straight(&database, objects, &pods, &mut inserted).await?;
         let note = format!("{rate:.0} /s through {SERVERS} servers, {straight:.0} /s straight");
         runs.push((Quantity::Ratio(rate / straight), Seen { note: Some(note), ..seen }));
     }
@@ -90,7 +91,10 @@ async fn through_servers(
     let loads = clients.iter().enumerate().map(|(server, client)| {
         let pods = pods.clone();
         // Every server has numbers of its own.
-        let create = move |number: usize| objects.create(&pods, first + number * SERVERS + server);
+        let create = move |number: usize| {
+            let (path, body) = objects.created(&pods, first + number * SERVERS + server);
+            Request::post(path, body)
+        };
         load(client, IN_FLIGHT, Until::Elapsed(CREATING), create)
     });
     let done = futures::future::try_join_all(loads).await?;
@@ -101,7 +105,12 @@ async fn through_servers(
 }
 
 /// Rows a second.
-async fn straight(database: &tokio_postgres::Client, pods: &Pods, inserted: &mut usize) -> Result<f64> {
+async fn straight(
+    database: &tokio_postgres::Client,
+    objects: Objects,
+    pods: &Pods,
+    inserted: &mut usize,
+) -> Result<f64> {
     let insert = database.prepare(INSERT).await?;
     let (began, first) = (Instant::now(), *inserted);
     while began.elapsed() < CREATING {
@@ -109,7 +118,7 @@ async fn straight(database: &tokio_postgres::Client, pods: &Pods, inserted: &mut
         let revisions: Vec<i64> = numbers.clone().map(|number| number as i64).collect();
         let paths: Vec<String> =
             numbers.clone().map(|number| pods.path(number).replace("/api/v1", "/registry")).collect();
-        let values: Vec<Vec<u8>> = numbers.map(|number| pods.row(number)).collect();
+        let values: Vec<Vec<u8>> = numbers.map(|number| pods.row(number, objects.created(pods, number).1)).collect();
         database.execute(&insert, &[&revisions, &paths, &values]).await?;
         *inserted += BATCH;
     }
