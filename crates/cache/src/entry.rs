@@ -3,9 +3,11 @@
 //! Entries are immutable and shared. Everything beside the object's own bytes is kept small: with 100,000 objects, a
 //! hundred bytes here are ten megabytes.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use keelson_codec::cursor::Cursor;
 use keelson_codec::stored::{Checked, DecodeError, StoredObject};
 use keelson_meta::Revision;
 
@@ -26,6 +28,10 @@ pub struct Entry {
     /// Whether the store has it in other bytes: in protobuf, in JSON of another form, or without what
     /// [`CollectionSpec::complete`] adds.
     pub rewritten: bool,
+    /// Whether it is being deleted.
+    pub leaving: bool,
+    /// Where in the object's bytes its owners begin.
+    owners: Option<NonZeroU32>,
     /// How many bytes the object takes in a list. Trees sum this up, also for objects that nobody has looked at for long.
     list_bytes: u32,
     fields: Fields,
@@ -59,7 +65,9 @@ impl Entry {
         let rewritten = object.bytes().as_ptr() != value.as_ptr();
         let labels = interner.intern(summary.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         let list_bytes = u32::try_from(object.item_len(revision)).expect("the marks of an object are smaller numbers");
-        Ok(Self { key, revision, labels, list_bytes, object, rewritten, fields: Fields::join(&summary.fields) })
+        let leaving = summary.deletion_timestamp.is_some();
+        let (owners, fields) = (summary.owners, Fields::join(&summary.fields));
+        Ok(Self { key, revision, labels, list_bytes, object, rewritten, leaving, owners, fields })
     }
 
     /// The name of the object.
@@ -76,6 +84,12 @@ impl Entry {
     /// object does not have it.
     pub fn field(&self, place: usize) -> &str {
         self.fields.0.as_deref().and_then(|texts| texts.split(SEPARATOR).nth(place)).unwrap_or_default()
+    }
+
+    /// The JSON text of `metadata.ownerReferences`; `None` of an object that has none.
+    pub fn owner_references(&self) -> Option<&str> {
+        let mut cursor = Cursor::new(self.object.bytes(), self.owners?.get() as usize);
+        std::str::from_utf8(cursor.raw()).ok()
     }
 
     /// How many bytes the object takes in a list.
@@ -129,6 +143,26 @@ mod tests {
         let mut item = Vec::new();
         entry.object.write_item(entry.revision, &mut item);
         assert_eq!(entry.list_bytes(), item.len() as u64);
+    }
+
+    #[test]
+    fn an_entry_knows_its_owners_and_whether_it_goes() {
+        let check = |metadata: &str, owners: Option<&str>, leaving: bool| {
+            let value = format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{metadata},"spec":{{}}}}"#).into();
+            let spec = CollectionSpec {
+                prefix: "/registry/pods/".to_owned(),
+                fields: Vec::new(),
+                dispatch: None,
+                namespaced: true,
+                complete: None,
+            };
+            let entry =
+                Entry::decode("a/b".into(), &value, Revision::new(7), &spec, &LabelInterner::default()).unwrap();
+            assert_eq!((entry.owner_references(), entry.leaving), (owners, leaving), "{metadata}");
+        };
+        check(r#"{"name":"b","ownerReferences":[{"uid":"u"}],"finalizers":["x"]}"#, Some(r#"[{"uid":"u"}]"#), false);
+        check(r#"{"name":"b","deletionTimestamp":"t"}"#, None, true);
+        check(r#"{"name":"b","ownerReferences":null,"labels":{"ownerReferences":"c"}}"#, None, false);
     }
 
     #[test]

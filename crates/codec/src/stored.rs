@@ -9,6 +9,8 @@
 //! Invariant: the bytes of a [`StoredObject`] are valid compact JSON of this shape, no deeper than
 //! [`MAX_DEPTH`](crate::json::MAX_DEPTH), and hold neither `resourceVersion` nor `selfLink`.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -56,6 +58,14 @@ const REVISION_START: &[u8] = b"\"resourceVersion\":\"";
 /// What kube-apiserver writes before an object that it has encrypted.
 const ENCRYPTED_START: &[u8] = b"k8s:enc:";
 
+/// How many bytes a thread keeps for objects that it writes: most are smaller.
+const SCRATCH_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    /// Where objects are written before it is known how long they are: what is kept of them is then made at its size.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Bytes that do not hold an object.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
@@ -95,25 +105,14 @@ impl StoredObject {
 
     /// The same with `metadata.managedFields` as compact JSON text, if it is not in the object.
     pub fn encode_with(object: &Object, managed_fields: Option<&str>) -> Self {
-        let mut out = Vec::with_capacity(1024 + 4 * managed_fields.map_or(0, str::len));
-        write_header(&mut out, object.kind().unwrap_or_default(), object.api_version().unwrap_or_default());
-        let body = out.len();
-        out.extend_from_slice(b"\"metadata\":{");
-        let mut fields = Fields { first: true, out };
-        let nothing = Map::new();
-        let splice = write_metadata(&mut fields, object.metadata().unwrap_or(&nothing), managed_fields);
-        let mut out = fields.out;
-        out.push(b'}');
-        let mut fields = Fields { first: false, out };
-        for (key, value) in &object.0 {
-            if !matches!(key.as_str(), "kind" | "apiVersion" | "metadata") {
-                fields.write(key, value);
-            }
-        }
-        let mut out = fields.out;
-        out.push(b'}');
-        out.shrink_to_fit();
-        Self::with_marks(Bytes::from(out), body, splice)
+        SCRATCH.with_borrow_mut(|out| {
+            out.clear();
+            let (body, splice) = write_canonical(object, managed_fields, out);
+            let stored = Self::with_marks(Bytes::copy_from_slice(out), body, splice);
+            out.clear();
+            out.shrink_to(SCRATCH_BYTES);
+            stored
+        })
     }
 
     /// Takes bytes that were stored. Canonical bytes are checked in one pass and kept as they are, without a copy;
@@ -230,6 +229,22 @@ impl StoredObject {
         summary::read(Cursor::new(&self.bytes, self.body as usize), fields)
     }
 
+    /// `metadata.uid`, which stands near the start.
+    pub fn uid(&self) -> Cow<'_, str> {
+        let mut cursor = Cursor::new(&self.bytes, self.body as usize);
+        cursor.take(METADATA_START);
+        cursor.take(b"{");
+        while cursor.position() < self.splice as usize
+            && let Some(key) = cursor.key()
+        {
+            if key.is("uid") {
+                return cursor.scalar().unwrap_or_default();
+            }
+            cursor.skip();
+        }
+        Cow::default()
+    }
+
     /// Appends the `metadata` alone.
     pub fn write_metadata(&self, revision: Revision, out: &mut Vec<u8>) {
         let metadata = self.metadata();
@@ -295,16 +310,35 @@ fn decoded(text: &[u8]) -> Object {
     Object(map)
 }
 
-/// Writes members of a JSON object, with the commas between them.
-struct Fields {
-    first: bool,
-    out: Vec<u8>,
+/// Writes an object in canonical form and gives the marks: where its metadata and where its resourceVersion begin.
+fn write_canonical(object: &Object, managed_fields: Option<&str>, out: &mut Vec<u8>) -> (usize, usize) {
+    write_header(out, object.kind().unwrap_or_default(), object.api_version().unwrap_or_default());
+    let body = out.len();
+    out.extend_from_slice(b"\"metadata\":{");
+    let nothing = Map::new();
+    let mut fields = Fields { first: true, out };
+    let splice = write_metadata(&mut fields, object.metadata().unwrap_or(&nothing), managed_fields);
+    fields.out.push(b'}');
+    fields.first = false;
+    for (key, value) in &object.0 {
+        if !matches!(key.as_str(), "kind" | "apiVersion" | "metadata") {
+            fields.write(key, value);
+        }
+    }
+    fields.out.push(b'}');
+    (body, splice)
 }
 
-impl Fields {
+/// Writes members of a JSON object, with the commas between them.
+struct Fields<'o> {
+    first: bool,
+    out: &'o mut Vec<u8>,
+}
+
+impl Fields<'_> {
     fn write(&mut self, key: &str, value: &Value) {
         self.key(key);
-        json::write(value, &mut self.out);
+        json::write(value, self.out);
     }
 
     fn write_text(&mut self, key: &str, json: &str) {
@@ -317,15 +351,15 @@ impl Fields {
             self.out.push(b',');
         }
         self.first = false;
-        json::write_string(key, &mut self.out);
+        json::write_string(key, self.out);
         self.out.push(b':');
     }
 }
 
 /// Writes the fields of the metadata and gives the place of the resourceVersion.
-fn write_metadata(fields: &mut Fields, metadata: &Map<String, Value>, managed_fields: Option<&str>) -> usize {
+fn write_metadata(fields: &mut Fields<'_>, metadata: &Map<String, Value>, managed_fields: Option<&str>) -> usize {
     let managed_fields = managed_fields.filter(|_| !metadata.contains_key(MANAGED_FIELDS));
-    let write_known = |fields: &mut Fields, names: &[&str]| {
+    let write_known = |fields: &mut Fields<'_>, names: &[&str]| {
         for name in names {
             if let Some(text) = managed_fields.filter(|_| *name == MANAGED_FIELDS) {
                 fields.write_text(name, text);

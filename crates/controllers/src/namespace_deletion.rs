@@ -61,7 +61,7 @@ impl NamespaceDeletion {
     pub async fn run(self, stopping: CancellationToken) {
         let empty = self.queue.run(AT_ONCE, |namespace| self.turn(namespace));
         let following = follow(&self.registry, &self.namespaces, "", |entry| {
-            if self.registry.is_terminating(entry) {
+            if entry.leaving {
                 self.queue.add(entry.name().to_owned());
             }
         });

@@ -88,7 +88,7 @@ impl PodGarbageCollection {
             if gone.contains(node) {
                 return Some((pod.clone(), true));
             }
-            let stuck = nodes.get(node) == Some(&true) && self.registry.is_terminating(pod);
+            let stuck = nodes.get(node) == Some(&true) && pod.leaving;
             stuck.then(|| (pod.clone(), false))
         });
         let superfluous = self.superfluous(&pods).into_iter().map(|pod| (pod.clone(), false));

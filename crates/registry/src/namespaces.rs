@@ -2,7 +2,6 @@
 //! one that is missing or going away.
 
 use futures::future::try_join_all;
-use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::status::StatusCause;
 use keelson_meta::{ApiError, Object};
@@ -76,14 +75,14 @@ impl Registry {
         let namespaces = namespaces_target()?;
         let collection = self.collection(&namespaces)?;
         let entry = match collection.get(namespace) {
-            Some(entry) if !self.is_terminating(&entry) => entry,
+            Some(entry) if !entry.leaving => entry,
             // It may have been made, or gone and been made anew, a moment ago by another server.
             Some(_) | None => self.newest(&namespaces, namespace).await?.ok_or_else(|| ApiError::NotFound {
                 resource: namespaces.group_resource(),
                 name: namespace.to_owned(),
             })?,
         };
-        if self.is_terminating(&entry) {
+        if entry.leaving {
             return Err(terminating(target, name, namespace));
         }
         let key = StoreKey::new(format!("{}{namespace}", collection.prefix()));
@@ -116,11 +115,6 @@ fn terminating(target: &Target, name: &str, namespace: &str) -> ApiError {
 }
 
 impl Registry {
-    /// Whether an object is being deleted.
-    pub fn is_terminating(&self, entry: &Entry) -> bool {
-        entry.object.summary(&[]).is_ok_and(|summary| summary.deletion_timestamp.is_some())
-    }
-
     /// Takes the finalizer that stands for its content off a namespace that is being deleted and has been emptied. It goes
     /// unless others hold it.
     ///

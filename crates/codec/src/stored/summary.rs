@@ -1,5 +1,7 @@
 //! What a cache keeps of an object, picked out of its bytes while the rest is skipped.
 
+use std::num::NonZeroU32;
+
 use super::DecodeError;
 use crate::cursor::{Cursor, RawText};
 
@@ -21,6 +23,8 @@ pub struct Summary {
     pub deletion_timestamp: Option<String>,
     /// `metadata.generation`.
     pub generation: Option<i64>,
+    /// Where the value of `metadata.ownerReferences` begins in the bytes, unless it is null.
+    pub owners: Option<NonZeroU32>,
 }
 
 /// The way to a field from the root of an object, such as `spec.nodeName`. Elements of arrays have no path.
@@ -71,6 +75,11 @@ fn read_metadata(cursor: &mut Cursor<'_>, summary: &mut Summary) -> Result<(), D
             b"deletionTimestamp" => {
                 let time = text(cursor, "deletionTimestamp")?;
                 summary.deletion_timestamp = Some(time).filter(|time| !time.is_empty());
+            }
+            b"ownerReferences" => {
+                let place = u32::try_from(cursor.position()).ok().and_then(NonZeroU32::new);
+                summary.owners = place.filter(|_| cursor.peek() != b'n');
+                cursor.skip();
             }
             b"generation" => summary.generation = cursor.scalar().and_then(|number| number.parse().ok()),
             _ => cursor.skip(),

@@ -1,6 +1,7 @@
 //! Stored objects come back as they went in, and summaries agree with whole objects.
 
 use bytes::Bytes;
+use keelson_codec::cursor::Cursor;
 use keelson_codec::{DecodeError, FieldPath, StoredObject, Summary};
 use keelson_meta::{GroupVersionKind, Object, Revision};
 use proptest::prelude::*;
@@ -44,6 +45,7 @@ fn summary_of(object: &Map<String, Value>) -> Summary {
         fields: FIELDS.iter().map(|path| field_text(&object, path)).collect(),
         deletion_timestamp: Some(text("deletionTimestamp")).filter(|time| !time.is_empty()),
         generation: metadata["generation"].as_i64(),
+        owners: None,
     }
 }
 
@@ -129,7 +131,12 @@ proptest! {
     #[test]
     fn a_summary_says_what_the_tree_says(object in object()) {
         let stored = StoredObject::encode(&Object(object.clone()));
-        prop_assert_eq!(stored.summary(&fields()).unwrap(), summary_of(&object));
+        let summary = stored.summary(&fields()).unwrap();
+        prop_assert_eq!(&Summary { owners: None, ..summary.clone() }, &summary_of(&object));
+        prop_assert_eq!(&*stored.uid(), &*summary.uid);
+        let owners = summary.owners.map(|place| Cursor::new(stored.bytes(), place.get() as usize).raw());
+        let stated = object["metadata"].get("ownerReferences").filter(|stated| !stated.is_null());
+        prop_assert_eq!(owners.map(<[u8]>::to_vec), stated.map(keelson_codec::json::to_vec));
         let kind = object["kind"].as_str().unwrap();
         prop_assert_eq!((stored.kind(), stored.api_version()), (kind, object["apiVersion"].as_str().unwrap()));
     }

@@ -97,6 +97,7 @@ pub(crate) fn object() -> impl Strategy<Value = Map<String, Value>> {
         ("generation", any::<i64>().prop_map(Value::from).boxed()),
         ("deletionTimestamp", text().prop_map(Value::from).boxed()),
         ("labels", labels().boxed()),
+        ("ownerReferences", prop_oneof![Just(Value::Null), vec(text(), 0..3).prop_map(Value::from)].boxed()),
         ("finalizers", vec(text(), 0..3).prop_map(Value::from).boxed()),
         ("unknown", value().boxed()),
     ];

@@ -5,10 +5,12 @@
 
 mod index;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use keelson_cache::{Cache, Scope, TooOld, WatchCursor};
+use futures::stream::{SelectAll, Stream, StreamExt as _};
+use keelson_cache::{Cache, CursorBatch, Scope, TooOld, WatchCursor};
 use keelson_meta::ApiError;
 use keelson_resources::{Catalogue, CollectionId};
 
@@ -33,12 +35,22 @@ pub(super) struct ObjectId {
 #[derive(Default)]
 pub(super) struct Graph {
     index: Index,
-    followed: Vec<Followed>,
+    /// Only those are looked at whose cursor was woken: there are many collections, and most are at rest.
+    followed: SelectAll<Followed>,
 }
 
 struct Followed {
     id: CollectionId,
     cursor: WatchCursor,
+}
+
+impl Stream for Followed {
+    type Item = (CollectionId, Result<CursorBatch, TooOld>);
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let id = self.id;
+        self.cursor.poll_next(context, STEP_EVENTS).map(|batch| Some((id, batch)))
+    }
 }
 
 impl ObjectId {
@@ -91,21 +103,18 @@ impl Graph {
         queue: &Queue<ObjectId>,
     ) -> Poll<Result<(), TooOld>> {
         let mut steps = 0;
-        for followed in &mut self.followed {
-            while let Poll::Ready(batch) = followed.cursor.poll_next(context, STEP_EVENTS) {
-                self.index.take(cache, followed.id, &batch?.events, queue);
-                steps += 1;
-                if steps == STEPS {
-                    return Poll::Ready(Ok(()));
-                }
-            }
+        while steps < STEPS
+            && let Poll::Ready(Some((id, batch))) = self.followed.poll_next_unpin(context)
+        {
+            self.index.take(cache, id, &batch?.events, queue);
+            steps += 1;
         }
         if steps == 0 { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
     /// Takes in all events that the cache has by now.
     fn catch_up(&mut self, cache: &Cache, queue: &Queue<ObjectId>) -> Result<(), TooOld> {
-        for followed in &mut self.followed {
+        for followed in self.followed.iter_mut() {
             loop {
                 let batch = followed.cursor.try_next(STEP_EVENTS)?;
                 if batch.events.is_empty() {

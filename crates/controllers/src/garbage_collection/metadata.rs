@@ -6,9 +6,6 @@ use keelson_cache::Entry;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
-
-const METADATA: &[u8] = b"\"metadata\":";
 
 /// The part of `metadata` that is about life and death. A field of another type than it should be reads as the default:
 /// then the object has no owners and is left alone.
@@ -22,61 +19,41 @@ pub(super) struct Metadata {
     owner_references: Option<Vec<OwnerReference>>,
 }
 
-/// The same, as far as the index needs it, without a copy: it is told of every object that is written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Ties<'a> {
-    #[serde(borrow)]
-    pub(super) uid: Cow<'a, str>,
-    deletion_timestamp: Option<IgnoredAny>,
-    #[serde(borrow)]
-    finalizers: Option<&'a RawValue>,
-    #[serde(borrow)]
-    owner_references: Option<&'a RawValue>,
-}
+/// The same, as far as the index needs it: it is told of every object that is written, so nearly all of this is what the
+/// cache knows already.
+#[derive(Clone, Copy)]
+pub(super) struct Ties<'e>(pub(super) &'e Entry);
 
-impl<'a> Ties<'a> {
-    pub(super) fn read(entry: &'a Entry) -> Self {
-        Self::read_from(entry.object.bytes()).unwrap_or_else(|error| {
-            tracing::warn!(key = %entry.key, %error, "the metadata of an object can't be read");
-            Self::default()
-        })
-    }
-
-    /// Reads from where the metadata of a stored object begins to where it ends: to look for the end first would cost most.
-    fn read_from(object: &'a [u8]) -> serde_json::Result<Self> {
-        // Only the kind and the apiVersion stand before it.
-        let start = object.windows(METADATA.len()).position(|part| part == METADATA);
-        let metadata = start.map_or(&b"{}"[..], |start| &object[start + METADATA.len()..]);
-        Self::deserialize(&mut serde_json::Deserializer::from_slice(metadata))
-    }
-
+impl Ties<'_> {
     /// Whether the object has no owners and is not being deleted.
-    pub(super) fn is_free(&self) -> bool {
-        self.deletion_timestamp.is_none() && self.owner_references.is_none()
+    pub(super) fn is_free(self) -> bool {
+        !self.is_deleted() && self.0.owner_references().is_none()
     }
 
     /// Whether nothing has changed since the object was like this, and it is not being deleted.
-    pub(super) fn are_those_of(&self, before: &Ties<'_>) -> bool {
-        let [now, then] = [self, before].map(|ties| ties.owner_references.map(RawValue::get));
-        self.deletion_timestamp.is_none() && before.deletion_timestamp.is_none() && now == then
+    pub(super) fn are_those_of(self, before: Self) -> bool {
+        !self.is_deleted() && !before.is_deleted() && self.0.owner_references() == before.0.owner_references()
     }
 
-    pub(super) fn is_deleted(&self) -> bool {
-        self.deletion_timestamp.is_some()
+    pub(super) fn is_deleted(self) -> bool {
+        self.0.leaving
     }
 
-    pub(super) fn owners(&self) -> Vec<OwnerReference> {
-        self.owner_references.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default()
+    /// What can't be read has no owners.
+    pub(super) fn owners(self) -> Vec<OwnerReference> {
+        self.0.owner_references().and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
     }
 
     /// Whether the object is being deleted and waits for garbage collection.
-    pub(super) fn waits_for_collection(&self) -> bool {
-        let finalizers = || self.finalizers.and_then(|list| serde_json::from_str(list.get()).ok());
-        self.is_deleted()
-            && finalizers().is_some_and(|finalizers: Vec<String>| {
-                finalizers.iter().any(|held| held == FINALIZER_ORPHAN || held == FINALIZER_FOREGROUND)
-            })
+    pub(super) fn waits_for_collection(self) -> bool {
+        self.is_deleted() && {
+            let metadata = Metadata::read(self.0);
+            metadata.holds(FINALIZER_ORPHAN) || metadata.holds(FINALIZER_FOREGROUND)
+        }
+    }
+
+    pub(super) fn uid(&self) -> Cow<'_, str> {
+        self.0.object.uid()
     }
 }
 
@@ -126,48 +103,78 @@ impl OwnerReference {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+    use keelson_meta::{Revision, SystemClock};
+    use keelson_storage::memory::MemoryStore;
+    use keelson_storage::{KeyValue, StoreKey};
+
     use super::*;
 
-    fn ties(metadata: &str) -> Ties<'_> {
-        serde_json::from_str(metadata).unwrap()
+    /// What the cache makes of a stored object.
+    async fn entry(object: &str) -> Arc<Entry> {
+        let spec = CollectionSpec {
+            prefix: "/registry/things/".to_owned(),
+            fields: Vec::new(),
+            dispatch: None,
+            namespaced: true,
+            complete: None,
+        };
+        let config = CacheConfig::new(Arc::new(SystemClock));
+        let cache = Cache::start(Arc::new(MemoryStore::new()), vec![spec], config).await.unwrap();
+        let (key, value) = (StoreKey::new("/registry/things/a/b".to_owned()), object.to_owned().into());
+        cache.collection(0).decode(&KeyValue { key, value, revision: Revision::new(1) }).unwrap()
     }
 
-    #[test]
-    fn only_owners_and_deletion_tie_an_object() {
-        let free = r#"{"name":"a","labels":{"ownerReferences":"b"},"ownerReferences":null,"managedFields":[{"fieldsV1":{"f:metadata":{"f:ownerReferences":{}}}}]}"#;
-        assert!(ties(free).is_free() && ties(free).are_those_of(&ties("{}")));
-        assert!(ties(free).owners().is_empty());
+    async fn with(metadata: &str) -> Arc<Entry> {
+        entry(&format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{metadata},"spec":{{"ownerReferences":[]}}}}"#))
+            .await
+    }
+
+    #[tokio::test]
+    async fn only_owners_and_deletion_tie_an_object() {
+        let bare = with("{}").await;
+        let free = with(r#"{"name":"a","labels":{"ownerReferences":"b"},"ownerReferences":null,"managedFields":[{"fieldsV1":{"f:metadata":{"f:ownerReferences":{}}}}]}"#).await;
+        assert!(Ties(&free).is_free() && Ties(&free).are_those_of(Ties(&bare)));
+        assert!(Ties(&free).owners().is_empty());
         for tied in [r#"{"ownerReferences":[]}"#, r#"{"deletionTimestamp":"2026-01-01T00:00:00Z"}"#] {
-            assert!(!ties(tied).is_free() && !ties(tied).are_those_of(&ties(free)), "{tied}");
+            let object = with(tied).await;
+            assert!(!Ties(&object).is_free() && !Ties(&object).are_those_of(Ties(&free)), "{tied}");
         }
     }
 
-    #[test]
-    fn only_the_metadata_of_the_object_itself_counts() {
-        let object = br#"{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"\"metadata\":","uid":"u"},"spec":{"template":{"metadata":{"deletionTimestamp":"t","ownerReferences":[]}}}}"#;
-        let read = Ties::read_from(object).unwrap();
-        assert_eq!((&*read.uid, read.is_free()), ("u", true));
-        let bare = Ties::read_from(br#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#).unwrap();
-        assert!(bare.is_free() && bare.uid.is_empty());
+    #[tokio::test]
+    async fn only_the_metadata_of_the_object_itself_counts() {
+        let object = r#"{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"\"metadata\":","uid":"u"},"spec":{"template":{"metadata":{"deletionTimestamp":"t","ownerReferences":[]}}}}"#;
+        let object = entry(object).await;
+        assert_eq!((&*Ties(&object).uid(), Ties(&object).is_free()), ("u", true));
+        let bare = with("{}").await;
+        assert!(Ties(&bare).is_free() && Ties(&bare).uid().is_empty());
     }
 
-    #[test]
-    fn an_object_that_is_being_deleted_waits_for_collection_if_it_says_so() {
+    #[tokio::test]
+    async fn an_object_that_is_being_deleted_waits_for_collection_if_it_says_so() {
         for (finalizers, waits) in [("orphan", true), ("foregroundDeletion", true), ("example.org/mine", false)] {
             let held = format!(r#"{{"uid":"u","finalizers":["a/b","{finalizers}"]}}"#);
-            let leaving = held.replace(r#""uid""#, r#""deletionTimestamp":"t","uid""#);
-            assert!(!ties(&held).waits_for_collection());
-            assert_eq!((ties(&leaving).waits_for_collection(), &*ties(&leaving).uid), (waits, "u"));
+            let leaving = held.replace(r#""finalizers""#, r#""deletionTimestamp":"t","finalizers""#);
+            let (held, leaving) = (with(&held).await, with(&leaving).await);
+            assert!(!Ties(&held).waits_for_collection());
+            assert_eq!((Ties(&leaving).waits_for_collection(), &*Ties(&leaving).uid()), (waits, "u"));
         }
     }
 
-    #[test]
-    fn ties_stay_the_same_while_the_owners_do() {
-        let owned = r#"{"labels":{"a":"b"},"ownerReferences":[{"uid":"u"}]}"#;
-        assert!(ties(owned).are_those_of(&ties(r#"{"ownerReferences":[{"uid":"u"}],"finalizers":[]}"#)));
-        assert!(!ties(owned).are_those_of(&ties(r#"{"ownerReferences":[{"uid":"v"}]}"#)));
-        assert!(!ties("{}").are_those_of(&ties(owned)));
-        let leaving = r#"{"deletionTimestamp":"t","ownerReferences":[{"uid":"u"}]}"#;
-        assert!(!ties(leaving).are_those_of(&ties(owned)) && !ties(leaving).are_those_of(&ties(leaving)));
+    #[tokio::test]
+    async fn ties_stay_the_same_while_the_owners_do() {
+        let bare = with("{}").await;
+        let owned = with(r#"{"labels":{"a":"b"},"ownerReferences":[{"uid":"u"}]}"#).await;
+        let same = with(r#"{"ownerReferences":[{"uid":"u"}],"finalizers":[]}"#).await;
+        let other = with(r#"{"ownerReferences":[{"uid":"v"}]}"#).await;
+        let leaving = with(r#"{"deletionTimestamp":"t","ownerReferences":[{"uid":"u"}]}"#).await;
+        let [owned, same, other, leaving] = [&owned, &same, &other, &leaving].map(|entry| Ties(entry));
+        assert_eq!(owned.owners()[0].uid, "u");
+        assert!(owned.are_those_of(same) && !owned.are_those_of(other));
+        assert!(!Ties(&bare).are_those_of(owned));
+        assert!(!leaving.are_those_of(owned) && !leaving.are_those_of(leaving));
     }
 }

@@ -69,7 +69,7 @@ impl Content for Collection {
             if found.is_empty() {
                 return Ok(Left::default());
             }
-            stream::iter(found.into_iter().filter(|entry| !self.registry.is_terminating(entry)))
+            stream::iter(found.into_iter().filter(|entry| !entry.leaving))
                 .map(|entry| self.delete(&target, entry))
                 .buffer_unordered(IN_FLIGHT)
                 .try_collect::<()>()

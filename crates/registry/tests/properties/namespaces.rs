@@ -85,7 +85,7 @@ fn whatever_the_spec_a_namespace_does_not_go_before_it_was_emptied() {
             create(server, &namespaces, "odd", Some(spec.clone())).await.unwrap();
             server.delete(&namespaces, "odd", &DeleteOptions::default()).await.unwrap();
             let marked = server.get(&namespaces, "odd", &GetOptions::default()).await;
-            assert!(marked.is_ok_and(|entry| server.is_terminating(&entry)), "{spec}");
+            assert!(marked.is_ok_and(|entry| entry.leaving), "{spec}");
             server.finalize_namespace("odd", &uid(server, "odd").await).await.unwrap();
             assert!(server.get(&namespaces, "odd", &GetOptions::default()).await.is_err(), "{spec}");
         }

@@ -77,18 +77,18 @@ impl Index {
     ) {
         match (previous, current) {
             (_, Some(current)) => {
-                let ties = Ties::read(current);
-                if is_known(previous, &ties) {
+                let ties = Ties(current);
+                if is_known(previous, ties) {
                     return;
                 }
                 let id = ObjectId { collection, key: current.key.clone() };
-                self.link(cache, &id, &ties, visits);
-                self.note_waiting(&id, &ties, visits);
+                self.link(cache, &id, ties, visits);
+                self.note_waiting(&id, ties, visits);
             }
             (Some(previous), None) => {
                 let id = ObjectId { collection, key: previous.key.clone() };
                 self.relink(&id, Box::default(), visits);
-                let uid = Ties::read(previous).uid;
+                let uid = previous.object.uid();
                 self.waiting.remove(&*uid);
                 if let Some(known) = self.dependents.get_mut(&*uid) {
                     known.owner_at = None;
@@ -110,7 +110,7 @@ impl Index {
         self.waiting.values()
     }
 
-    fn link(&mut self, cache: &Cache, id: &ObjectId, ties: &Ties<'_>, visits: &mut Vec<ObjectId>) {
+    fn link(&mut self, cache: &Cache, id: &ObjectId, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
         let mut orphaned = false;
         let mut seen = Vec::new();
         let links = ties.owners().into_iter().map(|reference| {
@@ -174,12 +174,12 @@ impl Index {
         true
     }
 
-    fn note_waiting(&mut self, id: &ObjectId, ties: &Ties<'_>, visits: &mut Vec<ObjectId>) {
+    fn note_waiting(&mut self, id: &ObjectId, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
         if ties.waits_for_collection() {
-            self.waiting.insert((&*ties.uid).into(), id.clone());
+            self.waiting.insert((&*ties.uid()).into(), id.clone());
             visits.push(id.clone());
-        } else {
-            self.waiting.remove(&*ties.uid);
+        } else if ties.is_deleted() {
+            self.waiting.remove(&*ties.uid());
         }
     }
 }
@@ -187,10 +187,10 @@ impl Index {
 /// Whether the index says of an object already what it is to say. That holds for nearly all events: an object without owners
 /// is made, or its owners are those that it had, and it stays. Who is being deleted never ceases to be, so such an object
 /// is not among those that wait.
-fn is_known(previous: Option<&Entry>, ties: &Ties<'_>) -> bool {
+fn is_known(previous: Option<&Entry>, ties: Ties<'_>) -> bool {
     match previous {
         None => ties.is_free(),
-        Some(previous) => ties.are_those_of(&Ties::read(previous)),
+        Some(previous) => ties.are_those_of(Ties(previous)),
     }
 }
 
@@ -198,5 +198,5 @@ fn is_known(previous: Option<&Entry>, ties: &Ties<'_>) -> bool {
 /// index is told when it goes.
 fn is_there(cache: &Cache, owner: &ObjectId, uid: &str) -> bool {
     let found = cache.collection(usize::from(owner.collection.0)).get(&owner.key);
-    found.is_some_and(|entry| entry.object.summary(&[]).is_ok_and(|summary| summary.uid == uid))
+    found.is_some_and(|entry| entry.object.uid() == uid)
 }
