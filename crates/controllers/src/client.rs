@@ -88,7 +88,7 @@ impl Client {
         let name = object.name().to_owned();
         let object = accept(target, object.into_value(), &[], FieldValidation::Strict)?.object;
         let options = UpdateOptions::default();
-        Ok(stored(&self.registry.update(target, &name, &object, &self.writer, &options).await?))
+        Ok(stored(&self.registry.update(target, &name, || Ok(object.clone()), &self.writer, &options).await?))
     }
 
     /// Deletes an object if it still is as it was read. That it is gone already is as good.

@@ -8,6 +8,8 @@ mod laws;
 #[path = "ownership/versions.rs"]
 mod versions;
 
+use std::borrow::Cow;
+
 use keelson_patch::fields::{
     Applied, BEFORE_FIRST_APPLY, Conflicts, FieldSet, Manager, Owners, OwnersError, Versions, Writer, apply, update,
 };
@@ -31,8 +33,8 @@ impl Versions<'static> for Deployments {
         None
     }
 
-    fn reset_fields(&self, _: &str) -> FieldSet {
-        FieldSet::from_fields_v1(&json!({"f:status": {}})).unwrap()
+    fn reset_fields(&self, _: &str) -> Cow<'_, FieldSet> {
+        Cow::Owned(FieldSet::from_fields_v1(&json!({"f:status": {}})).unwrap())
     }
 }
 

@@ -67,7 +67,7 @@ async fn run(rounds: usize, only: &str) {
                 let target = target(number);
                 let name = target.name.clone().unwrap();
                 let options = UpdateOptions::default();
-                registry.update(&target, &name, &taken_in(number), &writer, &options).await.unwrap();
+                registry.update(&target, &name, || Ok(taken_in(number)), &writer, &options).await.unwrap();
                 clock.lap();
             }
             clock.print("update");

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use keelson_meta::ApiError;
 use keelson_meta::error::ConflictKind;
 use keelson_meta::options::PatchOptions;
+use keelson_meta::{ApiError, Object};
 use serde_json::{Value, json};
 
 use crate::intake::{place, strict};
@@ -82,7 +82,7 @@ impl Registry {
 
     /// The object that an apply makes where there is none.
     fn first(&self, target: &Target, name: &str, application: &Application<'_>) -> Result<Draft, ApiError> {
-        let mut nothing = managed::nothing(&target.kind());
+        let mut nothing = Object::from_value(managed::nothing(target).clone()).unwrap_or_default();
         let Draft { mut object, managed } = managed::apply(target, &mut nothing, None, application)?;
         if !object.uid().is_empty() {
             let message = format!(

@@ -108,10 +108,12 @@ impl Registry {
         check_new(target, &draft.object)?;
         let name = draft.object.name().to_owned();
         let mut encoded = draft.encode();
+        // Let go of while the processor still has it at hand, and not after the wait for the store.
+        let draft = has_companions(target).then_some(draft);
         for attempt in 0..PLAN_ATTEMPTS {
             let guard = self.namespace_guard(target, &name).await?;
             let mut companions = Companions::default();
-            if has_companions(target) {
+            if let Some(draft) = &draft {
                 // Each attempt starts from what was sent, not from what the last one could not get.
                 let mut completed = draft.object.clone();
                 companions = self.accompany(target, None, Some(&mut completed), attempt).await?;

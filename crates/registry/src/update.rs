@@ -39,6 +39,8 @@ impl Registry {
     /// Replaces the object of the target's URL by one that [`accept`](crate::accept) has taken in; below `/status` only its
     /// status and metadata, elsewhere everything but its status.
     ///
+    /// `sent` gives the object, anew for each attempt: nearly all updates need one, which is then not copied.
+    ///
     /// # Errors
     /// 404 when there is none, 409 when it has another resourceVersion or uid than the client thinks, 422 when its
     /// metadata is not valid.
@@ -46,13 +48,13 @@ impl Registry {
         &self,
         target: &Target,
         name: &str,
-        object: &Object,
+        mut sent: impl FnMut() -> Result<Object, ApiError>,
         writer: &Writer,
         options: &UpdateOptions,
     ) -> Result<Written, ApiError> {
         let replace = |current: &Arc<Entry>| {
             let shown = self.shown(target, current)?;
-            self.replace(target, name, shown, object.clone(), writer)
+            self.replace(target, name, shown, sent()?, writer)
         };
         self.change(target, name, options.dry_run, replace).await
     }

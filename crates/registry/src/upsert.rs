@@ -23,23 +23,22 @@ impl Registry {
         &self,
         target: &Target,
         name: &str,
-        object: &Object,
+        mut sent: impl FnMut() -> Result<Object, ApiError>,
         writer: &Writer,
         options: &UpdateOptions,
     ) -> Result<Applied, ApiError> {
         let creates = target.resource.create_on_update && target.subresource.is_none();
         for _ in 0..ATTEMPTS {
-            match self.update(target, name, object, writer, options).await {
+            match self.update(target, name, &mut sent, writer, options).await {
                 Err(ApiError::NotFound { .. }) if creates => {}
                 updated => return Ok(Applied { written: updated?, created: false }),
             }
-            if !object.uid().is_empty() {
-                let message =
-                    format!("Precondition failed: UID in precondition: {}, UID in object meta: ", object.uid());
+            let mut new = sent()?;
+            if !new.uid().is_empty() {
+                let message = format!("Precondition failed: UID in precondition: {}, UID in object meta: ", new.uid());
                 return Err(ApiError::conflict(target.group_resource(), name, ConflictKind::Other(message)));
             }
             let UpdateOptions { dry_run, field_manager, field_validation } = options.clone();
-            let mut new = object.clone();
             new.remove_meta("resourceVersion");
             let options = CreateOptions { dry_run, field_manager, field_validation };
             match self.create(target, new, writer, &options).await {

@@ -65,7 +65,7 @@ async fn create(server: &Registry, name: &str, spec: Value) -> Result<Value, Api
 
 async fn update(server: &Registry, name: &str, spec: Value) -> Result<(), ApiError> {
     let (object, options) = (service(name, &spec), UpdateOptions::default());
-    server.update(&services(), name, &object, &Writer::server(), &options).await.map(|_| ())
+    server.update(&services(), name, || Ok(object.clone()), &Writer::server(), &options).await.map(|_| ())
 }
 
 async fn delete(server: &Registry, name: &str) -> Result<(), ApiError> {

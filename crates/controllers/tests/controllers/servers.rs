@@ -115,7 +115,11 @@ impl Server {
         }
         let (target, object) = (target("", "endpoints", Some("default")), Object::from_value(endpoints).unwrap());
         let options = UpdateOptions::default();
-        let written = self.registry.update(&target, "kubernetes", &object, &Writer::server(), &options).await.unwrap();
+        let written = self
+            .registry
+            .update(&target, "kubernetes", || Ok(object.clone()), &Writer::server(), &options)
+            .await
+            .unwrap();
         written.revision.unwrap().get()
     }
 

@@ -3,10 +3,11 @@
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;
 use keelson_meta::options::{Query, UpdateOptions};
-use keelson_registry::{Registry, Target};
+use keelson_registry::{Accepted, Registry, Target};
 
+use super::decode::Sent;
 use super::render::Renderer;
-use super::{decode, resolve, writer};
+use super::{resolve, writer};
 use crate::body::ResponseBody;
 use crate::negotiation::Subject;
 use crate::respond;
@@ -19,12 +20,18 @@ pub(super) async fn handle(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     let options = UpdateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
-    let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
+    let sent = Sent::read(&request.parts.headers, request.body).await?;
+    let Accepted { object, warnings } = sent.object(target, options.field_validation)?;
     let name = resolve::name(target)?;
     let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
-    let updated = registry.update_or_create(target, name, &decoded.object, &writer, &options).await?;
+    let mut first = Some(object);
+    let object = || match first.take() {
+        Some(object) => Ok(object),
+        None => sent.object(target, options.field_validation).map(|again| again.object),
+    };
+    let updated = registry.update_or_create(target, name, object, &writer, &options).await?;
     let code = if updated.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = renderer.answer(code, &updated.written.object, updated.written.revision)?;
-    respond::add_warnings(response.headers_mut(), &decoded.warnings);
+    respond::add_warnings(response.headers_mut(), &warnings);
     Ok(response)
 }

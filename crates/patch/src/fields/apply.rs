@@ -45,7 +45,7 @@ pub trait Versions<'a> {
     fn convert(&self, object: &Value, version: &str) -> Option<Value>;
 
     /// The fields that a write to this endpoint cannot change, which it therefore never owns.
-    fn reset_fields(&self, version: &str) -> FieldSet;
+    fn reset_fields(&self, version: &str) -> Cow<'_, FieldSet>;
 }
 
 /// A write: who does it, and when, as RFC 3339 text.

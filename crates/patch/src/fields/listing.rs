@@ -53,6 +53,9 @@ impl Hidden<'_> {
     }
 }
 
+/// About how many members the objects on the way to any field of a common object have.
+const MEMBERS: usize = 64;
+
 /// A walk.
 pub(super) struct Listing<'l, 'v, S, T> {
     members: Members,
@@ -73,7 +76,7 @@ struct Entry<'v, S> {
 
 impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     pub(super) fn new(members: Members, sink: &'l mut T) -> Self {
-        Self { members, sink, sorted: Vec::new() }
+        Self { members, sink, sorted: Vec::with_capacity(MEMBERS) }
     }
 
     /// Tells the fields below a value.

@@ -101,6 +101,11 @@ impl Fields {
         }
     }
 
+    /// How many bytes of text there are, if there is one.
+    pub(super) fn text_len(&self) -> usize {
+        self.text.as_ref().map_or(0, |text| text.len())
+    }
+
     /// Appends the text of `fieldsV1`.
     pub fn write_text(&self, out: &mut String) {
         match &self.text {

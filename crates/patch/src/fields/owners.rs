@@ -21,8 +21,8 @@ use super::text::{FieldsError, NO_FIELDS, write_json};
 const MAX_UPDATE_MANAGERS: usize = 10;
 /// The name of the entry that the oldest updates are merged into.
 const OLD_UPDATES: &str = "ancient-changes";
-/// About how long the text of the owners of a common object is, in bytes.
-const TEXT_SIZE: usize = 4096;
+/// About how long the text of an entry is without its fields, in bytes.
+const ENTRY_SIZE: usize = 192;
 /// The only format of fields there is.
 const FIELDS_TYPE: &str = "FieldsV1";
 
@@ -187,7 +187,8 @@ impl Owners {
 
     /// The text of what [`write`](Self::write) gives, as compact JSON.
     pub fn write_text(&self) -> String {
-        let mut out = String::with_capacity(TEXT_SIZE);
+        let fields = self.0.values().map(|owned| owned.fields.text_len() + ENTRY_SIZE).sum::<usize>();
+        let mut out = String::with_capacity(fields + 2);
         out.push('[');
         for (manager, owned) in self.in_order() {
             if out.len() > 1 {

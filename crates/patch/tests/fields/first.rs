@@ -1,6 +1,8 @@
 //! What is owned after a first write: the text that is made in one walk is that of the set which the general way gives, for
 //! objects of every kind there is.
 
+use std::borrow::Cow;
+
 use keelson_meta::Object;
 use keelson_patch::fields::{
     FieldSchema, FieldSet, Fields, Manager, Owners, PathElement, Versions, Writer, apply, compare, extract, update,
@@ -32,8 +34,8 @@ impl<'a, S: FieldSchema<'a>> Versions<'a> for One<S> {
         None
     }
 
-    fn reset_fields(&self, _: &str) -> FieldSet {
-        self.kept.clone()
+    fn reset_fields(&self, _: &str) -> Cow<'_, FieldSet> {
+        Cow::Borrowed(&self.kept)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Laws of apply and update, on pod specs made of a few parts.
 
+use std::borrow::Cow;
+
 use keelson_patch::fields::{FieldSet, Manager, Owners, Versions, Writer, apply, compare, extract, update};
 use keelson_schema::{SchemaRef, Schemas};
 use proptest::collection::btree_map;
@@ -22,8 +24,8 @@ impl Versions<'static> for PodSpecs {
         Some(object.clone())
     }
 
-    fn reset_fields(&self, _: &str) -> FieldSet {
-        FieldSet::new()
+    fn reset_fields(&self, _: &str) -> Cow<'_, FieldSet> {
+        Cow::Owned(FieldSet::new())
     }
 }
 

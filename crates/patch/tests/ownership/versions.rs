@@ -1,5 +1,7 @@
 //! Owners whose fields are those of another version than the one that is written.
 
+use std::borrow::Cow;
+
 use keelson_patch::fields::{
     FieldSchema, FieldSet, Form, Manager, Member, Owners, Scalar, Versions, Writer, apply, update,
 };
@@ -52,8 +54,8 @@ impl Versions<'static> for Renamed {
         Some(object)
     }
 
-    fn reset_fields(&self, _: &str) -> FieldSet {
-        FieldSet::new()
+    fn reset_fields(&self, _: &str) -> Cow<'_, FieldSet> {
+        Cow::Owned(FieldSet::new())
     }
 }
 

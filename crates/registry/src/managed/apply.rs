@@ -58,7 +58,7 @@ pub(crate) fn apply(
     let now = (!is_untimed(subresource)).then(|| rfc3339(application.now));
     let write = Write { versions: &versions, version: &version, subresource, now: now.as_deref() };
     let before = lend(live);
-    let first = known.is_empty().then(|| write.before_first_apply(&kind, &before));
+    let first = known.is_empty().then(|| write.before_first_apply(nothing(target), &before));
     let owners = first.as_ref().unwrap_or(&known);
     let done = write.apply(owners, application, schema, &before).map_err(|conflicts| conflict(&conflicts))?;
 
@@ -83,10 +83,10 @@ struct Write<'w, 't> {
 
 impl Write<'_, '_> {
     /// The owners of an object that nobody owned: what it has belongs to one who was there before.
-    fn before_first_apply(&self, kind: &GroupVersionKind, live: &Value) -> Owners {
+    fn before_first_apply(&self, nothing: &Value, live: &Value) -> Owners {
         let manager = Manager::updates(BEFORE_FIRST_APPLY, self.version, self.subresource);
         let writer = fields::Writer { manager: &manager, version: self.version, now: self.now };
-        fields::update(self.versions, &Owners::default(), writer, &nothing(kind).into_value(), live)
+        fields::update(self.versions, &Owners::default(), writer, nothing, live)
     }
 
     fn apply(

@@ -1,6 +1,9 @@
 //! What a write to an endpoint cannot change: the status of an object, or all but its status, and what some kinds hold
 //! fast besides. It stays as it was, and nobody owns it through that endpoint.
 
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
 use keelson_meta::Object;
 use keelson_patch::fields::{FieldSet, PathElement};
 use serde_json::{Map, Value};
@@ -36,7 +39,7 @@ const SHARED: &[(&str, &str, &str, &[FieldPath])] =
     &[("certificates.k8s.io", "certificatesigningrequests", "status", &[&["status", "conditions"]])];
 
 /// What a write to the target's endpoint cannot change.
-fn kept(target: &Target) -> impl Iterator<Item = FieldPath> {
+fn kept(target: &Target) -> impl Iterator<Item = FieldPath> + Clone + use<> {
     let endpoint = target.subresource_name().unwrap_or_default();
     let general = match endpoint {
         "status" => Some(SPEC),
@@ -50,7 +53,7 @@ fn kept(target: &Target) -> impl Iterator<Item = FieldPath> {
 fn stated(
     table: &'static [(&str, &str, &str, &[FieldPath])],
     target: &Target,
-) -> impl Iterator<Item = FieldPath> + use<> {
+) -> impl Iterator<Item = FieldPath> + Clone + use<> {
     let endpoint = target.subresource_name().unwrap_or_default();
     let (group, plural) = (target.resource.group, target.resource.plural);
     let rows = table.iter().filter(move |(g, p, e, _)| (*g, *p, *e) == (group, plural, endpoint));
@@ -97,9 +100,16 @@ fn copy(from: &Map<String, Value>, to: &mut Map<String, Value>, path: &[&str]) {
 }
 
 /// The same as a set of fields.
-pub(super) fn kept_fields(target: &Target) -> FieldSet {
+pub(super) fn kept_fields(target: &Target) -> Cow<'static, FieldSet> {
+    // Most creates and updates ask for this.
+    static STATUS_ALONE: LazyLock<FieldSet> = LazyLock::new(|| fields([STATUS].into_iter()));
+    let paths = kept(target).chain(stated(SHARED, target));
+    if paths.clone().eq([STATUS]) { Cow::Borrowed(&STATUS_ALONE) } else { Cow::Owned(fields(paths)) }
+}
+
+fn fields(paths: impl Iterator<Item = FieldPath>) -> FieldSet {
     let mut set = FieldSet::new();
-    for path in kept(target).chain(stated(SHARED, target)) {
+    for path in paths {
         let path: Vec<PathElement> = path.iter().map(|name| PathElement::field(name)).collect();
         set.insert(&path);
     }

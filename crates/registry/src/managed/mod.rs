@@ -9,12 +9,15 @@ mod endpoints;
 mod last_applied;
 mod versions;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_patch::equal::{equal, side_by_side};
 use keelson_patch::fields::{self, Manager, Owners};
+use keelson_resources::Catalogue;
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
 use serde_json::Value;
 
@@ -37,7 +40,7 @@ pub(crate) const MANAGED_FIELDS: &str = "managedFields";
 pub(crate) fn track_new(target: &Target, object: &mut Object, writer: &Writer, now: SystemTime) -> Option<String> {
     let sent = take_managed(object);
     let owners = sent.as_ref().and_then(|sent| Owners::read(sent).ok()).unwrap_or_default();
-    let after = updated(target, &owners, writer, now, &mut nothing(&target.kind()), object);
+    let after = updated(target, &owners, writer, now, nothing(target), object);
     noted(object, &after, !owners.is_empty())
 }
 
@@ -62,7 +65,9 @@ pub(crate) fn track(
     if owners.is_empty() {
         return None;
     }
-    let after = updated(target, &owners, writer, now, current, next);
+    let before = lend(current);
+    let after = updated(target, &owners, writer, now, &before, next);
+    give_back(current, before);
     // What nobody changed keeps its form too, so that a write without effect leaves the same bytes.
     if !is_wanted && after.are_still(&owners) {
         return known.map(str::to_owned);
@@ -128,7 +133,7 @@ fn updated(
     owners: &Owners,
     writer: &Writer,
     now: SystemTime,
-    before: &mut Object,
+    before: &Value,
     after: &mut Object,
 ) -> Owners {
     let version = after.api_version().unwrap_or_default().to_owned();
@@ -136,9 +141,8 @@ fn updated(
     let manager = Manager::updates(writer.manager(), &version, subresource);
     let time = (!is_untimed(subresource)).then(|| rfc3339(now));
     let writer = fields::Writer { manager: &manager, version: &version, now: time.as_deref() };
-    let (old, new) = (lend(before), lend(after));
-    let owners = fields::update(&KindVersions::of(target), owners, writer, &old, &new);
-    give_back(before, old);
+    let new = lend(after);
+    let owners = fields::update(&KindVersions::of(target), owners, writer, before, &new);
     give_back(after, new);
     owners
 }
@@ -148,8 +152,24 @@ pub(crate) fn is_untimed(subresource: &str) -> bool {
     subresource == "scale"
 }
 
-/// What an object of a kind always has, whoever makes it: so nobody owns it.
-pub(crate) fn nothing(kind: &GroupVersionKind) -> Object {
+/// What an object of the target's kind always has, whoever makes it: so nobody owns it.
+pub(crate) fn nothing(target: &Target) -> &'static Value {
+    type Kind = (&'static str, &'static str, &'static str);
+    // Every create asks for it.
+    static OBJECTS: LazyLock<HashMap<Kind, Value>> = LazyLock::new(|| {
+        let versions = Catalogue::builtin().resources().flat_map(|resource| {
+            resource
+                .versions
+                .iter()
+                .map(|version| ((resource.group, version.name, resource.kind), resource.gvk(version.name)))
+        });
+        versions.map(|(names, kind)| (names, empty(&kind).into_value())).collect()
+    });
+    OBJECTS.get(&(target.resource.group, target.version.name, target.resource.kind)).unwrap_or(&Value::Null)
+}
+
+/// The least that an object of a kind can be.
+fn empty(kind: &GroupVersionKind) -> Object {
     let mut object = Object::default();
     object.set_type(kind);
     if let Some(schema) = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind) {

@@ -1,6 +1,8 @@
 //! A kind as the arithmetic of ownership sees it: the schemas of its versions, the way between them, and what a write to
 //! the target's endpoint cannot change.
 
+use std::borrow::Cow;
+
 use keelson_meta::{GroupVersion, GroupVersionKind, Object};
 use keelson_patch::fields::{FieldSet, Versions};
 use keelson_schema::{SchemaRef, Schemas};
@@ -43,7 +45,7 @@ impl Versions<'static> for KindVersions<'_> {
         Some(object.into_value())
     }
 
-    fn reset_fields(&self, _: &str) -> FieldSet {
+    fn reset_fields(&self, _: &str) -> Cow<'_, FieldSet> {
         endpoints::kept_fields(self.target)
     }
 }

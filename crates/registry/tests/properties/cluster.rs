@@ -259,7 +259,8 @@ impl Write {
             }
             Action::Update(pod) => {
                 let options = UpdateOptions { dry_run, ..UpdateOptions::default() };
-                server.update(&named, name, &fitted(&named, pod.object(&self.key)), &Writer::server(), &options).await
+                let sent = || Ok(fitted(&named, pod.object(&self.key)));
+                server.update(&named, name, sent, &Writer::server(), &options).await
             }
             Action::Merge(pod) => {
                 let patch = Patch { kind: PatchKind::Merge, document: pod.merge_patch(), duplicates: Vec::new() };

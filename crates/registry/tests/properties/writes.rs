@@ -60,7 +60,11 @@ async fn update_from_one_revision(engine: Engine) {
         let outcomes = all_at_once(&cluster, |number, server| {
             let mut next = current.clone();
             next.0.insert("data".to_owned(), json!({"round": round.to_string(), "by": number.to_string()}));
-            async move { server.update(&named("one"), "one", &next, &Writer::server(), &UpdateOptions::default()).await }
+            async move {
+                server
+                    .update(&named("one"), "one", || Ok(next.clone()), &Writer::server(), &UpdateOptions::default())
+                    .await
+            }
         })
         .await;
         let won: Vec<usize> = (0..WRITERS).filter(|number| outcomes[*number].is_ok()).collect();
