@@ -4,6 +4,7 @@
 //! HTTP/1.1), watches see the same token and end cleanly, answers in flight run to their end. A connection whose client
 //! does not take the ends of its watches is cut after a few seconds; what else is left at the deadline is cut then.
 
+mod ahead;
 mod connection;
 mod idle;
 mod stall;

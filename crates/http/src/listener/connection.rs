@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -15,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::ahead::ReadAhead;
 use super::idle::{Activity, Busy};
 use super::stall::StallGuard;
 use crate::body::{Guarded, RequestBody, ResponseBody, stream};
@@ -50,13 +53,16 @@ const MAX_HEADER_BYTES: u32 = 256 * 1024;
 /// The buffer for reading and for writing of an HTTP/1.1 connection, which also bounds the head of a request.
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
 
+/// A connection, decrypted.
+type Stream = TlsStream<StallGuard<ReadAhead<TcpStream>>>;
+
 /// Serves one connection to its end.
 pub(super) async fn serve(stream: TcpStream, acceptor: TlsAcceptor, pipeline: Arc<Pipeline>) {
     // Answers are written in large pieces, and a watch event must not wait for the next one.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
-    let guarded = StallGuard::new(stream, WRITE_STALL_TIMEOUT);
+    let guarded = StallGuard::new(ReadAhead::new(stream), WRITE_STALL_TIMEOUT);
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(guarded)).await {
         Ok(Ok(stream)) => serve_http(stream, pipeline).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
@@ -64,7 +70,7 @@ pub(super) async fn serve(stream: TcpStream, acceptor: TlsAcceptor, pipeline: Ar
     }
 }
 
-async fn serve_http(stream: TlsStream<StallGuard<TcpStream>>, pipeline: Arc<Pipeline>) {
+async fn serve_http(stream: Stream, pipeline: Arc<Pipeline>) {
     let identity = Arc::new(identity(&stream));
     let activity = Activity::new();
     let stopping = pipeline.stopping().clone();
@@ -74,11 +80,20 @@ async fn serve_http(stream: TlsStream<StallGuard<TcpStream>>, pipeline: Arc<Pipe
     });
     let builder = builder();
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let mut closing = false;
-    let mut cut = pin!(async {
+    // Only looked at when one of them is woken, which is seldom, while the connection is at every request.
+    let mut ends: FuturesUnordered<BoxFuture<'_, End>> = FuturesUnordered::new();
+    ends.push(Box::pin(async {
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            () = activity.idle_for(IDLE_TIMEOUT) => {}
+        }
+        End::Graceful
+    }));
+    ends.push(Box::pin(async {
         stopping.cancelled().await;
         activity.only_long_running_for(LONG_RUNNING_GRACE).await;
-    });
+        End::Cut
+    }));
     loop {
         tokio::select! {
             result = connection.as_mut() => {
@@ -87,16 +102,23 @@ async fn serve_http(stream: TlsStream<StallGuard<TcpStream>>, pipeline: Arc<Pipe
                 }
                 return;
             }
-            () = stopping.cancelled(), if !closing => {}
-            () = activity.idle_for(IDLE_TIMEOUT), if !closing => {}
-            () = cut.as_mut() => {
-                tracing::debug!("a connection was cut, for its client did not take the end of a watch");
-                return;
+            Some(end) = ends.next() => match end {
+                End::Graceful => connection.as_mut().graceful_shutdown(),
+                End::Cut => {
+                    tracing::debug!("a connection was cut, for its client did not take the end of a watch");
+                    return;
+                }
             }
         }
-        closing = true;
-        connection.as_mut().graceful_shutdown();
     }
+}
+
+/// How the server ends a connection.
+enum End {
+    /// When what is asked was answered.
+    Graceful,
+    /// At once.
+    Cut,
 }
 
 async fn answer(
@@ -115,7 +137,7 @@ async fn answer(
 }
 
 /// Who the client is by its certificate, which the handshake has verified.
-fn identity(stream: &TlsStream<StallGuard<TcpStream>>) -> Option<ClientIdentity> {
+fn identity(stream: &Stream) -> Option<ClientIdentity> {
     let certificate = stream.get_ref().1.peer_certificates()?.first()?;
     ClientIdentity::from_certificate(certificate)
         .inspect_err(|error| tracing::debug!(%error, "a client certificate names nobody"))

@@ -74,7 +74,7 @@ impl Busy {
     /// The request is a watch: it ends when it is told to.
     pub(super) fn is_long_running(&mut self) {
         if std::mem::replace(&mut self.bounded, false) {
-            self.activity.0.lock().end_bounded();
+            self.activity.0.lock().end_bounded(Instant::now());
         }
     }
 }
@@ -82,18 +82,19 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         let mut state = self.activity.0.lock();
+        let now = Instant::now();
         state.requests -= 1;
-        state.idle_since = Instant::now();
+        state.idle_since = now;
         if self.bounded {
-            state.end_bounded();
+            state.end_bounded(now);
         }
     }
 }
 
 impl State {
-    fn end_bounded(&mut self) {
+    fn end_bounded(&mut self, now: Instant) {
         self.bounded -= 1;
-        self.unbounded_since = Instant::now();
+        self.unbounded_since = now;
     }
 }
 

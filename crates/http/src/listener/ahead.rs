@@ -1,0 +1,133 @@
+//! Reads what a client has sent with few calls.
+//!
+//! Whoever decrypts asks for 4 KiB at a time, so that a request with an object would take two calls or more. Here one call
+//! takes in up to a whole record of TLS; what was not asked for is kept until it is, so an idle connection holds nothing.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How many bytes are read at once: as many as a record of TLS has at the most (RFC 8446, section 5.1).
+const READ_BYTES: usize = 16 * 1024;
+
+/// A stream that is read in large pieces. Writes pass as they are.
+pub(super) struct ReadAhead<S> {
+    inner: S,
+    /// What was read and not asked for yet.
+    ahead: Bytes,
+}
+
+impl<S> ReadAhead<S> {
+    /// Reads from `inner`.
+    pub(super) fn new(inner: S) -> Self {
+        Self { inner, ahead: Bytes::new() }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ReadAhead<S> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.ahead.is_empty() {
+            if buffer.remaining() >= READ_BYTES {
+                return Pin::new(&mut this.inner).poll_read(context, buffer);
+            }
+            let mut space = [MaybeUninit::uninit(); READ_BYTES];
+            let mut read = ReadBuf::uninit(&mut space);
+            ready!(Pin::new(&mut this.inner).poll_read(context, &mut read))?;
+            let read = read.filled();
+            let (asked, ahead) = read.split_at(read.len().min(buffer.remaining()));
+            buffer.put_slice(asked);
+            this.ahead = Bytes::copy_from_slice(ahead);
+            return Poll::Ready(Ok(()));
+        }
+        let asked = this.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&this.ahead[..asked]);
+        this.ahead.advance(asked);
+        if this.ahead.is_empty() {
+            this.ahead = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().inner).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().inner).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// Sends this many bytes and reads them back in pieces of at most that many; how often the inner stream was read.
+    async fn check(sent: usize, piece: usize) -> usize {
+        struct Counted<'b>(&'b [u8], usize);
+        impl AsyncRead for Counted<'_> {
+            fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+                self.1 += 1;
+                let (now, later) = self.0.split_at(self.0.len().min(buf.remaining()));
+                buf.put_slice(now);
+                self.0 = later;
+                Poll::Ready(Ok(()))
+            }
+        }
+        let bytes: Vec<u8> = (0..sent).map(|place| place as u8).collect();
+        let mut stream = ReadAhead::new(Counted(&bytes, 0));
+        let mut read = Vec::new();
+        let mut buffer = vec![0; piece];
+        loop {
+            match stream.read(&mut buffer).await.unwrap() {
+                0 => break,
+                more => read.extend_from_slice(&buffer[..more]),
+            }
+        }
+        assert_eq!(read, bytes, "{sent} in pieces of {piece}");
+        // The last read told of the end.
+        stream.inner.1 - 1
+    }
+
+    #[tokio::test]
+    async fn many_small_reads_are_one_and_nothing_is_lost() {
+        assert_eq!(check(5_000, 4_096).await, 1);
+        assert_eq!(check(5_000, 7).await, 1);
+        assert_eq!(check(40_000, 4_096).await, 3);
+        assert_eq!(check(40_000, 64 * 1024).await, 1);
+        assert_eq!(check(0, 10).await, 0);
+    }
+
+    #[tokio::test]
+    async fn writes_pass() {
+        let (near, mut far) = tokio::io::duplex(16);
+        let mut stream = ReadAhead::new(near);
+        stream.write_all(b"abc").await.unwrap();
+        let mut taken = [0; 3];
+        far.read_exact(&mut taken).await.unwrap();
+        assert_eq!(&taken, b"abc");
+    }
+}
