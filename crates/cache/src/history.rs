@@ -18,7 +18,7 @@ use crate::trees::Trees;
 use crate::watch::Dispatch;
 
 /// After how many events a state is kept.
-pub(crate) const ROOT_SPACING: u64 = 256;
+pub(crate) const ROOT_SPACING: u64 = 512;
 /// How many states of old revisions are remembered because they were asked for or pinned.
 const MAX_REMEMBERED: usize = 32;
 /// How many events a collection keeps however large they are, so that a watcher has a moment to follow.

@@ -2,14 +2,19 @@
 //!
 //! A label is one text, `key=value` (keys hold no `=`), because that is also the term under which the index knows it.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::hash::Hash;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 /// How many texts or sets an interner holds before it first looks for unused ones.
 const FIRST_SWEEP: usize = 1024;
+/// As many labels as hardly any object has more of.
+const COMMON_LABELS: usize = 8;
 
 /// The labels of one object. Cloning is cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,48 +70,88 @@ pub(crate) struct LabelInterner {
 
 #[derive(Default)]
 struct Pools {
-    terms: Pool<str>,
-    sets: Pool<LabelSet>,
+    terms: Pool<Arc<str>>,
+    sets: Pool<SharedSet>,
 }
 
 impl LabelInterner {
-    /// The labels with these keys and values.
+    /// The labels with these keys and values. Allocates only where they are new.
     pub(crate) fn intern<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
-        let mut texts: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
-        if texts.is_empty() {
+        let mut joined = String::new();
+        let mut places: SmallVec<[Range<usize>; COMMON_LABELS]> = SmallVec::new();
+        for (key, value) in labels {
+            let start = joined.len();
+            joined.extend([key, "=", value]);
+            places.push(start..joined.len());
+        }
+        if places.is_empty() {
             return Labels(None);
         }
-        texts.sort_unstable();
+        places.sort_unstable_by(|a, b| joined[a.clone()].cmp(&joined[b.clone()]));
         let mut pools = self.pools.lock();
-        let terms = texts.into_iter().map(|text| pools.terms.intern(Arc::from(text))).collect();
-        Labels(Some(pools.sets.intern(Arc::new(LabelSet(terms)))))
+        let terms: SmallVec<[Arc<str>; COMMON_LABELS]> =
+            places.into_iter().map(|place| pools.terms.intern(&joined[place], |text: &str| Arc::from(text))).collect();
+        let set = pools.sets.intern(&terms[..], |terms| SharedSet(Arc::new(LabelSet(terms.into()))));
+        Labels(Some(set.0))
+    }
+}
+
+/// A set that is looked for by its terms.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct SharedSet(Arc<LabelSet>);
+
+impl Borrow<[Arc<str>]> for SharedSet {
+    fn borrow(&self) -> &[Arc<str>] {
+        &self.0.0
+    }
+}
+
+/// Something that is shared as long as somebody uses it.
+trait Shared: Clone + Eq + Hash {
+    /// Whether anybody has it beside the pool.
+    fn is_used(&self) -> bool;
+}
+
+impl Shared for Arc<str> {
+    fn is_used(&self) -> bool {
+        Self::strong_count(self) > 1
+    }
+}
+
+impl Shared for SharedSet {
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
     }
 }
 
 /// Values that are shared as long as somebody uses them.
-struct Pool<T: ?Sized> {
-    known: HashSet<Arc<T>>,
+struct Pool<T> {
+    known: HashSet<T>,
     /// The size at which unused values are looked for. Twice what was in use the last time: O(1) a value in the mean.
     sweep_at: usize,
 }
 
-impl<T: ?Sized> Default for Pool<T> {
+impl<T> Default for Pool<T> {
     fn default() -> Self {
         Self { known: HashSet::new(), sweep_at: FIRST_SWEEP }
     }
 }
 
-impl<T: ?Sized + Eq + Hash> Pool<T> {
-    fn intern(&mut self, value: Arc<T>) -> Arc<T> {
-        if let Some(known) = self.known.get(&value) {
+impl<T: Shared> Pool<T> {
+    fn intern<Q: Eq + Hash + ?Sized>(&mut self, value: &Q, make: impl FnOnce(&Q) -> T) -> T
+    where
+        T: Borrow<Q>,
+    {
+        if let Some(known) = self.known.get(value) {
             return known.clone();
         }
         if self.known.len() >= self.sweep_at {
-            self.known.retain(|value| Arc::strong_count(value) > 1);
+            self.known.retain(T::is_used);
             self.sweep_at = FIRST_SWEEP.max(self.known.len() * 2);
         }
-        self.known.insert(value.clone());
-        value
+        let made = make(value);
+        self.known.insert(made.clone());
+        made
     }
 }
 

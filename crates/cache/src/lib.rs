@@ -14,6 +14,7 @@
 mod cache;
 mod check;
 mod collection;
+mod common;
 mod entry;
 mod event;
 mod history;

@@ -4,6 +4,8 @@
 //! would have to be counted in each copy, but a key of the tree: some bytes among others. A pair is `term NUL key`, so
 //! terms with a NUL are not known here; no label and no selectable field of a valid object has one.
 
+use smallvec::SmallVec;
+
 use crate::tree::{CowTree, LeafCursor, LeafSlice};
 
 const SEPARATOR: u8 = 0;
@@ -20,20 +22,31 @@ pub(crate) struct Postings {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Term {
     /// The term and the separator; behind them there is room for a key.
-    bytes: Vec<u8>,
+    bytes: SmallVec<[u8; COMMON_LENGTH]>,
     len: usize,
 }
 
 impl Term {
     /// The term of these texts, one after the other; `None` for one that can't be in an index.
     pub(crate) fn new(texts: &[&str]) -> Option<Self> {
-        let mut bytes = Vec::with_capacity(COMMON_LENGTH);
+        let mut bytes = SmallVec::new();
         texts.iter().for_each(|text| bytes.extend_from_slice(text.as_bytes()));
-        if bytes.contains(&SEPARATOR) {
-            return None;
-        }
+        (!bytes.contains(&SEPARATOR)).then(|| Self::separated(bytes))
+    }
+
+    /// The term with this [`text`](Self::text).
+    pub(crate) fn of(text: &[u8]) -> Self {
+        Self::separated(text.into())
+    }
+
+    fn separated(mut bytes: SmallVec<[u8; COMMON_LENGTH]>) -> Self {
         bytes.push(SEPARATOR);
-        Some(Self { len: bytes.len(), bytes })
+        Self { len: bytes.len(), bytes }
+    }
+
+    /// The texts that it is of.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.bytes[..self.len - 1]
     }
 
     /// The pair of the term and a key.
@@ -59,17 +72,25 @@ impl Postings {
     }
 
     /// Notes that a key has a term.
-    pub(crate) fn insert(&mut self, mut term: Term, key: &str) {
+    pub(crate) fn insert(&mut self, term: &mut Term, key: &str) {
         self.tree.insert(term.with(key), ());
     }
 
     /// Notes that a key does not have a term.
-    pub(crate) fn remove(&mut self, mut term: Term, key: &str) {
+    pub(crate) fn remove(&mut self, term: &mut Term, key: &str) {
         self.tree.remove(term.with(key));
     }
 
+    /// Notes that exactly these keys, which strictly ascend, have a term. Costs about what it takes to step over the whole
+    /// index, however many keys there were.
+    pub(crate) fn replace<'a>(&mut self, term: &mut Term, keys: impl IntoIterator<Item = &'a str>) {
+        let old = self.stretch(term, "", None);
+        let pairs = keys.into_iter().map(|key| (term.with(key).to_vec(), ()));
+        self.tree.splice(old.first, old.last, pairs);
+    }
+
     /// The ranks of the keys from `from` to before `to` that have the term. O(log n).
-    pub(crate) fn stretch(&self, mut term: Term, from: &str, to: Option<&str>) -> Stretch {
+    pub(crate) fn stretch(&self, term: &mut Term, from: &str, to: Option<&str>) -> Stretch {
         let first = self.tree.before(term.with(from)).count;
         // No key holds the last character of Unicode first: this is behind all keys of the term.
         let last = self.tree.before(term.with(to.unwrap_or("\u{10ffff}"))).count;

@@ -9,9 +9,9 @@ use keelson_codec::DeflateBlock;
 use keelson_meta::Revision;
 
 use crate::entry::Entry;
-use crate::postings::Keys;
+use crate::postings::{Keys, Term};
 use crate::tree::{self, LeafCursor};
-use crate::trees::{IndexTerm, Trees};
+use crate::trees::{Found, IndexTerm, Trees};
 
 /// How hard leaf blocks are compressed: the fastest level, which on JSON of objects already leaves a tenth.
 const BLOCK_LEVEL: u32 = 1;
@@ -88,12 +88,15 @@ impl Snapshot {
     /// The objects of the range, in key order, that may have all the terms: those that have the rarest of them. With no
     /// terms, all objects of the range.
     ///
-    /// Cost: O(log n) for each term and for each object returned.
+    /// Cost: O(log n) for each term and for each object returned; a look at every object of the range where each of the
+    /// terms is one that a good part of the collection has.
     pub fn select<'a>(&'a self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Selected<'a> {
-        match self.trees.shortest_postings(terms, from, to) {
-            Some(keys) => Selected { entries: Candidates::Posted(&self.trees, keys) },
-            None => Selected { entries: Candidates::Range(self.range(from, to)) },
-        }
+        let entries = match self.trees.find(terms, from, to) {
+            Some(Found::Posted(keys)) => Candidates::Posted(&self.trees, keys),
+            Some(Found::Common(terms)) => Candidates::Common(&self.trees, terms, self.range(from, to)),
+            None => Candidates::Range(self.range(from, to)),
+        };
+        Selected { entries }
     }
 
     /// The leaves of the range, as something that owns what it needs and can be held across awaits.
@@ -120,6 +123,7 @@ pub struct Selected<'a> {
 enum Candidates<'a> {
     Range(tree::Iter<'a, Arc<Entry>>),
     Posted(&'a Trees, Keys),
+    Common(&'a Trees, Vec<Term>, tree::Iter<'a, Arc<Entry>>),
 }
 
 impl<'a> Iterator for Selected<'a> {
@@ -128,6 +132,7 @@ impl<'a> Iterator for Selected<'a> {
     fn next(&mut self) -> Option<&'a Arc<Entry>> {
         match &mut self.entries {
             Candidates::Range(entries) => entries.next(),
+            Candidates::Common(trees, terms, entries) => entries.find(|entry| trees.has_all(entry, terms)),
             // The index and the entries are of one moment, so every posting has its entry.
             Candidates::Posted(trees, keys) => loop {
                 let found = trees.entries.get(keys.next()?);
@@ -141,6 +146,7 @@ impl<'a> Iterator for Selected<'a> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         match &self.entries {
             Candidates::Range(entries) => entries.size_hint(),
+            Candidates::Common(_, _, entries) => (0, Some(entries.len())),
             Candidates::Posted(_, keys) => (keys.left(), Some(keys.left())),
         }
     }

@@ -2,13 +2,14 @@
 //!
 //! Both are copy-on-write, so the index belongs to every snapshot: a selected list that continues at an old
 //! revision uses the index of that revision. The index names keys, not entries: a write that keeps an object's labels
-//! leaves the index alone.
+//! leaves the index alone. What about every second object has is in no index: it is found by looking through the range.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use keelson_codec::gzip::DeflateBlock;
 
+use crate::common::{CommonTerms, is_common};
 use crate::entry::Entry;
 use crate::event::Event;
 use crate::postings::{Keys, Postings, Stretch, Term};
@@ -16,6 +17,9 @@ use crate::tree::{CowTree, Item};
 
 /// Stands before the value of the dispatch field in the index. No label key starts with it.
 const DISPATCH_MARK: &str = "\u{1}";
+/// At one in so many additions to the index it is seen whether the term has become common. A prime, so that no rhythm of
+/// the objects' terms hides one.
+const ADDITIONS_A_LOOK: u32 = 61;
 
 /// What a leaf of entries may keep beside them.
 #[derive(Default)]
@@ -66,13 +70,17 @@ impl IndexTerm<'_> {
 pub(crate) struct Trees {
     pub(crate) entries: CowTree<Arc<Entry>>,
     index: Postings,
+    /// The terms that are not in the index.
+    common: CommonTerms,
+    /// How many additions are left until the next look for a common term.
+    until_look: u32,
     /// The place of the dispatch field among the entries' fields.
     dispatch: Option<usize>,
 }
 
 impl Trees {
     pub(crate) fn empty(dispatch: Option<usize>) -> Self {
-        Self { entries: CowTree::default(), index: Postings::default(), dispatch }
+        Self { dispatch, ..Self::default() }
     }
 
     /// The state with exactly these entries, whose keys ascend.
@@ -87,10 +95,18 @@ impl Trees {
         let values = values.into_iter().filter_map(|(value, keys)| Some((Term::new(&[DISPATCH_MARK, value])?, keys)));
         let mut terms: Vec<(Term, Vec<&str>)> = labels.chain(values).collect();
         terms.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let mut common = CommonTerms::default();
+        terms.retain(|(term, keys)| {
+            let posted = !is_common(keys.len(), entries.len());
+            if !posted {
+                common.add(term.text(), keys.len());
+            }
+            posted
+        });
         let index = Postings::from_sorted(terms);
         let entries =
             CowTree::from_sorted(entries.into_iter().map(|entry| (Arc::<[u8]>::from(entry.key.clone()), entry)));
-        Self { entries, index, dispatch }
+        Self { entries, index, common, until_look: 0, dispatch }
     }
 
     /// Adds or replaces an entry. Returns the one it replaced.
@@ -143,25 +159,73 @@ impl Trees {
             before.into_iter().for_each(|value| self.unpost(&[DISPATCH_MARK, value], key));
             after.into_iter().for_each(|value| self.post(&[DISPATCH_MARK, value], key));
         }
+        while let Some(rare) = self.common.take_rare(self.entries.len()) {
+            let having = self.entries.iter().filter(|entry| has(entry, &rare, self.dispatch));
+            self.index.replace(&mut Term::of(&rare), having.map(|entry| &*entry.key));
+        }
     }
 
     fn post(&mut self, term: &[&str], key: &str) {
-        if let Some(term) = Term::new(term) {
-            self.index.insert(term, key);
+        let Some(mut term) = Term::new(term) else { return };
+        if self.common.gain(term.text()) {
+            return;
+        }
+        self.index.insert(&mut term, key);
+        match self.until_look.checked_sub(1) {
+            Some(left) => self.until_look = left,
+            None => {
+                self.until_look = ADDITIONS_A_LOOK - 1;
+                self.look(&mut term);
+            }
+        }
+    }
+
+    /// Takes a term out of the index if it has become common.
+    fn look(&mut self, term: &mut Term) {
+        let count = self.index.stretch(term, "", None).len();
+        if is_common(count, self.entries.len()) {
+            self.index.replace(term, []);
+            self.common.add(term.text(), count);
         }
     }
 
     fn unpost(&mut self, term: &[&str], key: &str) {
-        if let Some(term) = Term::new(term) {
-            self.index.remove(term, key);
+        let Some(mut term) = Term::new(term) else { return };
+        if !self.common.lose(term.text()) {
+            self.index.remove(&mut term, key);
         }
     }
 
-    /// The shortest list of keys in the range that holds all that have every one of the terms; `None` where the index
-    /// knows none of them.
-    pub(crate) fn shortest_postings(&self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Option<Keys> {
-        let stretches = terms.iter().filter_map(|term| Some(self.index.stretch(term.term()?, from, to)));
-        stretches.min_by_key(Stretch::len).map(|shortest| self.index.keys(&shortest))
+    /// Where in a range all are that have every one of the terms; `None` where the index knows none of them.
+    pub(crate) fn find(&self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Option<Found> {
+        let terms = terms.iter().filter_map(IndexTerm::term);
+        let (common, mut posted): (Vec<Term>, Vec<Term>) = terms.partition(|term| self.common.contains(term.text()));
+        let stretches = posted.iter_mut().map(|term| self.index.stretch(term, from, to));
+        match stretches.min_by_key(Stretch::len) {
+            Some(shortest) => Some(Found::Posted(self.index.keys(&shortest))),
+            None => (!common.is_empty()).then_some(Found::Common(common)),
+        }
+    }
+
+    /// Whether an entry has all of these terms.
+    pub(crate) fn has_all(&self, entry: &Entry, terms: &[Term]) -> bool {
+        terms.iter().all(|term| has(entry, term.text(), self.dispatch))
+    }
+}
+
+/// Where the entries with some terms are.
+pub(crate) enum Found {
+    /// Under these keys, which those have that have the rarest of the terms.
+    Posted(Keys),
+    /// Everywhere: all of the terms that the index would know are common, and these are they.
+    Common(Vec<Term>),
+}
+
+/// Whether an entry has a term.
+fn has(entry: &Entry, term: &[u8], dispatch: Option<usize>) -> bool {
+    match term.strip_prefix(DISPATCH_MARK.as_bytes()) {
+        Some(value) => dispatched(entry, dispatch).is_some_and(|there| there.as_bytes() == value),
+        None => entry.labels.terms().iter().any(|label| label.as_bytes() == term),
     }
 }
 
@@ -169,3 +233,6 @@ impl Trees {
 fn dispatched(entry: &Entry, dispatch: Option<usize>) -> Option<&str> {
     dispatch.map(|place| entry.field(place)).filter(|value| !value.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

@@ -145,6 +145,11 @@ impl<T: Item> LeafSlice<T> {
         self.from == 0 && self.to == self.leaf.items().len()
     }
 
+    /// A leaf of exactly these items.
+    pub(super) fn into_leaf(self) -> Arc<Leaf<T>> {
+        if self.is_whole() { self.leaf } else { Arc::new(self.leaf.part(self.places())) }
+    }
+
     /// The leaf itself, with all its items.
     pub const fn leaf(&self) -> &Arc<Leaf<T>> {
         &self.leaf

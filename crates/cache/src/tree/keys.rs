@@ -8,64 +8,80 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Strictly ascending byte strings.
-#[derive(Default)]
+/// How many bytes an end takes.
+const END: usize = size_of::<u32>();
+
+/// Strictly ascending byte strings. A clone shares them.
+#[derive(Clone, Default)]
 pub struct Keys {
-    /// What all keys begin with.
-    prefix: Arc<[u8]>,
-    /// How the keys go on, one after the other.
-    rests: Box<[u8]>,
-    /// Where the rest of each ends.
-    ends: Box<[u32]>,
+    /// How many there are.
+    len: u32,
+    /// How many bytes all of them begin with.
+    common: u32,
+    /// Where the rest of each ends among the rests, as a number of [`END`] bytes; what all begin with; the rests.
+    memory: Arc<[u8]>,
+}
+
+/// The memory, taken apart.
+struct Parts<'a> {
+    ends: &'a [[u8; END]],
+    prefix: &'a [u8],
+    rests: &'a [u8],
 }
 
 impl Keys {
     /// These keys, which strictly ascend.
     pub(super) fn of<K: AsRef<[u8]>>(keys: &[K]) -> Self {
-        let [first, .., last] = keys else {
-            let only = keys.first().map_or(&[][..], AsRef::as_ref);
-            return Self { prefix: only.into(), rests: Box::default(), ends: keys.iter().map(|_| 0).collect() };
+        let (first, last) = match keys {
+            [] => return Self::default(),
+            [first, .., last] => (first.as_ref(), last.as_ref()),
+            [only] => (only.as_ref(), only.as_ref()),
         };
-        let prefix = &first.as_ref()[..common(first.as_ref(), last.as_ref())];
-        let rest = |key: &'_ K| key.as_ref().len() - prefix.len();
-        let mut rests = Vec::with_capacity(keys.iter().map(rest).sum());
-        let mut ends = Vec::with_capacity(keys.len());
-        for key in keys {
-            rests.extend_from_slice(&key.as_ref()[prefix.len()..]);
-            ends.push(end(rests.len()));
+        let prefix = &first[..common(first, last)];
+        let lengths = keys.iter().map(|key| key.as_ref().len() - prefix.len());
+        let mut memory = Self::room(keys.len(), prefix.len() + lengths.clone().sum::<usize>());
+        let mut at = 0;
+        for length in lengths {
+            at += length;
+            memory.extend_from_slice(&end(at).to_le_bytes());
         }
-        Self { prefix: prefix.into(), rests: rests.into(), ends: ends.into() }
+        memory.extend_from_slice(prefix);
+        keys.iter().for_each(|key| memory.extend_from_slice(&key.as_ref()[prefix.len()..]));
+        Self::from_memory(keys.len(), prefix.len(), memory)
     }
 
     /// How many there are.
     pub const fn len(&self) -> usize {
-        self.ends.len()
+        self.len as usize
     }
 
     /// Whether there are none.
     pub const fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.len == 0
     }
 
     /// Appends one of them.
     pub fn write(&self, at: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.prefix);
-        out.extend_from_slice(self.rest(at));
+        let parts = self.parts();
+        out.extend_from_slice(parts.prefix);
+        out.extend_from_slice(parts.rest(at));
     }
 
     pub(super) fn get(&self, at: usize) -> Vec<u8> {
-        [&self.prefix, self.rest(at)].concat()
+        let parts = self.parts();
+        [parts.prefix, parts.rest(at)].concat()
     }
 
     /// Where a key is, or would be.
     pub(super) fn find(&self, key: &[u8]) -> Result<usize, usize> {
-        let Some(rest) = key.strip_prefix(&*self.prefix) else {
-            return Err(if *key < *self.prefix { 0 } else { self.len() });
+        let parts = self.parts();
+        let Some(rest) = key.strip_prefix(parts.prefix) else {
+            return Err(if *key < *parts.prefix { 0 } else { self.len() });
         };
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.rest(middle).cmp(rest) {
+            match parts.rest(middle).cmp(rest) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return Ok(middle),
                 Ordering::Greater => high = middle,
@@ -76,28 +92,35 @@ impl Keys {
 
     /// The same and one more, at its place.
     pub(super) fn with(&self, at: usize, key: &[u8]) -> Self {
-        let Some(rest) = key.strip_prefix(&*self.prefix).filter(|_| !self.is_empty()) else {
+        let parts = self.parts();
+        let Some(rest) = key.strip_prefix(parts.prefix).filter(|_| !self.is_empty()) else {
             let mut all: Vec<Vec<u8>> = self.all().collect();
             all.insert(at, key.to_vec());
             return Self::of(&all);
         };
-        let cut = self.start(at);
-        let mut ends = Vec::with_capacity(self.len() + 1);
-        ends.extend_from_slice(&self.ends[..at]);
-        ends.push(end(cut + rest.len()));
-        ends.extend(self.ends[at..].iter().map(|before| before + end(rest.len())));
-        let rests = [&self.rests[..cut], rest, &self.rests[cut..]].concat();
-        Self { prefix: self.prefix.clone(), rests: rests.into(), ends: ends.into() }
+        let cut = parts.start(at);
+        let mut memory = Self::room(self.len() + 1, parts.prefix.len() + parts.rests.len() + rest.len());
+        memory.extend_from_slice(parts.ends[..at].as_flattened());
+        memory.extend_from_slice(&end(cut + rest.len()).to_le_bytes());
+        let behind = (at..self.len()).flat_map(|at| end(parts.end(at) + rest.len()).to_le_bytes());
+        memory.extend(behind);
+        for piece in [parts.prefix, &parts.rests[..cut], rest, &parts.rests[cut..]] {
+            memory.extend_from_slice(piece);
+        }
+        Self::from_memory(self.len() + 1, parts.prefix.len(), memory)
     }
 
     /// The same without one.
     pub(super) fn without(&self, at: usize) -> Self {
-        let (from, to) = (self.start(at), self.ends[at] as usize);
-        let mut ends = Vec::with_capacity(self.len() - 1);
-        ends.extend_from_slice(&self.ends[..at]);
-        ends.extend(self.ends[at + 1..].iter().map(|before| before - end(to - from)));
-        let rests = [&self.rests[..from], &self.rests[to..]].concat();
-        Self { prefix: self.prefix.clone(), rests: rests.into(), ends: ends.into() }
+        let parts = self.parts();
+        let (from, to) = (parts.start(at), parts.end(at));
+        let mut memory = Self::room(self.len() - 1, parts.prefix.len() + parts.rests.len() - (to - from));
+        memory.extend_from_slice(parts.ends[..at].as_flattened());
+        memory.extend((at + 1..self.len()).flat_map(|at| end(parts.end(at) - (to - from)).to_le_bytes()));
+        for piece in [parts.prefix, &parts.rests[..from], &parts.rests[to..]] {
+            memory.extend_from_slice(piece);
+        }
+        Self::from_memory(self.len() - 1, parts.prefix.len(), memory)
     }
 
     /// Some of them.
@@ -114,12 +137,33 @@ impl Keys {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    fn start(&self, at: usize) -> usize {
-        at.checked_sub(1).map_or(0, |before| self.ends[before] as usize)
+    /// Memory for so many keys with so many bytes.
+    fn room(keys: usize, bytes: usize) -> Vec<u8> {
+        Vec::with_capacity(keys * END + bytes)
     }
 
-    fn rest(&self, at: usize) -> &[u8] {
-        &self.rests[self.start(at)..self.ends[at] as usize]
+    fn from_memory(keys: usize, common: usize, memory: Vec<u8>) -> Self {
+        Self { len: end(keys), common: end(common), memory: memory.into() }
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        let (ends, texts) = self.memory.split_at(self.len() * END);
+        let (prefix, rests) = texts.split_at(self.common as usize);
+        Parts { ends: ends.as_chunks().0, prefix, rests }
+    }
+}
+
+impl<'a> Parts<'a> {
+    fn start(&self, at: usize) -> usize {
+        at.checked_sub(1).map_or(0, |before| self.end(before))
+    }
+
+    fn end(&self, at: usize) -> usize {
+        u32::from_le_bytes(self.ends[at]) as usize
+    }
+
+    fn rest(&self, at: usize) -> &'a [u8] {
+        &self.rests[self.start(at)..self.end(at)]
     }
 }
 

@@ -124,6 +124,27 @@ impl<T: Item> CowTree<T> {
         removed
     }
 
+    /// Puts items in the place of all whose ranks are in `from..to`. Their keys strictly ascend and lie between those of
+    /// the items around them.
+    ///
+    /// Cost: O(number of leaves), and no item that stays is looked at but for those beside the ends.
+    pub fn splice<K: AsRef<[u8]>>(&mut self, from: usize, to: usize, items: impl IntoIterator<Item = (K, T)>) {
+        let between = Self::from_sorted(items);
+        let parts = [self.leaves(0, from), between.leaves(0, between.len()), self.leaves(to, self.len())];
+        let leaves = parts.into_iter().flatten().map(LeafSlice::into_leaf);
+        let mut level: Vec<node::Sibling<T>> = Vec::new();
+        let mut last: Vec<u8> = Vec::new();
+        for leaf in leaves {
+            let first = leaf.keys().get(0);
+            level.push((
+                if level.is_empty() { Vec::new() } else { node::separator(&last, &first) },
+                Node::Leaf(leaf.clone()),
+            ));
+            last = leaf.keys().get(leaf.keys().len() - 1);
+        }
+        self.root = Node::stack(level, INNER_MAX * FILL_QUARTERS / 4).unwrap_or_else(|| Self::default().root);
+    }
+
     /// The number and the weight of the items with keys below `key`.
     pub fn before(&self, key: impl AsRef<[u8]>) -> Sums {
         self.root.before(key.as_ref())

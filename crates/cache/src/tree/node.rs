@@ -4,6 +4,7 @@
 //! is above every key on its left and not above any on its right; no child of an inner node is empty. A removal never
 //! leaves a node underfull that has a neighbour.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::keys::{Keys, common};
@@ -38,7 +39,7 @@ pub(super) enum Node<T: Item> {
 /// Items that stand next to each other, and what was derived from them.
 pub struct Leaf<T: Item> {
     /// Shared between copies, since most writes replace an item.
-    keys: Arc<Keys>,
+    keys: Keys,
     items: Vec<T>,
     weight: u64,
     derived: T::Derived,
@@ -47,7 +48,7 @@ pub struct Leaf<T: Item> {
 pub(super) struct Inner<T: Item> {
     children: Vec<Node<T>>,
     /// The i-th stands between `children[i]` and `children[i + 1]`. Shared between copies, since few writes change them.
-    separators: Arc<Keys>,
+    separators: Keys,
     sums: Sums,
 }
 
@@ -195,7 +196,7 @@ impl<T: Item> Node<T> {
 impl<T: Item> Leaf<T> {
     pub(super) fn new(keys: Keys, items: Vec<T>) -> Self {
         let weight = items.iter().map(Item::weight).sum();
-        Self { keys: Arc::new(keys), items, weight, derived: T::Derived::default() }
+        Self { keys, items, weight, derived: T::Derived::default() }
     }
 
     /// The items in key order.
@@ -216,6 +217,11 @@ impl<T: Item> Leaf<T> {
     /// The number and the weight of the items.
     pub const fn sums(&self) -> Sums {
         Sums { count: self.items.len(), weight: self.weight }
+    }
+
+    /// Some of the items.
+    pub(super) fn part(&self, places: Range<usize>) -> Self {
+        Self::new(self.keys.part(places.clone()), self.items[places].to_vec())
     }
 
     /// The leaf for a change: itself if nobody else has it, a copy otherwise. Empties what was derived.
@@ -240,7 +246,7 @@ impl<T: Item> Leaf<T> {
                 Grown { replaced: Some(replaced), sibling: None }
             }
             Err(at) => {
-                self.keys = Arc::new(self.keys.with(at, key));
+                self.keys = self.keys.with(at, key);
                 self.items.insert(at, item);
                 let over = self.items.len() > LEAF_MAX;
                 Grown { replaced: None, sibling: over.then(|| self.split(at, rightmost)) }
@@ -262,21 +268,21 @@ impl<T: Item> Leaf<T> {
     fn split_at(&mut self, cut: usize) -> Sibling<T> {
         let separator = separator(&self.keys.get(cut - 1), &self.keys.get(cut));
         let right = Self::new(self.keys.part(cut..self.keys.len()), self.items.split_off(cut));
-        self.keys = Arc::new(self.keys.part(0..cut));
+        self.keys = self.keys.part(0..cut);
         self.weight -= right.weight;
         (separator, Node::Leaf(Arc::new(right)))
     }
 
     fn remove(&mut self, key: &[u8]) -> Option<T> {
         let at = self.keys.find(key).ok()?;
-        self.keys = Arc::new(self.keys.without(at));
+        self.keys = self.keys.without(at);
         let removed = self.items.remove(at);
         self.weight -= removed.weight();
         Some(removed)
     }
 
     fn absorb(&mut self, right: &Self) -> Option<Sibling<T>> {
-        self.keys = Arc::new(self.keys.joined(None, &right.keys));
+        self.keys = self.keys.joined(None, &right.keys);
         self.items.extend_from_slice(&right.items);
         self.weight += right.weight;
         (self.items.len() > LEAF_MAX).then(|| self.split_at(self.items.len() / 2))
@@ -285,7 +291,7 @@ impl<T: Item> Leaf<T> {
 
 impl<T: Item> Inner<T> {
     fn new(children: Vec<Node<T>>, separators: Keys) -> Self {
-        let mut inner = Self { children, separators: Arc::new(separators), sums: Sums::default() };
+        let mut inner = Self { children, separators, sums: Sums::default() };
         inner.sum_up();
         inner
     }
@@ -349,14 +355,14 @@ impl<T: Item> Inner<T> {
     /// Puts a node behind the child at `at`.
     fn adopt(&mut self, at: usize, separator: &[u8], node: Node<T>) {
         self.children.insert(at + 1, node);
-        self.separators = Arc::new(self.separators.with(at, separator));
+        self.separators = self.separators.with(at, separator);
     }
 
     /// Takes the children from `cut` on out into a new node.
     fn split_at(&mut self, cut: usize) -> Sibling<T> {
         let right = Self::new(self.children.split_off(cut), self.separators.part(cut..self.separators.len()));
         let between = self.separators.get(cut - 1);
-        self.separators = Arc::new(self.separators.part(0..cut - 1));
+        self.separators = self.separators.part(0..cut - 1);
         self.sums.take(right.sums);
         (between, Node::Inner(Arc::new(right)))
     }
@@ -377,14 +383,14 @@ impl<T: Item> Inner<T> {
         let left = at.saturating_sub(1);
         let right = self.children.remove(left + 1);
         let separator = self.separators.get(left);
-        self.separators = Arc::new(self.separators.without(left));
+        self.separators = self.separators.without(left);
         if let Some((separator, right)) = Node::rebalance(&mut self.children[left], &separator, &right) {
             self.adopt(left, &separator, right);
         }
     }
 
     fn absorb(&mut self, separator: &[u8], right: &Self) -> Option<Sibling<T>> {
-        self.separators = Arc::new(self.separators.joined(Some(separator), &right.separators));
+        self.separators = self.separators.joined(Some(separator), &right.separators);
         self.children.extend_from_slice(&right.children);
         self.sums.add(right.sums);
         let len = self.children.len();

@@ -73,6 +73,8 @@ enum Step {
     RemoveStretch(u16, u16),
     /// Inserts a stretch in order.
     InsertStretch(u16, u16),
+    /// Replaces all keys of a stretch by every third of them, or by none.
+    Splice(u16, u16, bool),
     Clone,
     Look(u16, u16),
 }
@@ -84,6 +86,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => key.clone().prop_map(Step::Remove),
         1 => (key.clone(), 0..400u16).prop_map(|(key, len)| Step::RemoveStretch(key, len)),
         2 => (key.clone(), 0..400u16).prop_map(|(key, len)| Step::InsertStretch(key, len)),
+        1 => (key.clone(), 0..400u16, any::<bool>()).prop_map(|(key, len, bare)| Step::Splice(key, len, bare)),
         1 => Just(Step::Clone),
         2 => (key.clone(), key).prop_map(|(from, to)| Step::Look(from, to)),
     ]
@@ -105,6 +108,13 @@ fn apply(step: &Step, tree: &mut CowTree<Pair>, model: &mut Model, clones: &mut 
                 insert(tree, key, 7);
                 model.insert(key, 7);
             }
+        }
+        Step::Splice(from, len, bare) => {
+            let items: Vec<u16> = (from..from + len).filter(|key| !bare && key % 3 == 0).collect();
+            let (first, last) = (tree.before(bytes(from)).count, tree.before(bytes(from + len)).count);
+            tree.splice(first, last, items.iter().map(|key| Pair::of(*key, 5)));
+            model.retain(|key, _| !(from..from + len).contains(key));
+            model.extend(items.into_iter().map(|key| (key, 5)));
         }
         Step::Clone => clones.push((tree.clone(), model.clone())),
         Step::Look(from, to) => check_range(tree, model, from, to),

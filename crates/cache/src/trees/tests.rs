@@ -1,0 +1,193 @@
+//! Selections of snapshots against a look at every entry, while terms become common and rare again.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use keelson_codec::FieldPath;
+use keelson_meta::Revision;
+use proptest::prelude::*;
+
+use super::*;
+use crate::collection::CollectionSpec;
+use crate::labels::LabelInterner;
+use crate::snapshot::Snapshot;
+
+const APPS: u8 = 4;
+const NODES: u8 = 3;
+
+/// What an object has of what the index knows.
+type Body = (Option<u8>, Option<u8>);
+type Model = BTreeMap<String, Body>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, Body),
+    Remove(u8),
+    /// Gives each of a stretch the same.
+    PutStretch(u8, u8, Body),
+    RemoveStretch(u8, u8),
+    Clone,
+    /// Makes trees of the entries anew.
+    Load,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let body = || (prop::option::of(0..APPS), prop::option::of(0..NODES));
+    prop_oneof![
+        6 => (any::<u8>(), body()).prop_map(|(key, body)| Step::Put(key, body)),
+        3 => any::<u8>().prop_map(Step::Remove),
+        4 => (any::<u8>(), any::<u8>(), body()).prop_map(|(from, len, body)| Step::PutStretch(from, len, body)),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(from, len)| Step::RemoveStretch(from, len)),
+        1 => Just(Step::Clone),
+        1 => Just(Step::Load),
+    ]
+}
+
+fn key(number: u8) -> String {
+    format!("n{}/p{number:03}", number % 3)
+}
+
+fn label(app: u8) -> String {
+    format!("a{app}")
+}
+
+fn entry(key: &str, (app, node): Body, interner: &LabelInterner) -> Arc<Entry> {
+    let label = app.map(|app| format!(r#""app":"{}","#, label(app))).unwrap_or_default();
+    let node = node.map(|node| format!("n{node}")).unwrap_or_default();
+    let value = format!(
+        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"p","labels":{{{label}"all":"x"}}}},"spec":{{"nodeName":"{node}"}}}}"#
+    );
+    let spec = CollectionSpec {
+        prefix: "/registry/pods/".to_owned(),
+        fields: vec![FieldPath::parse("spec.nodeName")],
+        dispatch: Some(0),
+        namespaced: true,
+        complete: None,
+    };
+    Arc::new(Entry::decode(key.into(), &Bytes::from(value), Revision::new(1), &spec, interner).unwrap())
+}
+
+/// Trees and what they should hold.
+#[derive(Clone)]
+struct World {
+    trees: Trees,
+    model: Model,
+}
+
+impl World {
+    fn empty() -> Self {
+        Self { trees: Trees::empty(Some(0)), model: Model::new() }
+    }
+
+    fn put(&mut self, number: u8, body: Body, interner: &LabelInterner) {
+        let key = key(number);
+        self.trees.put(&entry(&key, body, interner));
+        self.model.insert(key, body);
+    }
+
+    fn remove(&mut self, number: u8) {
+        let key = key(number);
+        assert_eq!(self.trees.remove(&key).is_some(), self.model.remove(&key).is_some());
+    }
+
+    fn take(&mut self, step: &Step, interner: &LabelInterner, clones: &mut Vec<Self>) {
+        match *step {
+            Step::Put(key, body) => self.put(key, body, interner),
+            Step::Remove(key) => self.remove(key),
+            Step::PutStretch(from, len, body) => {
+                (from..=from.saturating_add(len)).for_each(|key| self.put(key, body, interner));
+            }
+            Step::RemoveStretch(from, len) => (from..=from.saturating_add(len)).for_each(|key| self.remove(key)),
+            Step::Clone => clones.push(self.clone()),
+            Step::Load => self.trees = Trees::from_sorted(self.trees.entries.iter().cloned().collect(), Some(0)),
+        }
+    }
+
+    fn check(&self) {
+        let snapshot = Snapshot { revision: Revision::new(1), trees: self.trees.clone() };
+        let all = IndexTerm::Label { key: "all", value: "x" };
+        for (from, to) in [("", None), ("n1/", Some("n10")), ("n0/p1", Some("n2/p1")), ("n2/", None)] {
+            let check = |terms: &[IndexTerm<'_>], wanted: &dyn Fn(&Body) -> bool| {
+                let found: Vec<&str> = snapshot.select(terms, from, to).map(|entry| &*entry.key).collect();
+                let within =
+                    self.model.iter().filter(|(key, _)| key.as_str() >= from && to.is_none_or(|to| key.as_str() < to));
+                let expected: Vec<&str> =
+                    within.filter(|(_, body)| wanted(body)).map(|(key, _)| key.as_str()).collect();
+                assert_eq!(found, expected, "{terms:?} from {from} to {to:?}");
+            };
+            check(&[], &|_| true);
+            check(&[all], &|_| true);
+            check(&[IndexTerm::Label { key: "app", value: "b" }], &|_| false);
+            for app in 0..APPS {
+                check(&[IndexTerm::Label { key: "app", value: &label(app) }], &|body| body.0 == Some(app));
+            }
+            for node in 0..NODES {
+                check(&[IndexTerm::Dispatch { value: &format!("n{node}") }], &|body| body.1 == Some(node));
+            }
+        }
+        self.check_terms();
+    }
+
+    /// Every term is either posted for each that has it or counted, and none is counted that hardly any has.
+    fn check_terms(&self) {
+        let mut terms: BTreeMap<String, usize> = BTreeMap::new();
+        for (app, node) in self.model.values() {
+            let app = app.map(|app| format!("app={}", label(app)));
+            let node = node.map(|node| format!("{DISPATCH_MARK}n{node}"));
+            for term in [Some("all=x".to_owned()), app, node].into_iter().flatten() {
+                *terms.entry(term).or_default() += 1;
+            }
+        }
+        for (text, count) in self.trees.common.counts() {
+            assert_eq!(terms.remove(text).unwrap_or_default(), count, "{text}");
+            assert!(count * 4 >= self.model.len(), "{text}: {count} of {}", self.model.len());
+        }
+        assert_eq!(self.trees.index.len(), terms.values().sum::<usize>());
+    }
+
+    fn common(&self) -> Vec<&str> {
+        self.trees.common.counts().map(|(text, _)| text).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn a_selection_finds_what_a_look_at_all_finds(steps in prop::collection::vec(step(), 1..40)) {
+        let (mut world, interner, mut clones) = (World::empty(), LabelInterner::default(), Vec::new());
+        for step in &steps {
+            world.take(step, &interner, &mut clones);
+        }
+        clones.push(world);
+        clones.iter().for_each(World::check);
+    }
+}
+
+#[test]
+fn a_term_is_counted_as_long_as_many_have_it() {
+    let (mut world, interner) = (World::empty(), LabelInterner::default());
+    (0..200).for_each(|number| world.put(number, (Some(number % 4), Some(0)), &interner));
+    assert_eq!(world.common(), ["\u{1}n0", "all=x"]);
+    let before = world.clone();
+    (0..160).for_each(|number| world.put(number, (Some(number % 4), Some(1)), &interner));
+    assert_eq!(world.common(), ["\u{1}n1", "all=x"]);
+    (0..160).for_each(|number| world.remove(number));
+    assert_eq!(world.common(), ["all=x"]);
+    (0..160).for_each(|number| world.put(number, (Some(number % 4), Some(0)), &interner));
+    assert_eq!(world.common(), ["\u{1}n0", "all=x"]);
+    world.check();
+    before.check();
+}
+
+#[test]
+fn what_is_common_in_a_load_is_counted_at_once() {
+    let (mut world, interner) = (World::empty(), LabelInterner::default());
+    (0..15).for_each(|number| world.put(number, (Some(0), None), &interner));
+    world.take(&Step::Load, &interner, &mut Vec::new());
+    assert!(world.common().is_empty(), "few objects have nothing in common");
+    world.put(15, (Some(1), None), &interner);
+    world.take(&Step::Load, &interner, &mut Vec::new());
+    assert_eq!(world.common(), ["all=x", "app=a0"]);
+    world.check();
+}
