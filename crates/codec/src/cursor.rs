@@ -15,6 +15,8 @@ pub struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
     extents: &'a [Extent],
+    /// No extent before this one begins at the cursor or behind it.
+    place: usize,
 }
 
 /// Where an array or object begins and where it ends.
@@ -22,6 +24,8 @@ pub struct Cursor<'a> {
 struct Extent {
     start: u32,
     end: u32,
+    /// The place of the first one that begins behind the end.
+    next: u32,
 }
 
 /// Where the arrays and objects of a text end.
@@ -39,12 +43,12 @@ pub struct RawText<'a>(&'a [u8]);
 impl<'a> Cursor<'a> {
     /// Stands on the token at `at`.
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
-        Self { bytes, at, extents: &[] }
+        Self { bytes, at, extents: &[], place: 0 }
     }
 
     /// The same where it is known where the text's arrays and objects end.
     pub(crate) fn over(bytes: &'a [u8], at: usize, extents: &'a Extents) -> Self {
-        Self { bytes, at, extents: &extents.known }
+        Self { bytes, at, extents: &extents.known, place: 0 }
     }
 
     /// Where the cursor stands.
@@ -126,9 +130,8 @@ impl<'a> Cursor<'a> {
     }
 
     fn skip_container(&mut self) {
-        let known = self.extents.binary_search_by(|extent| (extent.start as usize).cmp(&self.at));
-        if let Ok(place) = known {
-            self.at = self.extents[place].end as usize;
+        if let Some(extent) = self.extent() {
+            (self.at, self.place) = (extent.end as usize, extent.next as usize);
             return;
         }
         let mut depth = 0usize;
@@ -147,6 +150,18 @@ impl<'a> Cursor<'a> {
                 return;
             }
         }
+    }
+
+    /// What is known of the array or object that begins here. Only those are stepped over on the way that the cursor has
+    /// gone into since it skipped one.
+    fn extent(&mut self) -> Option<Extent> {
+        while let Some(extent) = self.extents.get(self.place) {
+            if extent.start as usize >= self.at {
+                return Some(*extent).filter(|extent| extent.start as usize == self.at);
+            }
+            self.place += 1;
+        }
+        None
     }
 
     fn skip_string(&mut self) {
@@ -177,13 +192,15 @@ impl Extents {
     /// An array or object begins here.
     pub(crate) fn open(&mut self, at: usize) {
         let place = self.known.len();
-        self.known.push(Extent { start: narrow(at), end: self.open });
+        self.known.push(Extent { start: narrow(at), end: self.open, next: 0 });
         self.open = narrow(place);
     }
 
     /// The one that was opened last ends before this.
     pub(crate) fn close(&mut self, at: usize) {
+        let next = narrow(self.known.len());
         if let Some(extent) = self.known.get_mut(self.open as usize) {
+            extent.next = next;
             self.open = std::mem::replace(&mut extent.end, narrow(at));
         }
     }
