@@ -360,7 +360,7 @@ async fn a_newer_format_is_refused() {
 }
 
 /// As a failover loses one that was just made, or an older dump brings none.
-const WITHOUT: &str = "DROP FUNCTION keelson_commit_2";
+const WITHOUT: &str = "DROP FUNCTION keelson_commit_3";
 
 fn end_connections(server: &PostgresServer, database: &str) {
     let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'");
@@ -388,7 +388,7 @@ async fn a_function_that_the_database_has_lost_is_made_again() {
             let tries = [store.commit(put("a", "2")).await, store.commit(put("a", "3")).await];
             assert!(tries[0].as_ref().err().is_none_or(refused) && tries[1].is_ok(), "{tries:?}");
         }
-        assert_eq!(server.sql(name, "SELECT to_regproc('keelson_commit_2') IS NOT NULL"), "t");
+        assert_eq!(server.sql(name, "SELECT to_regproc('keelson_commit_3') IS NOT NULL"), "t");
     }
     assert!(stores.iter().all(|store| store.counters().read().exchanges == 0), "the history is the same");
 }
@@ -409,7 +409,7 @@ async fn a_function_that_may_not_be_made_again_is_named() {
     for _ in 0..2 {
         errors.push(store.commit(put("a", "2")).await.unwrap_err().to_string());
     }
-    assert!(errors[1].contains("keelson_commit_2") && errors[1].contains("permission denied for schema"), "{errors:?}");
+    assert!(errors[1].contains("keelson_commit_3") && errors[1].contains("permission denied for schema"), "{errors:?}");
     server.sql(name, "GRANT CREATE ON SCHEMA public TO tenant");
     let again = async { while store.commit(put("a", "2")).await.is_err() {} };
     tokio::time::timeout(Duration::from_secs(30), again).await.unwrap();

@@ -4,13 +4,14 @@
 //! into a later wave; the waves of a group share one database transaction. Most groups have one.
 
 use std::collections::HashMap;
+use std::error::Error;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use keelson_meta::Revision;
 use keelson_storage::store::unix_seconds;
 use keelson_storage::{CommitError, Committed, Compare, Condition, KeyValue, StoreEvent, StoreKey, Transaction, Write};
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use super::statements::{number, revision};
 
@@ -51,21 +52,27 @@ impl Waves {
 #[derive(Default)]
 pub(crate) struct Arguments<'a> {
     known: i64,
+    /// What is compared or written, each path once. The others name it by its place, counted from 1.
+    paths: Vec<&'a str>,
     /// What is compared, each once.
-    compare_path: Vec<&'a str>,
+    compare_path: Vec<i32>,
     compare_wanted: Vec<i64>,
     /// Of each compare of each transaction: whose it is, and its place above, counted from 1.
     compare_tx: Vec<i32>,
     compare_of: Vec<i32>,
     write_tx: Vec<i32>,
-    write_path: Vec<&'a str>,
-    write_value: Vec<Option<&'a [u8]>>,
+    write_path: Vec<i32>,
+    /// Where each value begins among the values, counted from 1, and how long it is; none for a delete.
+    write_begin: Vec<i32>,
+    write_length: Vec<Option<i32>>,
+    write_values: Joined<'a>,
     /// Empty when none of them ends by itself.
     write_ends: Vec<Option<i64>>,
     /// Whether the compares see to it that whatever is deleted is there.
     plain: bool,
-    /// The places of what is compared.
-    places: HashMap<(&'a str, i64), i32>,
+    /// The places of the paths, and of what is compared.
+    path_places: HashMap<&'a str, i32>,
+    compare_places: HashMap<(i32, i64), i32>,
 }
 
 impl<'a> Arguments<'a> {
@@ -80,14 +87,14 @@ impl<'a> Arguments<'a> {
 
     fn add(&mut self, tx: i32, transaction: &'a Transaction) {
         for compare in &transaction.compares {
-            let path = compare.key.as_str();
             let wanted = match compare.condition {
                 Condition::Absent => ABSENT,
                 Condition::Exists => EXISTS,
                 Condition::At(revision) => number(revision),
             };
-            let next = i32::try_from(self.compare_path.len() + 1).unwrap_or(i32::MAX);
-            let place = *self.places.entry((path, wanted)).or_insert(next);
+            let path = self.path(&compare.key);
+            let next = count(&self.compare_path) + 1;
+            let place = *self.compare_places.entry((path, wanted)).or_insert(next);
             if place == next {
                 self.compare_path.push(path);
                 self.compare_wanted.push(wanted);
@@ -96,8 +103,9 @@ impl<'a> Arguments<'a> {
             self.compare_of.push(place);
         }
         for write in &transaction.writes {
+            let path = self.path(write.key());
             self.write_tx.push(tx);
-            self.write_path.push(write.key().as_str());
+            self.write_path.push(path);
             let (value, expires) = match write {
                 Write::Put { value, expires, .. } => (Some(&**value), *expires),
                 Write::Delete { key } => {
@@ -106,7 +114,9 @@ impl<'a> Arguments<'a> {
                     (None, None)
                 }
             };
-            self.write_value.push(value);
+            self.write_begin.push(as_integer(self.write_values.length) + 1);
+            self.write_length.push(value.map(|value| as_integer(value.len())));
+            self.write_values.add(value.unwrap_or_default());
             let ends = expires.map(|at| i64::try_from(unix_seconds(at)).unwrap_or(i64::MAX));
             if ends.is_some() || !self.write_ends.is_empty() {
                 self.write_ends.resize(self.write_path.len() - 1, None);
@@ -115,20 +125,70 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    pub(crate) fn parameters(&self) -> [&(dyn ToSql + Sync); 10] {
+    /// The place of a path.
+    fn path(&mut self, key: &'a StoreKey) -> i32 {
+        let path = key.as_str();
+        let next = count(&self.paths) + 1;
+        let place = *self.path_places.entry(path).or_insert(next);
+        if place == next {
+            self.paths.push(path);
+        }
+        place
+    }
+
+    pub(crate) fn parameters(&self) -> [&(dyn ToSql + Sync); 13] {
         [
             &self.known,
+            &self.paths,
             &self.compare_path,
             &self.compare_wanted,
             &self.compare_tx,
             &self.compare_of,
             &self.write_tx,
             &self.write_path,
-            &self.write_value,
+            &self.write_begin,
+            &self.write_length,
+            &self.write_values,
             &self.write_ends,
             &self.plain,
         ]
     }
+}
+
+fn count<T>(list: &[T]) -> i32 {
+    as_integer(list.len())
+}
+
+/// A number as the database counts. What is too large for it is too large for a message too, which then says so.
+fn as_integer(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// Values one behind another, sent as one.
+#[derive(Debug, Default)]
+struct Joined<'a> {
+    values: Vec<&'a [u8]>,
+    /// Bytes of all of them.
+    length: usize,
+}
+
+impl<'a> Joined<'a> {
+    fn add(&mut self, value: &'a [u8]) {
+        self.values.push(value);
+        self.length += value.len();
+    }
+}
+
+impl ToSql for Joined<'_> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.reserve(self.length);
+        self.values.iter().for_each(|value| out.extend_from_slice(value));
+        Ok(IsNull::No)
+    }
+
+    accepts!(BYTEA);
+
+    to_sql_checked!();
 }
 
 /// What became of one wave.

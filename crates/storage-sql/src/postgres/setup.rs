@@ -14,7 +14,7 @@ use super::statements::number;
 const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
 
 /// Functions that newer code needs beside a form's own, by name. Older code does not mind them, so they are no step.
-const FUNCTIONS: [(&str, &str); 1] = [("keelson_commit_2", include_str!("commit_2.sql"))];
+const FUNCTIONS: [(&str, &str); 1] = [("keelson_commit_3", include_str!("commit_3.sql"))];
 
 /// The lock under which tables are made and changed: "KLSN".
 const SETUP_LOCK: i32 = i32::from_be_bytes(*b"KLSN");

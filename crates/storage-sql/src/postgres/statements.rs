@@ -82,7 +82,7 @@ impl Query {
                 "SELECT s.incarnation, s.revision, s.oldest, h.revision, h.path, sha256(h.value) FROM keelson_state s \
                  LEFT JOIN keelson_history h ON h.revision = ANY ($1::bigint[])"
             }
-            Self::Commit => "SELECT * FROM keelson_commit_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            Self::Commit => "SELECT * FROM keelson_commit_3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
             Self::Compact => {
                 "UPDATE keelson_state SET oldest = $2 WHERE incarnation = $1 AND oldest < $2 AND revision >= $2"
             }
