@@ -27,6 +27,10 @@ use crate::bench::Bench;
 use crate::rows::Rows;
 use crate::store::BenchStore;
 
+// The client shares the cores with what it measures.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Measures a keelson server.
 #[derive(Debug, Parser)]
 #[command(name = "keelson-bench")]
