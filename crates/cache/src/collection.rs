@@ -22,6 +22,7 @@ use crate::snapshot::{Snapshot, SnapshotError};
 use crate::trees::Trees;
 use crate::watch::{Dispatch, Scope, TooOld, WatchCursor};
 use crate::watermark::Watermark;
+use crate::written::Written;
 
 /// About how many events are applied under one lock: readers wait for no more than these.
 const APPLY_EVENTS: usize = 64;
@@ -54,6 +55,7 @@ pub struct Collection {
     live: RwLock<Live>,
     history: Mutex<History>,
     labels: LabelInterner,
+    written: Written,
     watermark: Arc<Watermark>,
     /// How often a state of the past was not at hand.
     rebuilt: AtomicU64,
@@ -110,6 +112,7 @@ impl Collection {
             live: RwLock::new(Live { trees, revision: Revision::ZERO, unreadable: Unreadable::new() }),
             history: Mutex::new(history),
             labels: LabelInterner::default(),
+            written: Written::default(),
             spec,
             watermark,
             rebuilt: AtomicU64::new(0),
@@ -133,7 +136,17 @@ impl Collection {
     pub fn decode(&self, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
         let key = stored.key.as_str();
         let key = key.strip_prefix(&self.spec.prefix).unwrap_or(key).into();
-        Entry::decode(key, &stored.value, stored.revision, &self.spec, &self.labels).map(Arc::new)
+        let entry = match self.written.take(&stored.value) {
+            Some(object) => Entry::written(key, object, stored.revision, &self.spec, &self.labels),
+            None => Entry::decode(key, &stored.value, stored.revision, &self.spec, &self.labels),
+        };
+        entry.map(Arc::new)
+    }
+
+    /// Says that this server is about to write an object: when it comes back from the store, in these very bytes, it is taken
+    /// as it is. It must lack nothing that [`CollectionSpec::complete`] adds.
+    pub fn announce(&self, object: &StoredObject) {
+        self.written.announce(object);
     }
 
     /// The newest state. Its revision is the watermark of the whole server, so a collection at rest is as fresh as a

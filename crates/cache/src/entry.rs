@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use keelson_codec::cursor::Cursor;
-use keelson_codec::stored::{Checked, DecodeError, StoredObject};
+use keelson_codec::stored::{Checked, DecodeError, StoredObject, Summary};
 use keelson_meta::Revision;
 
 use crate::collection::CollectionSpec;
@@ -63,11 +63,38 @@ impl Entry {
             }
         };
         let rewritten = object.bytes().as_ptr() != value.as_ptr();
+        Ok(Self::new(key, (object, rewritten), &summary, revision, interner))
+    }
+
+    /// The same of an object that this server has written.
+    pub(crate) fn written(
+        key: Arc<str>,
+        object: StoredObject,
+        revision: Revision,
+        spec: &CollectionSpec,
+        interner: &LabelInterner,
+    ) -> Result<Self, DecodeError> {
+        debug_assert!(
+            spec.complete.is_none_or(|complete| complete(&object.clone().into()).is_none()),
+            "an object was written that lacks something: {}",
+            object.text()
+        );
+        let summary = object.summary(&spec.fields)?;
+        Ok(Self::new(key, (object, false), &summary, revision, interner))
+    }
+
+    fn new(
+        key: Arc<str>,
+        (object, rewritten): (StoredObject, bool),
+        summary: &Summary,
+        revision: Revision,
+        interner: &LabelInterner,
+    ) -> Self {
         let labels = interner.intern(summary.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         let list_bytes = u32::try_from(object.item_len(revision)).expect("the marks of an object are smaller numbers");
         let leaving = summary.deletion_timestamp.is_some();
         let (owners, fields) = (summary.owners, Fields::join(&summary.fields));
-        Ok(Self { key, revision, labels, list_bytes, object, rewritten, leaving, owners, fields })
+        Self { key, revision, labels, list_bytes, object, rewritten, leaving, owners, fields }
     }
 
     /// The name of the object.

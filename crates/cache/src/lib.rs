@@ -27,6 +27,7 @@ pub mod tree;
 mod trees;
 mod watch;
 mod watermark;
+mod written;
 
 pub use cache::{
     Cache, CacheConfig, CacheStats, DEFAULT_CHECK_INTERVAL, DEFAULT_HISTORY, DEFAULT_HISTORY_BYTES, TailFault,

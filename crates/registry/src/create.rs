@@ -149,7 +149,9 @@ impl Registry {
             self.rehearse(companions).await?;
             return Ok(Attempt::Done(Written::new(encoded.clone(), None)));
         }
-        let key = StoreKey::new(format!("{}{relative}", self.collection(target)?.prefix()));
+        let collection = self.collection(target)?;
+        collection.announce(encoded);
+        let key = StoreKey::new(format!("{}{relative}", collection.prefix()));
         let mut compares = vec![Compare { key: key.clone(), condition: Condition::Absent }];
         compares.extend(guard);
         let writes = vec![Write::Put { key, value: encoded.bytes().clone(), expires: self.expiry(target) }];

@@ -136,6 +136,9 @@ impl Registry {
                 return Ok(Written::new(object, Some(current.revision)));
             }
             let removed = matches!(write, Write::Delete { .. });
+            if !removed {
+                collection.announce(&object);
+            }
             let mut transaction = Transaction {
                 compares: vec![Compare { key: store_key.clone(), condition: Condition::At(current.revision) }],
                 writes: vec![write],
