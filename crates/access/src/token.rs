@@ -8,7 +8,7 @@ mod key;
 
 use std::time::{Duration, SystemTime};
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use crate::pki::SigningKey;
 use key::TokenKey;

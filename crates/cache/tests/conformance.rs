@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream;
 use keelson_cache::{Cache, CacheConfig, Collection, CollectionSpec, Entry, Scope, Snapshot};
+use keelson_meta::json::{Value, json};
 use keelson_meta::{Revision, SystemClock};
 use keelson_storage::conformance::Factory;
 use keelson_storage::memory::MemoryStore;
@@ -25,7 +26,6 @@ use keelson_storage::{
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
 use keelson_teststores::{EtcdServer, PostgresServer};
-use serde_json::{Value, json};
 
 /// One collection holds every key.
 const PREFIX: &str = "/";

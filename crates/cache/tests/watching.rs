@@ -153,8 +153,8 @@ async fn a_frame_is_encoded_once_for_each_kind_and_view() {
     let (added, deleted) = (events[0].frame(FrameKind::Added), events[1].frame(FrameKind::Deleted));
     assert_eq!(added.as_ptr(), events[0].frame(FrameKind::Added).as_ptr(), "shared, not encoded again");
     let revision_in = |frame: &[u8]| {
-        let frame: serde_json::Value = serde_json::from_slice(frame).unwrap();
-        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let frame: keelson_meta::json::Value = serde_json::from_slice(frame).unwrap();
+        let text = |value: &keelson_meta::json::Value| value.as_str().unwrap().to_owned();
         (text(&frame["type"]), text(&frame["object"]["metadata"]["resourceVersion"]))
     };
     assert_eq!(revision_in(&added), ("ADDED".to_owned(), events[0].revision.to_string()));
@@ -177,7 +177,7 @@ async fn old_events_give_their_frames_back() {
     let mut cursor = pods(&cache).watch(cache.watermark(), Scope::All).unwrap();
     let large = |n: usize| {
         let text = "x".repeat(1 << 20);
-        let object = serde_json::json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "a"}, "data": {"text": text, "number": n}});
+        let object = keelson_meta::json::json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "a"}, "data": {"text": text, "number": n}});
         bytes::Bytes::from(serde_json::to_vec(&object).unwrap())
     };
     for n in 0..20 {

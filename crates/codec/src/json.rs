@@ -7,8 +7,8 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use serde_json::map::Entry;
-use serde_json::{Map, Number, Value};
+use keelson_meta::json::Entry;
+use keelson_meta::json::{Map, Number, Text, Value};
 
 use crate::cursor::quote_or_backslash;
 use crate::pretty;
@@ -160,7 +160,7 @@ struct Reader<'t> {
     duplicates: Duplicates,
     /// Members of the objects that are being read. Each takes its own off the end when all are known, so that its map is
     /// made once and of the right size: growing maps costs more than reading what is in them. With the places of the keys.
-    members: Vec<(usize, String, Value)>,
+    members: Vec<(usize, Text, Value)>,
     /// The same for the elements of arrays.
     elements: Vec<Value>,
 }
@@ -252,7 +252,7 @@ impl<'t> Reader<'t> {
     }
 
     /// The text that comes next, and stands behind its first quote.
-    fn string(&mut self) -> Result<String, GaveUp> {
+    fn string(&mut self) -> Result<Text, GaveUp> {
         let start = self.at + 1;
         let (mut end, mut escaped) = (start, false);
         loop {
@@ -271,7 +271,7 @@ impl<'t> Reader<'t> {
         let plain = &self.text[start..end];
         // Looked at without an early end, so that it is done for many bytes at a time.
         let is_control = plain.bytes().fold(false, |found, byte| found | (byte < 0x20));
-        if is_control { Err(GaveUp) } else { Ok(plain.to_owned()) }
+        if is_control { Err(GaveUp) } else { Ok(Text::new(plain)) }
     }
 
     fn number(&mut self) -> Result<Value, GaveUp> {

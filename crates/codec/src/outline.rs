@@ -217,7 +217,7 @@ impl<'a, P: Fn(Place, &str) -> bool> Reader<'a, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Map, Value, json};
+    use keelson_meta::json::{Map, Value, json};
 
     fn tree(item: Item<'_>) -> Value {
         match item.content() {
@@ -226,9 +226,7 @@ mod tests {
             Content::Number(number) => serde_json::from_str(number).unwrap(),
             Content::Text(text) => (**text).into(),
             Content::Array => item.members().map(|(_, element)| tree(element)).collect(),
-            Content::Object => {
-                Value::Object(item.members().map(|(key, item)| (key.to_owned(), tree(item))).collect::<Map<_, _>>())
-            }
+            Content::Object => Value::Object(item.members().map(|(key, item)| (key, tree(item))).collect::<Map>()),
         }
     }
 

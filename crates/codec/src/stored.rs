@@ -14,9 +14,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use bytes::Bytes;
+use keelson_meta::json::{Map, Value};
 use keelson_meta::{GroupVersionKind, Object, Revision};
 use keelson_protobuf::ProtobufError;
-use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::cursor::{Cursor, Extents};
@@ -357,7 +357,7 @@ impl Fields<'_> {
 }
 
 /// Writes the fields of the metadata and gives the place of the resourceVersion.
-fn write_metadata(fields: &mut Fields<'_>, metadata: &Map<String, Value>, managed_fields: Option<&str>) -> usize {
+fn write_metadata(fields: &mut Fields<'_>, metadata: &Map, managed_fields: Option<&str>) -> usize {
     let managed_fields = managed_fields.filter(|_| !metadata.contains_key(MANAGED_FIELDS));
     let write_known = |fields: &mut Fields<'_>, names: &[&str]| {
         for name in names {
@@ -372,7 +372,7 @@ fn write_metadata(fields: &mut Fields<'_>, metadata: &Map<String, Value>, manage
     let splice = fields.out.len();
     write_known(fields, &DETAILS);
     for (key, value) in metadata {
-        let name = key.as_str();
+        let name = key;
         if !IDENTITY.contains(&name) && !DETAILS.contains(&name) && !NEVER_STORED.contains(&name) {
             fields.write(name, value);
         }

@@ -5,7 +5,7 @@
 //! writer are the same here. Two things are refused because no honest request needs them: aliases, which let a short
 //! text stand for a huge one, and more than one document.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 use thiserror::Error;
 
 use crate::json::Parsed;

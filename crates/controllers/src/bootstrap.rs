@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
-use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -219,11 +219,11 @@ fn complete(object: &mut Object, wanted: &Value) {
     }
 }
 
-fn add(tree: &mut Map<String, Value>, field: &str, lacking: impl Fn(&[Value]) -> Vec<Value>) {
+fn add(tree: &mut Map, field: &str, lacking: impl Fn(&[Value]) -> Vec<Value>) {
     let held = tree.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
     let more = lacking(&held);
     if !more.is_empty() {
-        tree.insert(field.to_owned(), Value::Array([held, more].concat()));
+        tree.insert(field, Value::Array([held, more].concat()));
     }
 }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keelson_cache::Entry;
+use keelson_meta::json::Value;
 use keelson_meta::options::{
     CreateOptions, DeleteOptions, FieldValidation, GetOptions, ListOptions, Preconditions, Query, UpdateOptions,
 };
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Registry, Target, Writer, Written, accept};
 use keelson_resources::Catalogue;
-use serde_json::Value;
 
 /// How many objects a chunk of a list has.
 const CHUNK: usize = 500;

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_meta::json::Value;
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Stored, collection};
@@ -79,7 +79,7 @@ impl ClusterRoleAggregation {
             let Some(rules) = aggregate(role, &all) else { continue };
             if role.get(&["rules"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice) != rules.as_slice() {
                 let mut next = role.clone();
-                next.0.insert("rules".to_owned(), Value::Array(rules));
+                next.0.insert("rules", Value::Array(rules));
                 self.client.update(&self.roles, next).await?;
                 changed = true;
             }
@@ -135,7 +135,7 @@ fn read_selector(selector: &Value) -> Option<LabelSelector> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     #[test]
     fn a_role_has_each_rule_of_those_that_its_selectors_find_once() {
@@ -146,7 +146,7 @@ mod tests {
         let mut sum = role("b", json!({"to": "sum"}), json!([rule("own")]));
         let selectors = json!([{"matchLabels": {"to": "sum"}},
             {"matchExpressions": [{"key": "also", "operator": "In", "values": ["x", "y"]}]}]);
-        sum.0.insert("aggregationRule".to_owned(), json!({"clusterRoleSelectors": selectors}));
+        sum.0.insert("aggregationRule", json!({"clusterRoleSelectors": selectors}));
         let all = [
             role("a", json!({"to": "sum"}), json!([rule("get"), rule("list")])),
             sum.clone(),

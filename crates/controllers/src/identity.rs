@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use keelson_meta::json::{Value, json};
 use keelson_meta::names::label_value_faults;
 use keelson_meta::{ApiError, Random, Revision};
 use keelson_registry::Registry;
 use keelson_storage::{Fence, Identity, StoreKey};
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Stored, farewell};
@@ -231,7 +231,7 @@ impl IdentityLease {
         for field in ["labels", "annotations"] {
             found.object.set_meta(field, lease["metadata"][field].clone());
         }
-        found.object.0.insert("spec".to_owned(), lease["spec"].clone());
+        found.object.0.insert("spec", lease["spec"].clone());
         self.client.update(&leases, found.object).await.map(Some)
     }
 

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_meta::clock::rfc3339;
+use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Family, Registry, ServiceRanges, Target};
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Stored, collection, farewell};
@@ -97,7 +97,7 @@ impl KubernetesService {
             "type": "Ready", "status": "True", "lastTransitionTime": rfc3339(self.client.now()),
             "reason": "", "message": "Kubernetes default Service CIDR is ready",
         });
-        next.0.insert("status".to_owned(), json!({ "conditions": [ready] }));
+        next.0.insert("status", json!({ "conditions": [ready] }));
         let status = Target { subresource: target.version.subresource("status"), ..target };
         unless_changed(self.client.update(&status, next).await)
     }
@@ -112,7 +112,7 @@ impl KubernetesService {
             return Ok(current);
         }
         let mut next = current.object;
-        next.0.insert("spec".to_owned(), json!({ "cidrs": cidrs }));
+        next.0.insert("spec", json!({ "cidrs": cidrs }));
         self.client.update(target, next).await
     }
 

@@ -7,9 +7,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::Registry;
-use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

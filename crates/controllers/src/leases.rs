@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use keelson_meta::clock::{parse_rfc3339, rfc3339_micro};
+use keelson_meta::json::{Map, Value};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::Target;
-use serde_json::{Map, Value};
 
 use crate::client;
 
@@ -56,11 +56,11 @@ pub(crate) fn end(lease: &Object) -> Option<SystemTime> {
 pub(crate) fn set<const N: usize>(lease: &mut Object, fields: [(&str, Value); N]) {
     let spec = lease.0.entry("spec").or_insert_with(|| Value::Object(Map::new()));
     if let Some(spec) = spec.as_object_mut() {
-        spec.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+        spec.extend(fields);
     }
 }
 
 /// A time as leases have it.
 pub(crate) fn micro_time(time: SystemTime) -> Value {
-    Value::String(rfc3339_micro(time))
+    rfc3339_micro(time).into()
 }

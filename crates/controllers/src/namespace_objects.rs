@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target, namespaces_target};
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, collection};
@@ -121,10 +121,10 @@ impl NamespaceObjects {
             return None;
         }
         let mut next = current.clone();
-        next.0.insert("data".to_owned(), json!(data));
+        next.0.insert("data", json!(data));
         let annotations = next.metadata_mut().entry("annotations").or_insert_with(|| json!({}));
         if let Value::Object(annotations) = annotations {
-            annotations.insert(DESCRIPTION.to_owned(), json!(ROOT_CA_DESCRIPTION));
+            annotations.insert(DESCRIPTION, json!(ROOT_CA_DESCRIPTION));
         }
         Some(next)
     }

@@ -65,7 +65,7 @@ impl Observations {
 #[cfg(test)]
 mod tests {
     use keelson_meta::Object;
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     use super::*;
 

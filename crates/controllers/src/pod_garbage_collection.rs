@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use keelson_cache::Entry;
+use keelson_meta::json::Value;
 use keelson_meta::options::{GetOptions, ListOptions, Query};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
 use keelson_resources::Catalogue;
-use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 

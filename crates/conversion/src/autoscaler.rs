@@ -9,10 +9,10 @@ mod behavior;
 mod leaf;
 mod metrics;
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 use crate::conversion::ConversionError;
-use crate::tree::{Tree, is_unset, object, object_or_new, take};
+use crate::tree::{is_unset, object, object_or_new, take};
 use leaf::Leaf;
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -43,7 +43,7 @@ const CONDITION: [(&str, Leaf); 5] = [
 ];
 
 /// From v1 to v2.
-pub(crate) fn v1_to_v2(autoscaler: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn v1_to_v2(autoscaler: &mut Map) -> Result<(), ConversionError> {
     let notes = take_annotations(autoscaler)?;
     let list = |name| notes.get(name).and_then(Value::as_str).and_then(leaf::list);
     read_spec(
@@ -60,9 +60,9 @@ pub(crate) fn v1_to_v2(autoscaler: &mut Tree) -> Result<(), ConversionError> {
 }
 
 /// From v2 to v1.
-pub(crate) fn v2_to_v1(autoscaler: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn v2_to_v1(autoscaler: &mut Map) -> Result<(), ConversionError> {
     take_annotations(autoscaler)?;
-    let mut notes = Tree::new();
+    let mut notes = Map::new();
     if let Some(spec) = object(autoscaler, "spec")? {
         write_spec(spec, &mut notes)?;
     }
@@ -77,39 +77,39 @@ pub(crate) fn v2_to_v1(autoscaler: &mut Tree) -> Result<(), ConversionError> {
 }
 
 /// Removes the annotations that are the server's own.
-pub(crate) fn drop_annotations(autoscaler: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn drop_annotations(autoscaler: &mut Map) -> Result<(), ConversionError> {
     take_annotations(autoscaler).map(|_| ())
 }
 
-fn take_annotations(autoscaler: &mut Tree) -> Result<Tree, ConversionError> {
-    let mut taken = Tree::new();
+fn take_annotations(autoscaler: &mut Map) -> Result<Map, ConversionError> {
+    let mut taken = Map::new();
     let Some(metadata) = object(autoscaler, "metadata")? else { return Ok(taken) };
     let Some(annotations) = object(metadata, "annotations")? else { return Ok(taken) };
     for name in OURS {
-        if let Some(value) = annotations.shift_remove(name) {
-            taken.insert(name.to_owned(), value);
+        if let Some(value) = annotations.remove(name) {
+            taken.insert(name, value);
         }
     }
     if annotations.is_empty() && !taken.is_empty() {
-        metadata.shift_remove("annotations");
+        metadata.remove("annotations");
     }
     Ok(taken)
 }
 
 /// The CPU's target follows the metrics that v1 does not know. An autoscaler without any gets the default that v1 implies.
-fn read_spec(spec: &mut Tree, metrics: Option<Vec<Value>>, behavior: Option<Value>) {
+fn read_spec(spec: &mut Map, metrics: Option<Vec<Value>>, behavior: Option<Value>) {
     let mut metrics = metrics.unwrap_or_default();
     let percent = take(spec, "targetCPUUtilizationPercentage");
     let percent = percent.or_else(|| metrics.is_empty().then(|| json!(DEFAULT_CPU_PERCENT)));
     metrics.extend(percent.as_ref().map(metrics::cpu_target));
-    spec.insert("metrics".to_owned(), Value::Array(metrics));
+    spec.insert("metrics", Value::Array(metrics));
     if let Some(behavior) = behavior {
-        spec.insert("behavior".to_owned(), behavior);
+        spec.insert("behavior", behavior);
     }
 }
 
 /// Only the first target of the CPU fits into v1's field, so that a second one goes with the others.
-fn write_spec(spec: &mut Tree, notes: &mut Tree) -> Result<(), ConversionError> {
+fn write_spec(spec: &mut Map, notes: &mut Map) -> Result<(), ConversionError> {
     let mut others = take_list(spec, "metrics")?;
     if let Some(index) = others.iter().position(|metric| metrics::cpu_percent(metric, "target").is_some()) {
         let percent = metrics::cpu_percent(&others.remove(index), "target").cloned();
@@ -125,26 +125,26 @@ fn write_spec(spec: &mut Tree, notes: &mut Tree) -> Result<(), ConversionError> 
 }
 
 /// v2 writes what was measured even when it is nothing, and the current replicas only when there are some.
-fn read_status(status: &mut Tree, current: Option<Vec<Value>>, conditions: Option<Vec<Value>>) {
+fn read_status(status: &mut Map, current: Option<Vec<Value>>, conditions: Option<Vec<Value>>) {
     let percent = take(status, "currentCPUUtilizationPercentage");
     let current = current.or_else(|| Some(vec![metrics::cpu_current(&percent?)]));
     if status.get("currentReplicas").is_some_and(is_unset) {
-        status.shift_remove("currentReplicas");
+        status.remove("currentReplicas");
     }
-    status.insert("currentMetrics".to_owned(), current.map_or(Value::Null, Value::Array));
+    status.insert("currentMetrics", current.map_or(Value::Null, Value::Array));
     if let Some(conditions) = conditions {
-        status.insert("conditions".to_owned(), Value::Array(conditions));
+        status.insert("conditions", Value::Array(conditions));
     }
 }
 
 /// What was measured is noted whole, even if it is the CPU's use alone: v1's field has no room for the raw value.
-fn write_status(status: &mut Tree, notes: &mut Tree) -> Result<(), ConversionError> {
+fn write_status(status: &mut Map, notes: &mut Map) -> Result<(), ConversionError> {
     let current = take_list(status, "currentMetrics")?;
     for field in ["currentReplicas", "desiredReplicas"] {
         status.entry(field).or_insert_with(|| json!(0));
     }
     if let Some(percent) = current.iter().rev().find_map(|metric| metrics::cpu_percent(metric, "current")) {
-        status.insert("currentCPUUtilizationPercentage".to_owned(), percent.clone());
+        status.insert("currentCPUUtilizationPercentage", percent.clone());
     }
     if !current.is_empty() {
         note(notes, CURRENT_METRICS, &metrics::write(&current, metrics::Kind::Current));
@@ -169,7 +169,7 @@ fn write_condition(condition: &Value) -> Value {
     Value::Object(CONDITION.iter().filter_map(field).collect())
 }
 
-fn take_list(tree: &mut Tree, field: &'static str) -> Result<Vec<Value>, ConversionError> {
+fn take_list(tree: &mut Map, field: &'static str) -> Result<Vec<Value>, ConversionError> {
     match take(tree, field) {
         None => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
@@ -177,8 +177,8 @@ fn take_list(tree: &mut Tree, field: &'static str) -> Result<Vec<Value>, Convers
     }
 }
 
-fn note(notes: &mut Tree, name: &str, value: &Value) {
-    notes.insert(name.to_owned(), Value::String(value.to_string()));
+fn note(notes: &mut Map, name: &str, value: &Value) {
+    notes.insert(name, value.to_string());
 }
 
 #[cfg(test)]

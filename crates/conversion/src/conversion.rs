@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use keelson_meta::json::Map;
 use keelson_meta::{ApiError, Object};
 use thiserror::Error;
 
 use crate::families::{FAMILIES, Family, Form};
-use crate::tree::Tree;
 
 /// A change of an object's fields on its way to or from the hub.
-pub(crate) type Step = fn(&mut Tree) -> Result<(), ConversionError>;
+pub(crate) type Step = fn(&mut Map) -> Result<(), ConversionError>;
 
 /// How an object gets from one version to another.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Conversion {
             return Err(ConversionError::NotInVersion { kind: self.kind, expected, found });
         }
         self.steps.iter().flatten().try_for_each(|step| step(&mut object.0))?;
-        object.0.insert("apiVersion".to_owned(), self.to_api_version.clone().into());
+        object.0.insert("apiVersion", self.to_api_version.clone());
         Ok(())
     }
 
@@ -186,8 +186,8 @@ impl Table {
 mod tests {
     use std::collections::BTreeSet;
 
+    use keelson_meta::json::json;
     use keelson_resources::Catalogue;
-    use serde_json::json;
 
     use super::*;
 

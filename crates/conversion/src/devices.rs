@@ -3,10 +3,10 @@
 //! Later versions put what asks for exactly one kind of device below `exactly`, and take away the `basic` around what a
 //! device is. Fields that are unknown stay where they are, so that a way there and back changes nothing.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 use crate::conversion::ConversionError;
-use crate::tree::{Tree, append_rest, each_in, is_unset, object, take, take_object};
+use crate::tree::{append_rest, each_in, is_unset, object, take, take_object};
 
 /// What `exactly` holds in later versions, in its order.
 const EXACTLY: [&str; 7] =
@@ -32,72 +32,72 @@ const BASIC: [&str; 12] = [
 ];
 
 /// A claim from v1beta1.
-pub(crate) fn nest_claim(claim: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn nest_claim(claim: &mut Map) -> Result<(), ConversionError> {
     each_request(claim, nest_request)
 }
 
 /// A claim to v1beta1.
-pub(crate) fn flatten_claim(claim: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn flatten_claim(claim: &mut Map) -> Result<(), ConversionError> {
     each_request(claim, flatten_request)
 }
 
 /// A template of claims from v1beta1.
-pub(crate) fn nest_template(template: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn nest_template(template: &mut Map) -> Result<(), ConversionError> {
     object(template, "spec")?.map_or(Ok(()), nest_claim)
 }
 
 /// A template of claims to v1beta1.
-pub(crate) fn flatten_template(template: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn flatten_template(template: &mut Map) -> Result<(), ConversionError> {
     object(template, "spec")?.map_or(Ok(()), flatten_claim)
 }
 
 /// A slice from v1beta1.
-pub(crate) fn lift_slice(slice: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn lift_slice(slice: &mut Map) -> Result<(), ConversionError> {
     let Some(spec) = object(slice, "spec")? else { return Ok(()) };
     drop_empty_placement(spec);
     each_in(spec, "devices", lift_device)
 }
 
 /// A slice to v1beta1.
-pub(crate) fn wrap_slice(slice: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn wrap_slice(slice: &mut Map) -> Result<(), ConversionError> {
     let Some(spec) = object(slice, "spec")? else { return Ok(()) };
     drop_empty_placement(spec);
     each_in(spec, "devices", wrap_device)
 }
 
-fn each_request(claim: &mut Tree, change: fn(&mut Tree) -> Result<(), ConversionError>) -> Result<(), ConversionError> {
+fn each_request(claim: &mut Map, change: fn(&mut Map) -> Result<(), ConversionError>) -> Result<(), ConversionError> {
     let Some(spec) = object(claim, "spec")? else { return Ok(()) };
     let Some(devices) = object(spec, "devices")? else { return Ok(()) };
     each_in(devices, "requests", change)
 }
 
 /// `exactly` appears when any of its fields says something; its class is always written, even when empty.
-fn nest_request(request: &mut Tree) -> Result<(), ConversionError> {
+fn nest_request(request: &mut Map) -> Result<(), ConversionError> {
     let mut rest = std::mem::take(request);
     let unknown = take_object(&mut rest, "exactly")?;
-    let mut exactly = Tree::new();
+    let mut exactly = Map::new();
     for field in EXACTLY {
         if let Some(value) = take(&mut rest, field).filter(|value| !is_unset(value)) {
-            exactly.insert(field.to_owned(), value);
+            exactly.insert(field, value);
         }
     }
     if !exactly.is_empty() && !exactly.contains_key("deviceClassName") {
-        exactly.shift_insert(0, "deviceClassName".to_owned(), json!(""));
+        exactly.insert_first("deviceClassName", json!(""));
     }
     append_rest(&mut exactly, unknown.unwrap_or_default());
     carry(&mut rest, "name", request);
     if !exactly.is_empty() {
-        request.insert("exactly".to_owned(), Value::Object(exactly));
+        request.insert("exactly", Value::Object(exactly));
     }
     append_rest(request, rest);
     Ok(())
 }
 
-fn flatten_request(request: &mut Tree) -> Result<(), ConversionError> {
+fn flatten_request(request: &mut Map) -> Result<(), ConversionError> {
     let mut rest = std::mem::take(request);
     let mut exactly = take_object(&mut rest, "exactly")?.unwrap_or_default();
     if exactly.get("deviceClassName").is_some_and(is_unset) {
-        exactly.shift_remove("deviceClassName");
+        exactly.remove("deviceClassName");
     }
     carry(&mut rest, "name", request);
     let (before, behind) = EXACTLY.split_at(BEFORE_FIRST_AVAILABLE);
@@ -105,49 +105,49 @@ fn flatten_request(request: &mut Tree) -> Result<(), ConversionError> {
     carry(&mut rest, "firstAvailable", request);
     behind.iter().for_each(|field| carry(&mut exactly, field, request));
     if !exactly.is_empty() {
-        request.insert("exactly".to_owned(), Value::Object(exactly));
+        request.insert("exactly", Value::Object(exactly));
     }
     append_rest(request, rest);
     Ok(())
 }
 
-fn lift_device(device: &mut Tree) -> Result<(), ConversionError> {
+fn lift_device(device: &mut Map) -> Result<(), ConversionError> {
     let mut rest = std::mem::take(device);
     let mut basic = take_object(&mut rest, "basic")?.unwrap_or_default();
     carry(&mut rest, "name", device);
     BASIC.iter().for_each(|field| carry(&mut basic, field, device));
     if !basic.is_empty() {
-        device.insert("basic".to_owned(), Value::Object(basic));
+        device.insert("basic", Value::Object(basic));
     }
     append_rest(device, rest);
     Ok(())
 }
 
 /// Every device is a basic one in v1beta1, even one without properties.
-fn wrap_device(device: &mut Tree) -> Result<(), ConversionError> {
+fn wrap_device(device: &mut Map) -> Result<(), ConversionError> {
     let mut rest = std::mem::take(device);
     let unknown = take_object(&mut rest, "basic")?.unwrap_or_default();
     carry(&mut rest, "name", device);
-    let mut basic = Tree::new();
+    let mut basic = Map::new();
     BASIC.iter().for_each(|field| carry(&mut rest, field, &mut basic));
     append_rest(&mut basic, unknown);
-    device.insert("basic".to_owned(), Value::Object(basic));
+    device.insert("basic", Value::Object(basic));
     append_rest(device, rest);
     Ok(())
 }
 
 /// v1beta1 cannot tell an empty node name, or devices on not all nodes, from silence; later versions forbid both.
-fn drop_empty_placement(spec: &mut Tree) {
+fn drop_empty_placement(spec: &mut Map) {
     for field in ["nodeName", "allNodes"] {
         if spec.get(field).is_some_and(|value| is_unset(value) || *value == json!(false)) {
-            spec.shift_remove(field);
+            spec.remove(field);
         }
     }
 }
 
-fn carry(from: &mut Tree, field: &str, to: &mut Tree) {
+fn carry(from: &mut Map, field: &str, to: &mut Map) {
     if let Some(value) = take(from, field) {
-        to.insert(field.to_owned(), value);
+        to.insert(field, value);
     }
 }
 

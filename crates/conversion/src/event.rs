@@ -3,10 +3,10 @@
 //! The two are one object under other names. They differ in what they write for a field that is empty, which readers of
 //! either form count on, so that the tables say it for each.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 use crate::conversion::ConversionError;
-use crate::tree::{Tree, append_rest, is_unset, object, take};
+use crate::tree::{append_rest, is_unset, object, take};
 
 /// What a form writes for a field without a value.
 #[derive(Clone, Copy)]
@@ -57,17 +57,17 @@ const FROM_CORE: [Field; 14] = [
 ];
 
 /// From `events.k8s.io` to core.
-pub(crate) fn to_core(event: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn to_core(event: &mut Map) -> Result<(), ConversionError> {
     rename(event, &TO_CORE);
     let Some(series) = object(event, "series")? else { return Ok(()) };
     if series.get("count").is_some_and(is_unset) {
-        series.shift_remove("count");
+        series.remove("count");
     }
     Ok(())
 }
 
 /// From core to `events.k8s.io`.
-pub(crate) fn from_core(event: &mut Tree) -> Result<(), ConversionError> {
+pub(crate) fn from_core(event: &mut Map) -> Result<(), ConversionError> {
     rename(event, &FROM_CORE);
     let Some(series) = object(event, "series")? else { return Ok(()) };
     series.entry("count").or_insert_with(|| json!(0));
@@ -75,11 +75,11 @@ pub(crate) fn from_core(event: &mut Tree) -> Result<(), ConversionError> {
     Ok(())
 }
 
-fn rename(event: &mut Tree, fields: &[Field]) {
+fn rename(event: &mut Map, fields: &[Field]) {
     let mut rest = std::mem::take(event);
     for head in ["kind", "apiVersion", "metadata"] {
-        if let Some(value) = rest.shift_remove(head) {
-            event.insert(head.to_owned(), value);
+        if let Some(value) = rest.remove(head) {
+            event.insert(head, value);
         }
     }
     for (from, to, empty) in fields {
@@ -100,7 +100,7 @@ fn rename(event: &mut Tree, fields: &[Field]) {
 mod tests {
     use super::*;
 
-    fn check(step: fn(&mut Tree) -> Result<(), ConversionError>, from: Value, to: &Value) {
+    fn check(step: fn(&mut Map) -> Result<(), ConversionError>, from: Value, to: &Value) {
         let Value::Object(mut event) = from else { panic!("not an object") };
         step(&mut event).expect("an event");
         assert_eq!(Value::Object(event).to_string(), to.to_string(), "order counts");
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(event["series"], json!({"count": 0, "lastObservedTime": null}));
         to_core(&mut event).expect("an event");
         assert_eq!(event["series"], json!({"lastObservedTime": null}));
-        event.insert("series".into(), json!(1));
+        event.insert("series", json!(1));
         assert!(to_core(&mut event).is_err());
     }
 }

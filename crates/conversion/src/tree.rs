@@ -1,19 +1,16 @@
 //! Steps through JSON trees that treat null as absent, as Go's decoder does.
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use crate::conversion::ConversionError;
 
-/// The fields of a JSON object.
-pub(crate) type Tree = Map<String, Value>;
-
 /// Removes a field; null counts as absent. The others keep their order.
-pub(crate) fn take(tree: &mut Tree, key: &str) -> Option<Value> {
-    tree.shift_remove(key).filter(|value| !value.is_null())
+pub(crate) fn take(tree: &mut Map, key: &str) -> Option<Value> {
+    tree.remove(key).filter(|value| !value.is_null())
 }
 
 /// Removes a field that is an object.
-pub(crate) fn take_object(tree: &mut Tree, key: &'static str) -> Result<Option<Tree>, ConversionError> {
+pub(crate) fn take_object(tree: &mut Map, key: &'static str) -> Result<Option<Map>, ConversionError> {
     match take(tree, key) {
         None => Ok(None),
         Some(Value::Object(object)) => Ok(Some(object)),
@@ -22,7 +19,7 @@ pub(crate) fn take_object(tree: &mut Tree, key: &'static str) -> Result<Option<T
 }
 
 /// A field that is an object; `None` when it is absent.
-pub(crate) fn object<'a>(tree: &'a mut Tree, key: &'static str) -> Result<Option<&'a mut Tree>, ConversionError> {
+pub(crate) fn object<'a>(tree: &'a mut Map, key: &'static str) -> Result<Option<&'a mut Map>, ConversionError> {
     match tree.get_mut(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(object)) => Ok(Some(object)),
@@ -31,19 +28,19 @@ pub(crate) fn object<'a>(tree: &'a mut Tree, key: &'static str) -> Result<Option
 }
 
 /// A field that is an object, made when it is absent.
-pub(crate) fn object_or_new<'a>(tree: &'a mut Tree, key: &'static str) -> Result<&'a mut Tree, ConversionError> {
+pub(crate) fn object_or_new<'a>(tree: &'a mut Map, key: &'static str) -> Result<&'a mut Map, ConversionError> {
     let value = tree.entry(key).or_insert(Value::Null);
     if value.is_null() {
-        *value = Value::Object(Tree::new());
+        *value = Value::Object(Map::new());
     }
     value.as_object_mut().ok_or(ConversionError::WrongType { field: key, wanted: "an object" })
 }
 
 /// Changes each object in the list of this name, if there is one.
 pub(crate) fn each_in(
-    tree: &mut Tree,
+    tree: &mut Map,
     key: &'static str,
-    change: impl Fn(&mut Tree) -> Result<(), ConversionError>,
+    change: impl Fn(&mut Map) -> Result<(), ConversionError>,
 ) -> Result<(), ConversionError> {
     let list = match tree.get_mut(key) {
         None | Some(Value::Null) => return Ok(()),
@@ -57,7 +54,7 @@ pub(crate) fn each_in(
 }
 
 /// Adds what is left of a tree behind what was built from it; a field that is there already stays.
-pub(crate) fn append_rest(built: &mut Tree, rest: Tree) {
+pub(crate) fn append_rest(built: &mut Map, rest: Map) {
     for (key, value) in rest {
         built.entry(key).or_insert(value);
     }

@@ -2,11 +2,11 @@
 
 use keelson_conversion::{Conversion, Views};
 use keelson_meta::Object;
+use keelson_meta::json::{Map, Value, json};
 use keelson_resources::Catalogue;
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 /// A kind's pair of versions: group of the resource, kind, and the two (group, version)s.
 type Pair = (&'static str, &'static str, (&'static str, &'static str), (&'static str, &'static str));
@@ -33,8 +33,8 @@ fn convert((group, kind, from, to): Pair, body: &Value) -> Value {
     ]));
     object.0.extend(body.clone());
     conversion.convert(&mut object).expect("a well formed object");
-    assert_eq!(object.0.shift_remove("kind"), Some(json!(kind)));
-    assert_eq!(object.0.shift_remove("apiVersion"), Some(json!(conversion.to_api_version())));
+    assert_eq!(object.0.remove("kind"), Some(json!(kind)));
+    assert_eq!(object.0.remove("apiVersion"), Some(json!(conversion.to_api_version())));
     object.into_value()
 }
 
@@ -352,12 +352,12 @@ proptest! {
             let Some(conversion) = Conversion::between(to.group, to.kind, gvs.0, gvs.1) else { continue };
             let Value::Object(mut before) = body.clone() else { unreachable!("fields make an object") };
             before.insert("unknown".to_owned(), new.clone());
-            before.insert("apiVersion".to_owned(), json!(from.api_version));
+            before.insert("apiVersion", json!(from.api_version));
             let mut after = Object(before.clone());
             let outcome = conversion.convert(&mut after);
             if conversion.is_rename() {
                 prop_assert_eq!(&outcome, &Ok(()));
-                before.insert("apiVersion".to_owned(), json!(to.api_version));
+                before.insert("apiVersion", json!(to.api_version));
                 prop_assert_eq!(&after.0, &before);
             }
             if outcome.is_ok() {
@@ -398,7 +398,7 @@ fn selectable_fields_are_the_same_in_every_version() {
             for declared in resource.selectable_fields {
                 let path = declared.paths.first().expect("every such field has a path");
                 let mut object = Object::default();
-                object.0.insert("apiVersion".to_owned(), json!(conversion.from_api_version()));
+                object.0.insert("apiVersion", json!(conversion.from_api_version()));
                 let fields = path.split('.').rev().fold(json!("found"), |value, key| json!({key: value}));
                 object.0.extend(fields.as_object().expect("a path has a segment").clone());
                 conversion.convert(&mut object).expect("a well formed object");

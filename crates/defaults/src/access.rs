@@ -1,7 +1,8 @@
 //! Role bindings, and requests for tokens.
 
 use crate::shape::Rule::{Always, Each, In, Number, Text};
-use crate::shape::{Shape, Step, Tree, text};
+use crate::shape::{Shape, Step, text};
+use keelson_meta::json::Map;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -33,7 +34,7 @@ const BINDING: Shape = Shape::of(&[
 ]);
 
 /// Users and groups belong to this group of kinds, service accounts to the core group.
-fn subject_group(subject: &mut Tree) {
+fn subject_group(subject: &mut Map) {
     if matches!(text(subject, "kind"), "User" | "Group") {
         Text(GROUP).apply(subject, "apiGroup");
     }

@@ -1,9 +1,9 @@
 //! Horizontal pod autoscalers. What `v1` leaves out of its metrics is filled in when it becomes `v2`.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 use crate::shape::Rule::{Always, In, Number, Text};
-use crate::shape::{Shape, Step, Tree, list, set};
+use crate::shape::{Shape, Step, list, set};
 
 /// The shape of a kind of `autoscaling` in a version.
 pub(crate) fn shape(version: &str, kind: &str) -> Option<&'static Shape> {
@@ -25,7 +25,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 /// The CPU use, in percent of what is requested, that an autoscaler without any metric aims at.
 const CPU_PERCENT: i64 = 80;
 
-fn implied_target(autoscaler: &mut Tree) {
+fn implied_target(autoscaler: &mut Map) {
     let annotations = autoscaler.get("metadata").and_then(|metadata| metadata.get("annotations"));
     if annotations.and_then(|annotations| annotations.get(METRICS)).is_none()
         && let Some(Value::Object(spec)) = autoscaler.get_mut("spec")
@@ -46,7 +46,7 @@ const V2: Shape = Shape::of(&[(
     ),
 )]);
 
-fn metrics(spec: &mut Tree) {
+fn metrics(spec: &mut Map) {
     let absent = matches!(spec.get("metrics"), None | Some(Value::Null | Value::Array(_)));
     if absent && list(spec, "metrics").is_empty() {
         let target = json!({ "type": "Utilization", "averageUtilization": CPU_PERCENT });
@@ -73,7 +73,7 @@ fn policy(of: &str, value: i64) -> Value {
     json!({ "type": of, "value": value, "periodSeconds": PERIOD_SECONDS })
 }
 
-fn policies(rules: &mut Tree, usual: Value) {
+fn policies(rules: &mut Map, usual: Value) {
     if matches!(rules.get("policies"), None | Some(Value::Null)) {
         set(rules, "policies", usual);
     }

@@ -1,10 +1,10 @@
 //! What belongs to the cluster as a whole, and small kinds that stand alone.
 
-use serde_json::Value;
+use keelson_meta::json::{Map, Value};
 
 use crate::admission::CLIENT;
 use crate::shape::Rule::{Always, Copied, Each, In, Number, Positive, Text};
-use crate::shape::{Shape, Step, Tree, copy_missing, is_unset, object, peek, set, text};
+use crate::shape::{Shape, Step, copy_missing, is_unset, object, peek, set, text};
 
 /// The shape of a kind of the core group, of flow control and of scheduling.
 pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
@@ -61,14 +61,14 @@ const LIMIT_RANGE: Shape = Shape::of(&[(
 )]);
 
 /// A container's limit is at most the maximum; it asks for its limit, or else for the minimum.
-fn limits(item: &mut Tree) {
+fn limits(item: &mut Map) {
     if text(item, "type") != "Container" {
         return;
     }
     for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
         let Some(values) = peek(item, from).filter(|values| !values.is_empty()).cloned() else { continue };
         if is_unset(item, to) {
-            set(item, to, Tree::new());
+            set(item, to, Map::new());
         }
         if let Some(target) = object(item, to) {
             copy_missing(&values, target);
@@ -120,7 +120,7 @@ const DEFINITION: Shape = Shape::of(&[(
 const CONVERSION: Shape =
     Shape::of(&[("strategy", Text("None")), ("webhook", In(&const { Shape::of(&[("clientConfig", In(&CLIENT))]) }))]);
 
-fn names(names: &mut Tree) {
+fn names(names: &mut Map) {
     let kind = text(names, "kind").to_owned();
     if kind.is_empty() {
         return;
@@ -168,13 +168,13 @@ const FLAT_REQUEST: Shape = Shape {
 };
 
 /// A request that offers alternatives has no count of its own.
-fn flat_request(request: &mut Tree) {
+fn flat_request(request: &mut Map) {
     if request.get("firstAvailable").and_then(Value::as_array).is_none_or(Vec::is_empty) {
         COUNTED.fill(request);
     }
 }
 
-fn count(request: &mut Tree) {
+fn count(request: &mut Map) {
     if text(request, "allocationMode") == "ExactCount" {
         Positive(1).apply(request, "count");
     }

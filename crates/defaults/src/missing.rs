@@ -5,9 +5,9 @@
 
 use keelson_codec::cursor::{Cursor, RawText};
 use keelson_codec::json;
-use serde_json::Value;
+use keelson_meta::json::{Map, Value};
 
-use crate::shape::{Rule, Shape, Step, Tree};
+use crate::shape::{Rule, Shape, Step};
 
 impl Shape {
     /// Whether filling in would change the object at the cursor.
@@ -113,7 +113,7 @@ struct Found {
     /// Whether there is anything else, for [`Alone`](Step::Alone).
     others: bool,
     /// What the functions read.
-    picked: Tree,
+    picked: Map,
 }
 
 impl Rule {
@@ -124,7 +124,7 @@ impl Rule {
             Self::Copied(from) => member(object, from).is_some_and(|value| value.peek() != b'n'),
             Self::EntriesOf(from) => !keys(member(object, from)).is_empty(),
             Self::By(from, function) => {
-                let mut tree = Tree::new();
+                let mut tree = Map::new();
                 if let Some(value) = member(object, from) {
                     tree.insert((*from).to_owned(), read(value));
                 }
@@ -217,17 +217,17 @@ fn keys<'a>(object: Option<Cursor<'a>>) -> Vec<&'a [u8]> {
 }
 
 /// Copies what stands at those of the paths that begin with this member, and that there is something on the way to it.
-fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'a str>, tree: &mut Tree) {
+fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'a str>, tree: &mut Map) {
     for path in paths {
         let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
         if !key.is(name) {
             continue;
         }
         let Some(rest) = rest.filter(|_| value.peek() == b'{') else {
-            tree.insert(name.to_owned(), read(value.clone()));
+            tree.insert(name, read(value.clone()));
             continue;
         };
-        let inner = tree.entry(name).or_insert_with(|| Value::Object(Tree::new()));
+        let inner = tree.entry(name).or_insert_with(|| Value::Object(Map::new()));
         let Some(inner) = inner.as_object_mut() else { continue };
         let mut members = value.clone();
         members.step();
@@ -240,7 +240,7 @@ fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'
 
 fn read(mut value: Cursor<'_>) -> Value {
     if value.peek() == b'"' {
-        return Value::String(value.string().decode().into_owned());
+        return value.string().decode().into();
     }
     json::parse(value.raw()).map_or(Value::Null, |parsed| parsed.value)
 }

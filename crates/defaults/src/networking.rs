@@ -1,9 +1,9 @@
 //! Services, endpoints, ingress classes and network policies.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 use crate::shape::Rule::{Always, Copied, Each, Flag, In, Number, Text};
-use crate::shape::{Shape, Step, Tree, is_unset, list, set, text};
+use crate::shape::{Shape, Step, is_unset, list, set, text};
 
 /// The shape of a kind of `networking.k8s.io` and `discovery.k8s.io`, and of services and endpoints.
 pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
@@ -45,18 +45,18 @@ const TRAFFIC: &[&str] =
 const AFFINITY: Shape = Shape::of(&[("clientIP", Always(&const { Shape::of(&[("timeoutSeconds", Number(10_800))]) }))]);
 
 /// How long a client stays with one pod.
-fn affinity(spec: &mut Tree) {
+fn affinity(spec: &mut Map) {
     match text(spec, "sessionAffinity") {
         "ClientIP" => Always(&AFFINITY).apply(spec, "sessionAffinityConfig"),
         "None" => {
-            spec.shift_remove("sessionAffinityConfig");
+            spec.remove("sessionAffinityConfig");
         }
         _ => {}
     }
 }
 
 /// Which nodes take part in leading traffic to the service.
-fn traffic(spec: &mut Tree) {
+fn traffic(spec: &mut Map) {
     let (outside, balanced, inside) = match text(spec, "type") {
         "NodePort" => (true, false, true),
         "LoadBalancer" => (true, true, true),
@@ -99,13 +99,13 @@ const NETWORK_POLICY: Shape = Shape::of(&[(
 const PEERS: Shape = Shape::of(&[("ports", Each(&PROTOCOL))]);
 
 /// Every policy restricts what comes in; what goes out only if it says something about it.
-fn policy_types(spec: &mut Tree) {
+fn policy_types(spec: &mut Map) {
     if matches!(spec.get("policyTypes"), None | Some(Value::Null)) || list_is_empty(spec) {
         let egress = !is_unset(spec, "egress") && !list(spec, "egress").is_empty();
         set(spec, "policyTypes", if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
     }
 }
 
-fn list_is_empty(spec: &Tree) -> bool {
+fn list_is_empty(spec: &Map) -> bool {
     matches!(spec.get("policyTypes"), Some(Value::Array(types)) if types.is_empty())
 }

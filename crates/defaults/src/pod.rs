@@ -1,9 +1,9 @@
 //! Pods, and the templates that all workloads make pods from.
 
-use serde_json::Value;
+use keelson_meta::json::{Map, Value};
 
 use crate::shape::Rule::{Always, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text};
-use crate::shape::{Shape, Step, Tree, set, text};
+use crate::shape::{Shape, Step, set, text};
 use crate::volumes::{FIELD_REFERENCE, VOLUME};
 
 /// A pod.
@@ -99,7 +99,7 @@ fn tag(image: &str) -> Option<&str> {
 }
 
 /// `serviceAccount` is the former name of `serviceAccountName`, and still written beside it.
-fn service_account(spec: &mut Tree) {
+fn service_account(spec: &mut Map) {
     let name = match text(spec, "serviceAccountName") {
         "" => text(spec, "serviceAccount"),
         name => name,

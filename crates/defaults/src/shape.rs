@@ -1,8 +1,6 @@
 //! Defaults as data: for each field of an object what it gets when it is left out, and the shape of what it holds.
 
-pub(crate) use keelson_meta::tree::{Tree, set};
-use keelson_meta::tree::{find, find_mut};
-use serde_json::Value;
+use keelson_meta::json::{Map, Value};
 
 /// The defaults of one type.
 pub(crate) struct Shape {
@@ -21,7 +19,7 @@ pub(crate) enum Step {
     /// An empty object in a field, where nothing but one other field is stated.
     Alone { stated: &'static str, gets: &'static str },
     /// Anything else. The paths name all that the function reads or sets; it must do the same where it finds nothing else.
-    Run(&'static [&'static str], fn(&mut Tree)),
+    Run(&'static [&'static str], fn(&mut Map)),
 }
 
 /// What is done with a field.
@@ -37,7 +35,7 @@ pub(crate) enum Rule {
     /// What another field of the object has, where there is none or a zero.
     Copied(&'static str),
     /// What a function makes of another field of the object, where there is none. The function reads nothing else.
-    By(&'static str, fn(&Tree) -> Option<Value>),
+    By(&'static str, fn(&Map) -> Option<Value>),
     /// The entries of another field of the object that this one lacks.
     EntriesOf(&'static str),
     /// An empty object, where there is none.
@@ -59,7 +57,7 @@ impl Shape {
     }
 
     /// Fills in what the object leaves out.
-    pub(crate) fn fill(&self, tree: &mut Tree) {
+    pub(crate) fn fill(&self, tree: &mut Map) {
         for (name, rule) in self.fields {
             rule.apply(tree, name);
         }
@@ -70,14 +68,14 @@ impl Shape {
 }
 
 impl Step {
-    fn apply(&self, tree: &mut Tree) {
+    fn apply(&self, tree: &mut Map) {
         match self {
             Self::Also(shape) => shape.fill(tree),
             Self::If { flag, then } if is_true(tree, flag) => then.fill(tree),
             Self::If { .. } => {}
             Self::Alone { stated, gets } => {
-                if tree.iter().all(|(name, value)| name == stated || value.is_null()) {
-                    set(tree, gets, Tree::new());
+                if tree.iter().all(|(name, value)| name == *stated || value.is_null()) {
+                    set(tree, gets, Map::new());
                 }
             }
             Self::Run(_, function) => function(tree),
@@ -86,14 +84,14 @@ impl Step {
 }
 
 impl Rule {
-    pub(crate) fn apply(&self, tree: &mut Tree, name: &str) {
+    pub(crate) fn apply(&self, tree: &mut Map, name: &str) {
         match self {
             Self::Text(text) if is_unset(tree, name) => set(tree, name, *text),
             Self::Number(number) if is_unset(tree, name) => set(tree, name, *number),
             Self::Positive(number) if is_zero(tree, name) => set(tree, name, *number),
             Self::Flag(flag) if is_unset(tree, name) => set(tree, name, *flag),
             Self::Copied(from) if is_zero(tree, name) => {
-                if let Some(value) = find(tree, from).filter(|value| !value.is_null()).cloned() {
+                if let Some(value) = tree.get(from).filter(|value| !value.is_null()).cloned() {
                     set(tree, name, value);
                 }
             }
@@ -107,12 +105,12 @@ impl Rule {
                 Self::Empty.apply(tree, name);
                 object(tree, name).into_iter().for_each(|inner| copy_missing(&entries, inner));
             }
-            Self::Empty if is_unset(tree, name) => set(tree, name, Tree::new()),
+            Self::Empty if is_unset(tree, name) => set(tree, name, Map::new()),
             Self::OneOf(text) if list(tree, name).is_empty() && is_list(tree, name) => set(tree, name, vec![*text]),
             Self::In(shape) => object(tree, name).into_iter().for_each(|inner| shape.fill(inner)),
             Self::Always(shape) => {
                 if is_unset(tree, name) {
-                    set(tree, name, Tree::new());
+                    set(tree, name, Map::new());
                 }
                 object(tree, name).into_iter().for_each(|inner| shape.fill(inner));
             }
@@ -129,9 +127,14 @@ impl Rule {
     }
 }
 
+/// Sets a field. One that is there keeps its place, a new one comes last.
+pub(crate) fn set(tree: &mut Map, name: &str, value: impl Into<Value>) {
+    tree.insert(name, value);
+}
+
 /// Whether a field is absent, null, or an empty text.
-pub(crate) fn is_unset(tree: &Tree, name: &str) -> bool {
-    match find(tree, name) {
+pub(crate) fn is_unset(tree: &Map, name: &str) -> bool {
+    match tree.get(name) {
         None | Some(Value::Null) => true,
         Some(Value::String(text)) => text.is_empty(),
         Some(_) => false,
@@ -139,51 +142,49 @@ pub(crate) fn is_unset(tree: &Tree, name: &str) -> bool {
 }
 
 /// Whether a field is unset, or a zero.
-pub(crate) fn is_zero(tree: &Tree, name: &str) -> bool {
-    is_unset(tree, name) || find(tree, name).and_then(Value::as_f64) == Some(0.0)
+pub(crate) fn is_zero(tree: &Map, name: &str) -> bool {
+    is_unset(tree, name) || tree.get(name).and_then(Value::as_f64) == Some(0.0)
 }
 
 /// The text of a field, empty if there is none.
-pub(crate) fn text<'a>(tree: &'a Tree, name: &str) -> &'a str {
-    find(tree, name).and_then(Value::as_str).unwrap_or_default()
+pub(crate) fn text<'a>(tree: &'a Map, name: &str) -> &'a str {
+    tree.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Whether a boolean is set and true.
-pub(crate) fn is_true(tree: &Tree, name: &str) -> bool {
-    find(tree, name).and_then(Value::as_bool) == Some(true)
+pub(crate) fn is_true(tree: &Map, name: &str) -> bool {
+    tree.get(name).and_then(Value::as_bool) == Some(true)
 }
 
 /// The items of a list, none if there is no list.
-pub(crate) fn list<'a>(tree: &'a Tree, name: &str) -> &'a [Value] {
-    find(tree, name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+pub(crate) fn list<'a>(tree: &'a Map, name: &str) -> &'a [Value] {
+    tree.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The object in a field.
-pub(crate) fn object<'a>(tree: &'a mut Tree, name: &str) -> Option<&'a mut Tree> {
-    find_mut(tree, name)?.as_object_mut()
+pub(crate) fn object<'a>(tree: &'a mut Map, name: &str) -> Option<&'a mut Map> {
+    tree.get_mut(name)?.as_object_mut()
 }
 
 /// The object in a field, to be read.
-pub(crate) fn peek<'a>(tree: &'a Tree, name: &str) -> Option<&'a Tree> {
-    find(tree, name)?.as_object()
+pub(crate) fn peek<'a>(tree: &'a Map, name: &str) -> Option<&'a Map> {
+    tree.get(name)?.as_object()
 }
 
 /// Does something with each object in a list.
-pub(crate) fn each(tree: &mut Tree, name: &str, action: impl FnMut(&mut Tree)) {
-    let items = find_mut(tree, name).and_then(Value::as_array_mut);
+pub(crate) fn each(tree: &mut Map, name: &str, action: impl FnMut(&mut Map)) {
+    let items = tree.get_mut(name).and_then(Value::as_array_mut);
     items.into_iter().flatten().filter_map(Value::as_object_mut).for_each(action);
 }
 
 /// Copies the entries of one object that another lacks.
-pub(crate) fn copy_missing(from: &Tree, to: &mut Tree) {
+pub(crate) fn copy_missing(from: &Map, to: &mut Map) {
     for (name, value) in from {
-        if !to.contains_key(name) {
-            to.insert(name.clone(), value.clone());
-        }
+        to.entry(name).or_insert_with(|| value.clone());
     }
 }
 
 /// Whether a list could stand here: there is one, or nothing.
-fn is_list(tree: &Tree, name: &str) -> bool {
-    matches!(find(tree, name), None | Some(Value::Null | Value::Array(_)))
+fn is_list(tree: &Map, name: &str) -> bool {
+    matches!(tree.get(name), None | Some(Value::Null | Value::Array(_)))
 }

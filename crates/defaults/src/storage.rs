@@ -1,9 +1,9 @@
 //! Volumes, claims, and how storage is provisioned.
 
-use serde_json::Value;
+use keelson_meta::json::{Map, Value};
 
 use crate::shape::Rule::{Always, Flag, In, OneOf, Text};
-use crate::shape::{Shape, Step, Tree, is_unset, set};
+use crate::shape::{Shape, Step, is_unset, set};
 use crate::volumes::{AZURE_DISK, HOST_PATH, ISCSI, RBD, SCALE_IO};
 
 /// The shape of a kind of `storage.k8s.io`, and of volumes and claims.
@@ -82,7 +82,7 @@ const DRIVER: Shape = Shape::of(&[(
 )]);
 
 /// `dataSource` and `dataSourceRef` say the same, unless the reference leads to another namespace.
-fn same_source(spec: &mut Tree) {
+fn same_source(spec: &mut Map) {
     let elsewhere =
         spec.get("dataSourceRef").and_then(|source| source.get("namespace")).and_then(Value::as_str).unwrap_or("");
     if !elsewhere.is_empty() {

@@ -2,8 +2,8 @@
 //! nothing more; that what is stated stays; and that the bytes of an object tell whether it lacks anything.
 
 use keelson_codec::{Checked, StoredObject};
+use keelson_meta::json::{Value, json};
 use keelson_meta::{GroupVersion, GroupVersionKind, Object, Revision};
-use serde_json::{Value, json};
 
 use super::{apply, lacks};
 
@@ -41,7 +41,7 @@ fn check_lacks(kind: &GroupVersionKind, object: Value) {
 fn without_each(value: &Value) -> Vec<Value> {
     let mut lesser = Vec::new();
     let members: Vec<(String, &Value)> = match value {
-        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.to_owned(), value)).collect(),
         Value::Array(items) => items.iter().enumerate().map(|(place, item)| (place.to_string(), item)).collect(),
         _ => return lesser,
     };
@@ -61,7 +61,7 @@ fn without_each(value: &Value) -> Vec<Value> {
         lesser.extend(without_each(item).into_iter().map(|item| with(&place, item)));
         let mut without = value.clone();
         match &mut without {
-            Value::Object(map) => drop(map.shift_remove(&place)),
+            Value::Object(map) => drop(map.remove(&place)),
             Value::Array(items) => drop(items.remove(place.parse().unwrap())),
             _ => {}
         }

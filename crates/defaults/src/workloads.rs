@@ -1,10 +1,10 @@
 //! What makes pods: deployments, the sets, replication controllers, jobs and cron jobs.
 
-use serde_json::Value;
+use keelson_meta::json::{Map, Value};
 
 use crate::pod::TEMPLATE;
 use crate::shape::Rule::{Always, Each, Flag, In, Number, Text};
-use crate::shape::{Shape, Step, Tree, is_unset, object, peek, set, text};
+use crate::shape::{Shape, Step, is_unset, object, peek, set, text};
 use crate::storage::CLAIM_TEMPLATE;
 
 /// The shape of a kind of `apps` and `batch`, and of replication controllers.
@@ -139,18 +139,18 @@ const JOB_TEMPLATE: Shape = Shape::of(&[(
     Always(&const { Shape::of(&[("template", Always(&TEMPLATE)), ("podFailurePolicy", In(&FAILURE_POLICY))]) }),
 )]);
 
-fn rolling(strategy: &mut Tree, shape: &'static Shape) {
+fn rolling(strategy: &mut Map, shape: &'static Shape) {
     if text(strategy, "type") == "RollingUpdate" {
         Always(shape).apply(strategy, "rollingUpdate");
     }
 }
 
 /// Only a strategy that is left out gets its details; one that is stated has those that it states.
-fn partition(strategy: &mut Tree) {
+fn partition(strategy: &mut Map) {
     if is_unset(strategy, "type") {
         set(strategy, "type", "RollingUpdate");
         if is_unset(strategy, "rollingUpdate") {
-            set(strategy, "rollingUpdate", Tree::new());
+            set(strategy, "rollingUpdate", Map::new());
         }
     }
     if let Some(details) = object(strategy, "rollingUpdate") {
@@ -159,7 +159,7 @@ fn partition(strategy: &mut Tree) {
 }
 
 /// One pod that has to succeed, unless the job says how many may run.
-fn job_counts(spec: &mut Tree) {
+fn job_counts(spec: &mut Map) {
     if is_unset(spec, "completions") && is_unset(spec, "parallelism") {
         set(spec, "completions", 1);
     }
@@ -168,21 +168,21 @@ fn job_counts(spec: &mut Tree) {
     Number(limit).apply(spec, "backoffLimit");
 }
 
-fn replacement_policy(spec: &mut Tree) {
+fn replacement_policy(spec: &mut Map) {
     let policy = if is_unset(spec, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
     Text(policy).apply(spec, "podReplacementPolicy");
 }
 
-fn template_labels(workload: &Tree) -> Option<Tree> {
+fn template_labels(workload: &Map) -> Option<Map> {
     let template = peek(peek(workload, "spec")?, "template")?;
     let labels = peek(peek(template, "metadata")?, "labels")?;
     (!labels.is_empty()).then(|| labels.clone())
 }
 
-fn selector_from_template(workload: &mut Tree) {
+fn selector_from_template(workload: &mut Map) {
     let labels = template_labels(workload);
     if let Some(spec) = object(workload, "spec")
-        && peek(spec, "selector").is_none_or(Tree::is_empty)
+        && peek(spec, "selector").is_none_or(Map::is_empty)
         && let Some(labels) = labels
     {
         set(spec, "selector", labels);
@@ -190,13 +190,13 @@ fn selector_from_template(workload: &mut Tree) {
 }
 
 /// A workload that has no labels of its own gets those of its pods.
-fn labels_from_template(workload: &mut Tree) {
+fn labels_from_template(workload: &mut Map) {
     let Some(labels) = template_labels(workload) else { return };
     if is_unset(workload, "metadata") {
-        set(workload, "metadata", Tree::new());
+        set(workload, "metadata", Map::new());
     }
     if let Some(metadata) = object(workload, "metadata")
-        && metadata.get("labels").and_then(Value::as_object).is_none_or(Tree::is_empty)
+        && metadata.get("labels").and_then(Value::as_object).is_none_or(Map::is_empty)
         && matches!(metadata.get("labels"), None | Some(Value::Null | Value::Object(_)))
     {
         set(metadata, "labels", labels);

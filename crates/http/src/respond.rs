@@ -9,9 +9,9 @@ use http::{Response, StatusCode};
 use keelson_codec::gzip::{DeflateBlock, MemberWriter};
 use keelson_codec::outline::{Content, Outline};
 use keelson_codec::{json, pretty, yaml};
+use keelson_meta::json::Value;
 use keelson_meta::status::StatusDetails;
 use keelson_meta::{ApiError, Status};
-use serde_json::Value;
 
 use crate::body::{ResponseBody, full};
 use crate::negotiation::{MediaKind, MediaType};
@@ -36,7 +36,7 @@ pub fn error(error: &ApiError, media: MediaType) -> Response<ResponseBody> {
 /// A `Status` as an answer, with the code it names.
 pub fn status(status: &Status, media: MediaType) -> Response<ResponseBody> {
     let code = StatusCode::from_u16(status.http_code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    match serde_json::to_value(status) {
+    match keelson_meta::json::to_value(status) {
         Ok(body) => value(code, &body, media),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }

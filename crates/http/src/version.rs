@@ -1,6 +1,6 @@
 //! `/version`: which Kubernetes this server behaves like.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 /// The Kubernetes version that the API follows. The build metadata after `+` says that it is not the reference; a `-`
 /// would make it a pre-release for those who compare versions.

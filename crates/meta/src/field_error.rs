@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use serde_json::Value;
+use crate::json::Value;
 
 use crate::go_format;
 use crate::status::StatusCause;
@@ -240,7 +240,7 @@ pub fn join(errors: &[FieldError]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn each_kind_has_its_text_and_reason() {

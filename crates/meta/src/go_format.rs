@@ -1,7 +1,7 @@
 //! Texts as Go prints them, because clients read (and match on) messages that upstream formats with Go's `%q`,
 //! `encoding/json` and `strconv`.
 
-use serde_json::Value;
+use crate::json::Value;
 use std::fmt::Write;
 
 /// The text in double quotes with Go's escapes, like `%q`.
@@ -120,7 +120,7 @@ fn number_error(function: &str, text: &str, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn quoting_escapes_as_go_does() {

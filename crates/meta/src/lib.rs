@@ -9,6 +9,7 @@ pub mod field_error;
 pub mod field_selector;
 pub mod go_format;
 pub mod gvk;
+pub mod json;
 pub mod label_selector;
 pub mod list_head;
 pub mod metadata_rules;
@@ -20,7 +21,6 @@ pub mod quantity;
 pub mod random;
 pub mod revision;
 pub mod status;
-pub mod tree;
 
 pub use clock::{Clock, SystemClock};
 pub use error::ApiError;

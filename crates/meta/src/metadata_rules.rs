@@ -3,7 +3,7 @@
 //! The types are already known to be right (`metadata_types`). Rules give all their complaints at once, in upstream's
 //! order; within labels and annotations, which upstream walks in random order, in the order of the document.
 
-use serde_json::{Map, Value, json};
+use crate::json::{Map, Value, json};
 
 use crate::field_error::FieldError;
 use crate::go_format::quote;
@@ -208,7 +208,7 @@ fn owner_errors(object: &Object) -> Vec<FieldError> {
     errors
 }
 
-fn owner_reference_errors(field: &str, reference: &Map<String, Value>) -> Vec<FieldError> {
+fn owner_reference_errors(field: &str, reference: &Map) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let api_version = text(reference, "apiVersion");
     let version = GroupVersion::parse(api_version);
@@ -230,7 +230,7 @@ fn owner_reference_errors(field: &str, reference: &Map<String, Value>) -> Vec<Fi
 }
 
 /// The reference as upstream's type writes it.
-fn owner_value(reference: &Map<String, Value>) -> Value {
+fn owner_value(reference: &Map) -> Value {
     let mut value = json!({
         "apiVersion": text(reference, "apiVersion"),
         "kind": text(reference, "kind"),
@@ -266,7 +266,7 @@ fn managed_fields_errors(object: &Object) -> Vec<FieldError> {
     errors
 }
 
-fn text<'a>(map: &'a Map<String, Value>, field: &str) -> &'a str {
+fn text<'a>(map: &'a Map, field: &str) -> &'a str {
     map.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 

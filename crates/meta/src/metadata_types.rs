@@ -3,7 +3,7 @@
 //! Objects are JSON trees, so nothing stops a client from sending `labels: 5`. The messages are those of upstream's
 //! decoder, which reports the first fault in the order of the document. `null` counts as absent everywhere.
 
-use serde_json::{Map, Value};
+use crate::json::{Map, Value};
 
 use crate::clock::parse_rfc3339;
 use crate::error::ApiError;
@@ -73,12 +73,7 @@ fn managed_fields_type(field: &str) -> Option<Type> {
     })
 }
 
-fn fields_fault(
-    map: &Map<String, Value>,
-    owner: &str,
-    path: &str,
-    types: fn(&str) -> Option<Type>,
-) -> Result<(), String> {
+fn fields_fault(map: &Map, owner: &str, path: &str, types: fn(&str) -> Option<Type>) -> Result<(), String> {
     map.iter().try_for_each(|(field, value)| match types(field) {
         Some(wanted) => value_fault(value, owner, &format!("{path}.{field}"), wanted),
         None => Ok(()),
@@ -166,7 +161,7 @@ fn time_text_fault(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn check(metadata: &Value, expected: Result<(), &str>) {
         let object = Object::from_value(json!({ "metadata": metadata })).expect("an object");

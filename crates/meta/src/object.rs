@@ -3,16 +3,15 @@
 //! Accessors are forgiving: a field of the wrong type reads as absent. Whether the types are right is checked once, where
 //! an object enters the server (`metadata_types`); nothing here judges content.
 
+use crate::json::{Map, Value};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::gvk::GroupVersionKind;
-use crate::tree::{self, find, find_mut, member};
 
 /// An object of any kind: the JSON object with its keys in the order they were given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Object(pub Map<String, Value>);
+pub struct Object(pub Map);
 
 impl Object {
     /// The object in this value; `None` if the value is not a JSON object.
@@ -30,12 +29,12 @@ impl Object {
 
     /// `apiVersion`.
     pub fn api_version(&self) -> Option<&str> {
-        find(&self.0, "apiVersion")?.as_str()
+        self.0.get("apiVersion")?.as_str()
     }
 
     /// `kind`.
     pub fn kind(&self) -> Option<&str> {
-        find(&self.0, "kind")?.as_str()
+        self.0.get("kind")?.as_str()
     }
 
     /// `metadata.name`, empty if absent.
@@ -100,7 +99,7 @@ impl Object {
 
     /// This metadata field.
     pub fn meta(&self, field: &str) -> Option<&Value> {
-        find(self.metadata()?, field)
+        self.metadata()?.get(field)
     }
 
     /// This metadata field, if it is a text.
@@ -109,52 +108,52 @@ impl Object {
     }
 
     /// `metadata`.
-    pub fn metadata(&self) -> Option<&Map<String, Value>> {
-        find(&self.0, "metadata")?.as_object()
+    pub fn metadata(&self) -> Option<&Map> {
+        self.0.get("metadata")?.as_object()
     }
 
     /// `metadata`, made (or made an object) if it is not one.
-    pub fn metadata_mut(&mut self) -> &mut Map<String, Value> {
+    pub fn metadata_mut(&mut self) -> &mut Map {
         if self.metadata().is_none() {
-            tree::set(&mut self.0, "metadata", Map::new());
+            self.0.insert("metadata", Map::new());
         }
-        find_mut(&mut self.0, "metadata").and_then(Value::as_object_mut).expect("metadata was just made an object")
+        self.0.get_mut("metadata").and_then(Value::as_object_mut).expect("metadata was just made an object")
     }
 
     /// Sets a metadata field.
     pub fn set_meta(&mut self, field: &str, value: impl Into<Value>) {
-        tree::set(self.metadata_mut(), field, value);
+        self.metadata_mut().insert(field, value);
     }
 
     /// Removes a metadata field, keeping the order of the others.
     pub fn remove_meta(&mut self, field: &str) {
-        if let Some(Value::Object(metadata)) = find_mut(&mut self.0, "metadata") {
-            tree::remove(metadata, field);
+        if let Some(Value::Object(metadata)) = self.0.get_mut("metadata") {
+            metadata.remove(field);
         }
     }
 
     /// Sets `kind` and `apiVersion`.
     pub fn set_type(&mut self, kind: &GroupVersionKind) {
-        tree::set(&mut self.0, "kind", kind.kind.as_str());
-        tree::set(&mut self.0, "apiVersion", kind.group_version().to_string());
+        self.0.insert("kind", kind.kind.as_str());
+        self.0.insert("apiVersion", kind.group_version().to_string());
     }
 
     /// The value at this path of object keys.
     pub fn get(&self, path: &[&str]) -> Option<&Value> {
         let (first, rest) = path.split_first()?;
-        rest.iter().try_fold(find(&self.0, first)?, |value, key| member(value, key))
+        rest.iter().try_fold(self.0.get(first)?, |value, key| value.get(key))
     }
 
     fn text_map(&self, field: &str) -> impl Iterator<Item = (&str, &str)> {
         let entries = self.meta(field).and_then(Value::as_object);
-        entries.into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+        entries.into_iter().flatten().filter_map(|(key, value)| Some((key, value.as_str()?)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn object(value: Value) -> Object {
         Object::from_value(value).expect("an object")

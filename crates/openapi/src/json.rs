@@ -1,6 +1,6 @@
 //! Writes large JSON objects member by member, so that a document is never held as a tree.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 /// Appends `{"name":value,...}`.
 pub(crate) fn write_object<N: AsRef<str>>(out: &mut Vec<u8>, members: impl IntoIterator<Item = (N, Value)>) {

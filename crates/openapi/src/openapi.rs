@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use keelson_meta::json::{Map, json};
 use keelson_resources::Catalogue;
 use keelson_schema::Schemas;
-use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
 use crate::definitions::Kinds;
@@ -78,7 +78,7 @@ impl OpenApi {
     /// are asked for later are kept.
     pub fn index(&self) -> &Document {
         self.index.get_or_init(|| {
-            let paths: Map<String, Value> = self
+            let paths: Map = self
                 .documents
                 .iter()
                 .map(|(path, entry)| {

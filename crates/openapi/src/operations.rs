@@ -3,9 +3,9 @@
 //! Subresources that a kubelet or a pod would answer are left out, since this server does not answer them.
 
 use keelson_meta::GroupVersionKind;
+use keelson_meta::json::{Map, Value};
 use keelson_resources::{Group, Resource, ServedVersion, Subresource, Verb};
 use keelson_schema::{SchemaRef, Schemas};
-use serde_json::{Map, Value};
 
 use crate::action::{Action, Body};
 use crate::definitions::META;
@@ -26,10 +26,10 @@ impl<'a> PathItem<'a> {
         operation: impl Fn(&Operation<'a>) -> Value,
         parameter: impl Fn(&Parameter) -> Value,
     ) -> Value {
-        let mut fields: Map<String, Value> =
+        let mut fields: Map =
             self.operations.iter().map(|each| (each.action.method().to_owned(), operation(each))).collect();
         if !self.parameters.is_empty() {
-            fields.insert("parameters".to_owned(), self.parameters.iter().copied().map(parameter).collect());
+            fields.insert("parameters", self.parameters.iter().copied().map(parameter).collect::<Value>());
         }
         Value::Object(fields)
     }

@@ -3,7 +3,7 @@
 //! Works on the JSON of a piece and knows nothing of where it comes from. What gnostic holds as "any" value is written as
 //! YAML text there; JSON is YAML, so it is written as JSON.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 /// Collects the pieces of a document.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl Message {
         let mut out = Vec::new();
         let members = value.as_object().into_iter().flatten();
         for (name, value) in members {
-            if let Some((_, number, shape)) = self.fields.iter().find(|(known, ..)| known == name) {
+            if let Some((_, number, shape)) = self.fields.iter().find(|(known, ..)| *known == name) {
                 shape.write(&mut out, *number, value);
             } else {
                 debug_assert!(name.starts_with("x-"), "no number for {name}");
@@ -256,7 +256,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     use super::*;
 

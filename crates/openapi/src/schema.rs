@@ -4,8 +4,8 @@
 //! is called a string. In version 3 nothing may stand beside a `$ref`, so one with a description is wrapped in `allOf`.
 
 use keelson_meta::GroupVersionKind;
+use keelson_meta::json::{Map, Value, json};
 use keelson_schema::{ListType, MapType, SchemaRef, Type};
-use serde_json::{Map, Value, json};
 
 use crate::definitions::Kinds;
 
@@ -94,7 +94,7 @@ impl Dialect {
     }
 
     /// A reference with something beside it.
-    fn referring(self, schema: SchemaRef<'_>, mut beside: Map<String, Value>) -> Value {
+    fn referring(self, schema: SchemaRef<'_>, mut beside: Map) -> Value {
         let reference = self.reference(schema);
         if beside.is_empty() {
             return reference;
@@ -105,14 +105,14 @@ impl Dialect {
                 Value::Object(reference)
             }
             (_, reference) => {
-                beside.insert("allOf".to_owned(), Value::Array(vec![reference]));
+                beside.insert("allOf", Value::Array(vec![reference]));
                 Value::Object(beside)
             }
         }
     }
 
     /// What a value may be, without the words about it.
-    fn set_type(self, out: &mut Map<String, Value>, schema: SchemaRef<'_>) {
+    fn set_type(self, out: &mut Map, schema: SchemaRef<'_>) {
         match schema.of() {
             Type::Any => {
                 // The schemas of custom resources hold any value; other values without fields of their own are objects.
@@ -151,20 +151,19 @@ impl Dialect {
         }
     }
 
-    fn set_object(self, out: &mut Map<String, Value>, schema: SchemaRef<'_>) {
+    fn set_object(self, out: &mut Map, schema: SchemaRef<'_>) {
         set(out, "type", "object");
         let required: Vec<&str> = schema.fields().filter(|f| f.required()).map(SchemaRef::field_name).collect();
         if !required.is_empty() {
             set(out, "required", required);
         }
-        let properties: Map<String, Value> =
-            schema.fields().map(|field| (field.field_name().to_owned(), self.field(field))).collect();
+        let properties: Map = schema.fields().map(|field| (field.field_name().to_owned(), self.field(field))).collect();
         if !properties.is_empty() {
             set(out, "properties", properties);
         }
     }
 
-    fn set_array(self, out: &mut Map<String, Value>, schema: SchemaRef<'_>) {
+    fn set_array(self, out: &mut Map, schema: SchemaRef<'_>) {
         set(out, "type", "array");
         if let Some(items) = schema.items() {
             set(out, "items", self.element(schema, items));
@@ -183,7 +182,7 @@ impl Dialect {
     }
 
     /// A scalar of either type; version 2 has but a string.
-    fn set_choice(self, out: &mut Map<String, Value>, types: [&str; 2]) {
+    fn set_choice(self, out: &mut Map, types: [&str; 2]) {
         match self {
             Self::V2 => set(out, "type", "string"),
             Self::V3 => set(out, "oneOf", json!([{ "type": types[0] }, { "type": types[1] }])),
@@ -226,7 +225,7 @@ fn zero_of(schema: SchemaRef<'_>) -> Option<Value> {
     }
 }
 
-fn set_union(out: &mut Map<String, Value>, schema: SchemaRef<'_>) {
+fn set_union(out: &mut Map, schema: SchemaRef<'_>) {
     let mut union = schema.union();
     let Some(discriminator) = union.next() else { return };
     let mut fields = Map::new();
@@ -239,7 +238,7 @@ fn set_union(out: &mut Map<String, Value>, schema: SchemaRef<'_>) {
     set(out, "x-kubernetes-unions", Value::Array(vec![Value::Object(described)]));
 }
 
-fn set_map_type(out: &mut Map<String, Value>, map_type: MapType) {
+fn set_map_type(out: &mut Map, map_type: MapType) {
     match map_type {
         MapType::Unset => {}
         MapType::Atomic => set(out, "x-kubernetes-map-type", "atomic"),
@@ -247,20 +246,20 @@ fn set_map_type(out: &mut Map<String, Value>, map_type: MapType) {
     }
 }
 
-fn set_format(out: &mut Map<String, Value>, of: &str, format: &str) {
+fn set_format(out: &mut Map, of: &str, format: &str) {
     set(out, "type", of);
     set(out, "format", format);
 }
 
 /// Sets a text, unless it is empty.
-fn set_text(out: &mut Map<String, Value>, key: &str, text: &str) {
+fn set_text(out: &mut Map, key: &str, text: &str) {
     if !text.is_empty() {
         set(out, key, text);
     }
 }
 
-fn set(out: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
-    out.insert(key.to_owned(), value.into());
+fn set(out: &mut Map, key: &str, value: impl Into<Value>) {
+    out.insert(key, value.into());
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //!
 //! The pieces of the document are made as JSON, one at a time, and either written or turned into protobuf.
 
+use keelson_meta::json::{Map, Value, json};
 use keelson_resources::Catalogue;
 use keelson_schema::Schemas;
-use serde_json::{Map, Value, json};
 
 use crate::action::Body;
 use crate::definitions::{Kinds, needed};
@@ -53,7 +53,7 @@ fn info(server_version: &str) -> Value {
 
 fn operation(operation: &Operation<'_>) -> Value {
     let mut fields = Map::new();
-    let mut set = |key: &str, value: Value| fields.insert(key.to_owned(), value);
+    let mut set = |key: &str, value: Value| fields.insert(key, value);
     let body = operation.action.body();
     set("description", json!(operation.description));
     if body != Body::None {
@@ -82,7 +82,7 @@ fn operation(operation: &Operation<'_>) -> Value {
     Value::Object(fields)
 }
 
-fn responses(operation: &Operation<'_>) -> Map<String, Value> {
+fn responses(operation: &Operation<'_>) -> Map {
     let answer = |(code, description): &(&str, &str)| {
         let schema = Dialect::V2.body(operation.answer);
         ((*code).to_owned(), json!({ "description": description, "schema": schema }))
@@ -93,13 +93,13 @@ fn responses(operation: &Operation<'_>) -> Map<String, Value> {
 
 fn parameter(parameter: &Parameter) -> Value {
     let mut fields = Map::new();
-    fields.insert("name".to_owned(), json!(parameter.name));
-    fields.insert("in".to_owned(), json!(parameter.place.as_str()));
-    fields.insert("description".to_owned(), json!(parameter.description));
-    fields.insert("type".to_owned(), json!(parameter.value.as_str()));
-    fields.insert("uniqueItems".to_owned(), json!(true));
+    fields.insert("name", json!(parameter.name));
+    fields.insert("in", json!(parameter.place.as_str()));
+    fields.insert("description", json!(parameter.description));
+    fields.insert("type", json!(parameter.value.as_str()));
+    fields.insert("uniqueItems", json!(true));
     if parameter.place == Place::Path {
-        fields.insert("required".to_owned(), json!(true));
+        fields.insert("required", json!(true));
     }
     Value::Object(fields)
 }

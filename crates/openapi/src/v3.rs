@@ -1,7 +1,7 @@
 //! The documents of OpenAPI 3, one for each part of the API.
 
+use keelson_meta::json::{Map, Value, json};
 use keelson_schema::{SchemaRef, Schemas};
-use serde_json::{Map, Value, json};
 
 use crate::action::Body;
 use crate::definitions::{Kinds, needed};
@@ -26,7 +26,7 @@ pub(crate) fn document(part: Part, schemas: &Schemas, kinds: &Kinds, server_vers
 
 fn operation(operation: &Operation<'_>) -> Value {
     let mut fields = Map::new();
-    let mut set = |key: &str, value: Value| fields.insert(key.to_owned(), value);
+    let mut set = |key: &str, value: Value| fields.insert(key, value);
     set("tags", json!([operation.tag]));
     set("description", json!(operation.description));
     set("operationId", json!(operation.id));
@@ -38,9 +38,9 @@ fn operation(operation: &Operation<'_>) -> Value {
     let body = operation.action.body();
     if body != Body::None {
         let mut request = Map::new();
-        request.insert("content".to_owned(), content(body.types(), operation.body).into());
+        request.insert("content", content(body.types(), operation.body));
         if body.required() {
-            request.insert("required".to_owned(), json!(true));
+            request.insert("required", json!(true));
         }
         set("requestBody", request.into());
     }
@@ -54,7 +54,7 @@ fn operation(operation: &Operation<'_>) -> Value {
     Value::Object(fields)
 }
 
-fn responses(operation: &Operation<'_>) -> Map<String, Value> {
+fn responses(operation: &Operation<'_>) -> Map {
     let answer = |(code, description): &(&str, &str)| {
         let content = content(operation.action.produces(), operation.answer);
         ((*code).to_owned(), json!({ "description": description, "content": content }))
@@ -63,19 +63,19 @@ fn responses(operation: &Operation<'_>) -> Map<String, Value> {
     operation.action.codes().iter().map(answer).chain([refused]).collect()
 }
 
-fn content(types: &[&str], schema: Option<SchemaRef<'_>>) -> Map<String, Value> {
+fn content(types: &[&str], schema: Option<SchemaRef<'_>>) -> Map {
     let body = |media_type: &&str| ((*media_type).to_owned(), json!({ "schema": Dialect::V3.body(schema) }));
     types.iter().map(body).collect()
 }
 
 fn parameter(parameter: &Parameter) -> Value {
     let mut fields = Map::new();
-    fields.insert("name".to_owned(), json!(parameter.name));
-    fields.insert("in".to_owned(), json!(parameter.place.as_str()));
-    fields.insert("description".to_owned(), json!(parameter.description));
+    fields.insert("name", json!(parameter.name));
+    fields.insert("in", json!(parameter.place.as_str()));
+    fields.insert("description", json!(parameter.description));
     if parameter.place == Place::Path {
-        fields.insert("required".to_owned(), json!(true));
+        fields.insert("required", json!(true));
     }
-    fields.insert("schema".to_owned(), json!({ "type": parameter.value.as_str(), "uniqueItems": true }));
+    fields.insert("schema", json!({ "type": parameter.value.as_str(), "uniqueItems": true }));
     Value::Object(fields)
 }

@@ -1,9 +1,9 @@
 //! The documents as clients read them.
 
 use keelson_meta::GroupVersionKind;
+use keelson_meta::json::{Value, json};
 use keelson_openapi::{Document, Form, OpenApi};
 use keelson_resources::{Catalogue, Verb};
-use serde_json::{Value, json};
 
 fn openapi() -> OpenApi {
     OpenApi::new(Catalogue::builtin(), "v1.36.2")
@@ -228,7 +228,8 @@ fn protobuf_holds_what_the_json_of_version_2_holds() {
     let json = parsed(openapi.v2(Form::Json));
     let protobuf = &openapi.v2(Form::Protobuf).bytes;
     assert_eq!(wire::texts(protobuf, &[1]), ["2.0"]);
-    let keys = |value: &Value| -> Vec<String> { value.as_object().expect("an object").keys().cloned().collect() };
+    let keys =
+        |value: &Value| -> Vec<String> { value.as_object().expect("an object").keys().map(str::to_owned).collect() };
     assert_eq!(wire::texts(protobuf, &[8, 2, 1]), keys(&json["paths"]));
     assert_eq!(wire::texts(protobuf, &[9, 1, 1]), keys(&json["definitions"]));
 

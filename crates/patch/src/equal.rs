@@ -2,7 +2,7 @@
 //!
 //! Equality is that of the values; only the way there is shorter. Knows nothing of what the values mean.
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 /// Whether two values are equal. Most objects that are compared have their members in the same order, so that nothing needs
 /// to be searched.
@@ -21,8 +21,8 @@ pub fn equal(left: &Value, right: &Value) -> bool {
 
 /// The members of the left object, each with its value in the right one.
 pub fn side_by_side<'v>(
-    left: &'v Map<String, Value>,
-    right: &'v Map<String, Value>,
+    left: &'v Map,
+    right: &'v Map,
 ) -> impl Iterator<Item = (&'v str, &'v Value, Option<&'v Value>)> {
     let mut next = right.iter().peekable();
     left.iter().map(move |(name, value)| {
@@ -30,13 +30,13 @@ pub fn side_by_side<'v>(
             Some((_, other)) => Some(other),
             None => right.get(name),
         };
-        (name.as_str(), value, other)
+        (name, value, other)
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     use super::*;
 

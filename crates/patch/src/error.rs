@@ -1,7 +1,7 @@
 //! What can be wrong with a patch, and what the API says about it.
 
 use keelson_meta::ApiError;
-use serde_json::Value;
+use keelson_meta::json::Value;
 use thiserror::Error;
 
 use crate::strategic::StrategicError;

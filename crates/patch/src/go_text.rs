@@ -1,9 +1,9 @@
 //! Values as Go's `%v` prints them, which is how upstream puts them into its messages.
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 /// An object: `map[a:1 b:[x y]]`, sorted by key.
-pub(crate) fn object(object: &Map<String, Value>) -> String {
+pub(crate) fn object(object: &Map) -> String {
     let mut keys: Vec<_> = object.iter().collect();
     keys.sort_unstable_by_key(|(key, _)| *key);
     let members: Vec<_> = keys.into_iter().map(|(key, member)| format!("{key}:{}", value(member))).collect();
@@ -21,7 +21,7 @@ pub(crate) fn value(any: &Value) -> String {
         Value::Null => "<nil>".to_owned(),
         Value::Bool(flag) => flag.to_string(),
         Value::Number(number) => number.to_string(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.to_string(),
         Value::Array(items) => list(items),
         Value::Object(members) => object(members),
     }
@@ -42,7 +42,7 @@ pub(crate) fn type_name(any: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     #[test]
     fn values_read_as_go_prints_them() {

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use crate::error::PatchError;
 use crate::pointer::{Place, Pointer, existing, insertion};
@@ -80,7 +80,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-fn text<'a>(fields: &'a Map<String, Value>, name: &str, target: &'static str) -> Result<Option<&'a str>, PatchError> {
+fn text<'a>(fields: &'a Map, name: &str, target: &'static str) -> Result<Option<&'a str>, PatchError> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -119,7 +119,7 @@ impl Patched {
         self.check_depth(&pointer, &value)?;
         match pointer.place(&mut self.root).ok_or_else(|| missing(operation, path))? {
             Place::Root(root) => *root = value,
-            Place::Member(map, key) => drop(map.insert(key.to_owned(), value)),
+            Place::Member(map, key) => drop(map.insert(key, value)),
             Place::Element(items, step) => {
                 let index = insertion(step, items.len()).ok_or_else(|| missing(operation, path))?;
                 items.insert(index, value);
@@ -133,7 +133,7 @@ impl Patched {
         let removed = match pointer.place(&mut self.root) {
             // Nothing would be left to put anything into.
             None | Some(Place::Root(_)) => None,
-            Some(Place::Member(map, key)) => map.shift_remove(key),
+            Some(Place::Member(map, key)) => map.remove(key),
             Some(Place::Element(items, step)) => existing(step, items.len()).map(|index| items.remove(index)),
         };
         removed.ok_or_else(|| missing(operation, path))

@@ -1,7 +1,7 @@
 //! JSON merge patch (RFC 7396): a partial object that is laid over the target, where null removes.
 
 use keelson_meta::Object;
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use crate::error::PatchError;
 
@@ -36,10 +36,10 @@ pub fn apply_to_object(target: &mut Object, patch: &Value) -> Result<(), PatchEr
     }
 }
 
-fn apply_members(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
+fn apply_members(target: &mut Map, patch: &Map) {
     for (key, value) in patch {
         if value.is_null() {
-            target.shift_remove(key);
+            target.remove(key);
         } else {
             apply(target.entry(key).or_insert(Value::Null), value);
         }

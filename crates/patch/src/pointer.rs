@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 /// A parsed pointer: the keys and indexes from the root, without their escapes.
 pub(crate) struct Pointer<'a>(Vec<Cow<'a, str>>);
@@ -12,7 +12,7 @@ pub(crate) struct Pointer<'a>(Vec<Cow<'a, str>>);
 /// Where the last step of a pointer goes.
 pub(crate) enum Place<'v, 'p> {
     Root(&'v mut Value),
-    Member(&'v mut Map<String, Value>, &'p str),
+    Member(&'v mut Map, &'p str),
     Element(&'v mut Vec<Value>, &'p str),
 }
 

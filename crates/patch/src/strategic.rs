@@ -13,7 +13,7 @@ mod order;
 mod schema;
 
 use keelson_meta::Object;
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 pub use error::StrategicError;
 
@@ -86,11 +86,7 @@ pub enum Strategy<'a> {
 ///
 /// # Errors
 /// The first directive or list that cannot be followed.
-pub fn apply<'a>(
-    mut target: Map<String, Value>,
-    patch: &Map<String, Value>,
-    schema: impl MergeSchema<'a>,
-) -> Result<Map<String, Value>, StrategicError> {
+pub fn apply<'a>(mut target: Map, patch: &Map, schema: impl MergeSchema<'a>) -> Result<Map, StrategicError> {
     object::merge(&mut target, patch, schema)?;
     Ok(target)
 }

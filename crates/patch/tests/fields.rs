@@ -11,11 +11,11 @@ mod objects;
 #[path = "fields/sets.rs"]
 mod sets;
 
+use keelson_meta::json::{Value, json};
 use keelson_patch::fields::{
     Duplicates, FieldSet, FieldsError, compare, extract, merge, remove, validate, with_named_fields,
 };
 use keelson_schema::{SchemaRef, Schemas};
-use serde_json::{Value, json};
 
 fn schema(name: &str) -> SchemaRef<'static> {
     Schemas::builtin().definition(name).unwrap()

@@ -1,11 +1,11 @@
 //! JSON patch: the cases of the RFC, upstream's leniencies, the limits, and patches made from generated values.
 
 use keelson_meta::ApiError;
+use keelson_meta::json::{Map, Value, json};
 use keelson_patch::PatchError;
 use keelson_patch::json_patch::{Limits, apply};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 fn gives(target: &Value, patch: &Value, expected: &Value) {
     assert_eq!(apply(target, patch, Limits::default()).as_ref(), Ok(expected), "{patch}");
@@ -168,7 +168,7 @@ fn value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 30, 5, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..5).prop_map(Value::from),
-            vec(("[ab~/]{0,2}", inner), 0..5).prop_map(|members| members.into_iter().collect::<Map<_, _>>().into()),
+            vec(("[ab~/]{0,2}", inner), 0..5).prop_map(|members| members.into_iter().collect::<Map>().into()),
         ]
     })
 }

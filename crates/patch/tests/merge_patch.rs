@@ -1,10 +1,10 @@
 //! Merge patch: the cases of the RFC and patches made from generated values.
 
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_patch::merge_patch::{apply, apply_to_object};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 fn gives(mut target: Value, patch: &Value, expected: &Value) {
     apply(&mut target, patch);
@@ -59,7 +59,7 @@ fn value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 30, 5, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..4).prop_map(Value::from),
-            vec(("[a-d]", inner), 0..5).prop_map(|members| members.into_iter().collect::<Map<_, _>>().into()),
+            vec(("[a-d]", inner), 0..5).prop_map(|members| members.into_iter().collect::<Map>().into()),
         ]
     })
 }
@@ -69,13 +69,13 @@ fn diff(from: &Value, to: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (from, to) else {
         return to.clone();
     };
-    let removed = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let removed = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key, Value::Null));
     let changed = to.iter().filter_map(|(key, to)| match from.get(key) {
         Some(from) if from == to => None,
-        Some(from) => Some((key.clone(), diff(from, to))),
-        None => Some((key.clone(), to.clone())),
+        Some(from) => Some((key, diff(from, to))),
+        None => Some((key, to.clone())),
     });
-    removed.chain(changed).collect::<Map<_, _>>().into()
+    removed.chain(changed).collect::<Map>().into()
 }
 
 proptest! {

@@ -10,11 +10,11 @@ mod versions;
 
 use std::borrow::Cow;
 
+use keelson_meta::json::{Value, json};
 use keelson_patch::fields::{
     Applied, BEFORE_FIRST_APPLY, Conflicts, FieldSet, Manager, Owners, OwnersError, Versions, Writer, apply, update,
 };
 use keelson_schema::{SchemaRef, Schemas};
-use serde_json::{Value, json};
 
 const V1: &str = "apps/v1";
 const NOON: &str = "2026-01-02T12:00:00Z";

@@ -5,10 +5,10 @@
 #[path = "strategic/properties.rs"]
 mod properties;
 
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_patch::strategic::{apply, apply_to_object};
 use keelson_schema::{SchemaRef, Schemas};
-use serde_json::{Map, Value, json};
 
 fn schema(name: &str) -> SchemaRef<'static> {
     Schemas::builtin().definition(name).unwrap()
@@ -18,7 +18,7 @@ fn pod_spec() -> SchemaRef<'static> {
     schema("io.k8s.api.core.v1.PodSpec")
 }
 
-fn members(value: &Value) -> Map<String, Value> {
+fn members(value: &Value) -> Map {
     value.as_object().unwrap().clone()
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Number, Value};
+use keelson_meta::json::{Map, Number, Value};
 
 use crate::envelope;
 use crate::error::{ProtobufError, WireFault};
@@ -39,12 +39,7 @@ impl Decoder {
     }
 
     /// Appends the fields of the message in these bytes to a JSON object.
-    pub(crate) fn fields(
-        &mut self,
-        id: MessageId,
-        bytes: &[&[u8]],
-        into: &mut Map<String, Value>,
-    ) -> Result<(), ProtobufError> {
+    pub(crate) fn fields(&mut self, id: MessageId, bytes: &[&[u8]], into: &mut Map) -> Result<(), ProtobufError> {
         let shape = message(id);
         if self.depth == MAX_DEPTH {
             return Err(ProtobufError::TooDeep { at: shape.name.to_owned(), limit: MAX_DEPTH });
@@ -58,7 +53,7 @@ impl Decoder {
                 self.fields(inner, &at.all_bytes(occurrences)?, into)?;
             } else if let Some(value) = self.field(&at, occurrences)? {
                 self.count(1)?;
-                into.insert(field.name.to_owned(), value);
+                into.insert(field.name, value);
             }
         }
         self.depth -= 1;

@@ -361,8 +361,8 @@ impl Place {
 mod tests {
     use crate::envelope::{MessageType, decode, encode, encode_json};
     use crate::error::ProtobufError;
+    use keelson_meta::json::{Value, json};
     use keelson_meta::{Object, Revision};
-    use serde_json::{Value, json};
 
     /// What comes back after writing and reading.
     fn through(api_version: &str, kind: &str, value: Value) -> Result<Value, ProtobufError> {

@@ -2,8 +2,8 @@
 //!
 //! Field 1 is the type (1 apiVersion, 2 kind), 2 the object, 3 and 4 encoding and type of the content, which are empty.
 
+use keelson_meta::json::Value;
 use keelson_meta::{Object, Revision};
-use serde_json::Value;
 
 use crate::decode::Decoder;
 use crate::encode::write;
@@ -184,8 +184,8 @@ pub(crate) fn decode_within(
     let (api_version, kind) = envelope.names(default)?;
     let MessageType(id) = MessageType::of(api_version, kind)?;
     let mut object = Object::default();
-    object.0.insert("kind".to_owned(), Value::from(kind));
-    object.0.insert("apiVersion".to_owned(), Value::from(api_version));
+    object.0.insert("kind", Value::from(kind));
+    object.0.insert("apiVersion", Value::from(api_version));
     decoder.fields(id, &[envelope.raw], &mut object.0)?;
     Ok(Decoded { api_version: api_version.to_owned(), kind: kind.to_owned(), object })
 }

@@ -3,8 +3,8 @@
 //! The envelope says how long the list is before the list begins, so the lengths of the items must be known first, from a
 //! pass with [`ListForm::item_len`]. After that nothing but one item at a time is in memory.
 
+use keelson_meta::json::{Map, Value};
 use keelson_meta::{ListHead, ListMeta, Object};
-use serde_json::{Map, Value};
 
 use crate::envelope::{self, MessageType};
 use crate::error::ProtobufError;
@@ -77,15 +77,15 @@ impl ListForm {
 /// The list without items, so only with its metadata.
 fn list_metadata(meta: &ListMeta<'_>) -> Object {
     let mut metadata = Map::new();
-    metadata.insert("resourceVersion".to_owned(), meta.revision.to_string().into());
+    metadata.insert("resourceVersion", meta.revision.to_string());
     if let Some(token) = meta.continue_token {
-        metadata.insert("continue".to_owned(), token.into());
+        metadata.insert("continue", token);
     }
     if let Some(remaining) = meta.remaining {
-        metadata.insert("remainingItemCount".to_owned(), remaining.into());
+        metadata.insert("remainingItemCount", remaining);
     }
     let mut list = Object::default();
-    list.0.insert("metadata".to_owned(), Value::Object(metadata));
+    list.0.insert("metadata", Value::Object(metadata));
     list
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::envelope::decode;
     use keelson_meta::Revision;
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     fn object(value: Value) -> Object {
         Object::from_value(value).expect("an object")

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{Object, Random as _, random::SeededRandom};
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 use crate::envelope::{MessageType, decode, encode};
 use crate::table::{Field, Kind, MessageId, Omit, Shape, kinds, lookup, message};
@@ -24,13 +24,13 @@ impl Maker {
         Value::Object(fields)
     }
 
-    fn fields(&self, id: MessageId, depth: usize, into: &mut Map<String, Value>) {
+    fn fields(&self, id: MessageId, depth: usize, into: &mut Map) {
         for field in &message(id).fields {
             if field.name.is_empty() {
                 let Kind::Message(inner) = field.kind else { panic!("{}", field.number) };
                 self.fields(inner, depth, into);
             } else if let Some(value) = self.field(field, depth) {
-                into.insert(field.name.to_owned(), value);
+                into.insert(field.name, value);
             }
         }
     }
@@ -115,8 +115,8 @@ fn left_out(field: &Field, value: &Value) -> bool {
 fn check(api_version: &str, kind: &str, seed: u64) {
     let id = lookup(api_version, kind).expect("a kind of the table");
     let mut fields = Map::new();
-    fields.insert("kind".to_owned(), kind.into());
-    fields.insert("apiVersion".to_owned(), api_version.into());
+    fields.insert("kind", kind);
+    fields.insert("apiVersion", api_version);
     Maker(SeededRandom::new(seed)).fields(id, 0, &mut fields);
     let object = Object(fields);
     let body = encode(api_version, kind, &object).unwrap();

@@ -229,8 +229,8 @@ const fn zero_bytes(word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use keelson_meta::json::{Value, json};
     use proptest::prelude::*;
-    use serde_json::{Value, json};
 
     #[test]
     fn values_are_passed_over_whole() {

@@ -2,8 +2,8 @@
 //!
 //! The event has the type (1) and a message (2) around the object in its envelope (1).
 
+use keelson_meta::json::json;
 use keelson_meta::{Object, Revision, Status};
-use serde_json::json;
 
 use crate::envelope::encode;
 use crate::error::ProtobufError;
@@ -49,7 +49,7 @@ pub fn error_frame(status: &Status) -> Vec<u8> {
 
 /// A `Status` as a whole body.
 pub fn encode_status(status: &Status) -> Vec<u8> {
-    let tree = serde_json::to_value(status).ok().and_then(Object::from_value).unwrap_or_default();
+    let tree = keelson_meta::json::to_value(status).ok().and_then(Object::from_value).unwrap_or_default();
     let body = encode("v1", "Status", &tree);
     body.expect("a Status has the fields of the message Status, with their types")
 }

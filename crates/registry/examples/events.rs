@@ -17,11 +17,11 @@ use bytes::Bytes;
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_codec::{FieldPath, StoredObject, json};
 use keelson_meta::clock::SystemClock;
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{Object, Revision};
 use keelson_resources::Catalogue;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{KeyValue, Store, StoreKey, Transaction, Write};
-use serde_json::{Map, Value, json};
 
 /// As the server has it.
 #[global_allocator]
@@ -181,7 +181,7 @@ impl StoredPods {
         pod["metadata"]["creationTimestamp"] = json!("2026-01-02T03:04:05Z");
         pod["metadata"]["managedFields"] = json!([{
             "manager": "bench", "operation": "Update", "apiVersion": "v1", "time": "2026-01-02T03:04:05Z",
-            "fieldsType": "FieldsV1", "fieldsV1": fields.into_iter().collect::<Map<_, _>>(),
+            "fieldsType": "FieldsV1", "fieldsV1": fields.into_iter().collect::<Map>(),
         }]);
         StoredObject::encode(&Object::from_value(pod).unwrap()).bytes().clone()
     }
@@ -195,7 +195,7 @@ fn fields(value: &Value) -> Value {
             .iter()
             .filter_map(|item| Some((json!({"name": item.get("name")?}), item)))
             .map(|(key, item)| (format!("k:{key}"), fields(item)))
-            .collect::<Map<_, _>>()
+            .collect::<Map>()
             .into(),
         _ => json!({}),
     }

@@ -14,12 +14,12 @@ use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_codec::{FieldPath, json};
 use keelson_meta::Object;
 use keelson_meta::clock::SystemClock;
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, FieldValidation, PatchOptions, UpdateOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Target, Writer, accept, namespaces_target};
 use keelson_resources::Catalogue;
 use keelson_storage::memory::MemoryStore;
-use serde_json::{Value, json};
 
 /// As the server has it.
 #[global_allocator]

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use keelson_meta::error::ConflictKind;
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, Object};
-use serde_json::{Value, json};
 
 use crate::intake::{place, strict};
 use crate::kinds;

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use keelson_meta::Object;
 use keelson_meta::clock::{parse_rfc3339, rfc3339};
+use keelson_meta::json::Value;
 use keelson_meta::options::DeleteOptions;
-use serde_json::Value;
 
 use crate::target::Target;
 
@@ -96,8 +96,8 @@ fn duration(seconds: i64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use keelson_meta::json::json;
     use keelson_resources::Catalogue;
-    use serde_json::json;
 
     const NOW: &str = "2026-01-02T03:04:05Z";
 

@@ -4,11 +4,11 @@
 //! Nothing here knows what is stored. Defaults come first and the walk over the schema after them, so that one pass
 //! checks and orders everything, what was filled in too.
 
+use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 use keelson_resources::{Catalogue, ResponseKind};
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
-use serde_json::Value;
 
 use crate::subresources;
 use crate::target::Target;
@@ -88,7 +88,7 @@ pub(crate) fn shape(
 /// asks the same and is not.
 fn keep_reset(object: &mut Object) {
     if object.meta("managedFields").and_then(Value::as_array).is_some_and(Vec::is_empty) {
-        object.set_meta("managedFields", serde_json::json!([{}]));
+        object.set_meta("managedFields", keelson_meta::json::json!([{}]));
     }
 }
 

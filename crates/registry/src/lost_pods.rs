@@ -1,8 +1,8 @@
 //! Pods that no kubelet will end, because the node that they are on is gone or will not come back.
 
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, Preconditions};
 use keelson_meta::{ApiError, Object};
-use serde_json::{Value, json};
 
 use crate::kinds;
 use crate::registry::Registry;
@@ -39,7 +39,7 @@ impl Registry {
     fn fail(&self, pods: &Target, pod: &mut Object, condition: Option<(&str, &str)>) {
         let status = pod.0.entry("status").or_insert_with(|| json!({}));
         if let Value::Object(status) = status {
-            status.insert("phase".to_owned(), json!("Failed"));
+            status.insert("phase", json!("Failed"));
         }
         if let Some((reason, message)) = condition {
             let condition =

@@ -4,8 +4,8 @@
 //! These are changes of the server's own and touch nothing else, so an object need not be valid by today's rules to be let
 //! go. Each names the uid of the object it means: another one of the same name is left alone.
 
+use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
-use serde_json::{Value, json};
 
 use crate::kinds;
 use crate::managed;
@@ -59,7 +59,7 @@ impl Registry {
         self.edit_metadata(target, name, uid, |object| {
             let Some(Value::Array(references)) = object.metadata_mut().get_mut("ownerReferences") else { return };
             for reference in references.iter_mut().filter_map(Value::as_object_mut) {
-                reference.insert("blockOwnerDeletion".to_owned(), json!(false));
+                reference.insert("blockOwnerDeletion", json!(false));
             }
         })
         .await

@@ -1,12 +1,12 @@
 //! Patching an object: the patch is applied to the newest state, and again when somebody was faster.
 
 use keelson_meta::field_error::FieldError;
+use keelson_meta::json::Value;
 use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, GroupKind, GroupVersionKind, Object};
 use keelson_patch::json_patch::{self, Limits};
 use keelson_patch::{merge_patch, strategic};
 use keelson_schema::Schemas;
-use serde_json::Value;
 
 use crate::intake::{check_type, duplicate, object_of, place, shape};
 use crate::managed::{MANAGED_FIELDS, set_managed};
@@ -148,7 +148,7 @@ fn unknown_operation_fields(document: &Value) -> impl Iterator<Item = String> {
     let operations = document.as_array().into_iter().flatten().enumerate();
     operations.flat_map(|(index, operation)| {
         let names = operation.as_object().into_iter().flatten().map(|(name, _)| name);
-        let unknown = names.filter(|name| !OPERATION.contains(&name.as_str()));
+        let unknown = names.filter(|name| !OPERATION.contains(&name));
         unknown.map(move |name| format!("unknown field \"[{index}].{name}\""))
     })
 }

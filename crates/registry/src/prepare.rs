@@ -33,8 +33,8 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
     }
     if target.resource.has_status() && !kinds::keeps_status_on_create(target) {
         match kinds::initial_status(target, object, registry.now()) {
-            Some(status) => object.0.insert("status".to_owned(), status),
-            None => object.0.shift_remove("status"),
+            Some(status) => object.0.insert("status", status),
+            None => object.0.remove("status"),
         };
     }
 }

@@ -2,8 +2,8 @@
 
 use keelson_access::{Attributes, Decision, User, authorize};
 use keelson_meta::clock::rfc3339;
+use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
-use serde_json::{Value, json};
 
 use crate::registry::Registry;
 use crate::subresources::user_info;
@@ -24,9 +24,9 @@ impl Registry {
         };
         if target.resource.plural == "selfsubjectreviews" {
             // It is answered by a new object, whatever was sent.
-            review.0.insert("metadata".to_owned(), json!({ "creationTimestamp": rfc3339(self.now()) }));
+            review.0.insert("metadata", json!({ "creationTimestamp": rfc3339(self.now()) }));
         }
-        review.0.insert("status".to_owned(), status);
+        review.0.insert("status", status);
         Ok(review)
     }
 }

@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use keelson_codec::{Checked, StoredObject};
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_registry::complete;
 use keelson_schema::layout::Type;
 use keelson_schema::{SchemaRef, Schemas, WalkOptions, WalkReport};
-use serde_json::{Map, Value, json};
 
 /// How deep the sample goes: schemas may hold themselves.
 const DEPTH: usize = 14;
@@ -21,7 +21,7 @@ fn sample(schema: SchemaRef<'_>, depth: usize) -> Value {
             .fields()
             .filter(|field| field.default_json().is_none() && field.field_name() != "metadata")
             .map(|field| (field.field_name().to_owned(), sample(field, depth + 1)))
-            .collect::<Map<_, _>>()
+            .collect::<Map>()
             .into(),
         Type::Object => json!({}),
         Type::Map => json!({ "k": inner(schema.items()) }),

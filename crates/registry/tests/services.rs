@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use futures::future::join_all;
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_meta::clock::ManualClock;
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, FieldValidation, ListOptions, Query, UpdateOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Random};
@@ -16,7 +17,6 @@ use keelson_registry::{Registry, RegistryConfig, ServiceRanges, Target, Writer, 
 use keelson_resources::Catalogue;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{RangeRequest, Store, StoreKey};
-use serde_json::{Value, json};
 
 /// 61 addresses can be given out of this range, since that of the network and that for broadcasts can't, and one is taken.
 const ADDRESSES: &str = "10.0.0.0/26";

@@ -8,13 +8,13 @@ use std::time::SystemTime;
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_meta::Object;
 use keelson_meta::clock::ManualClock;
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, PatchOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Target, Writer, Written, fit};
 use keelson_resources::Catalogue;
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
-use serde_json::{Value, json};
 
 const HPA: &str = "horizontalpodautoscalers.autoscaling";
 

@@ -10,8 +10,8 @@ mod report;
 mod scalar;
 mod times;
 
+use keelson_meta::json::{Map, Text, Value};
 use keelson_meta::{Object, go_format};
-use serde_json::{Map, Value};
 
 use crate::layout::Type;
 use crate::schemas::SchemaRef;
@@ -102,7 +102,7 @@ impl<'r> Walker<'r> {
         Ok(())
     }
 
-    fn map(&mut self, schema: SchemaRef<'_>, map: &mut Map<String, Value>, path: &Path<'_>) -> Result<(), Stop> {
+    fn map(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<(), Stop> {
         let Some(values) = schema.items() else { return Ok(()) };
         for (key, value) in map.iter_mut() {
             if !(value.is_null() && schema.pointer_items()) {
@@ -155,7 +155,7 @@ impl<'r> Walker<'r> {
 
 /// Objects: what to do with each field, and the object put together anew.
 impl Walker<'_> {
-    fn object(&mut self, schema: SchemaRef<'_>, map: &mut Map<String, Value>, path: &Path<'_>) -> Result<(), Stop> {
+    fn object(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<(), Stop> {
         let start = self.positions.len();
         let tidy = self.fields(schema, map, path);
         let rebuilt = match tidy {
@@ -168,7 +168,7 @@ impl Walker<'_> {
     }
 
     /// Walks the fields and notes where each belongs; whether the object can stay as it is.
-    fn fields(&mut self, schema: SchemaRef<'_>, map: &mut Map<String, Value>, path: &Path<'_>) -> Result<bool, Stop> {
+    fn fields(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<bool, Stop> {
         let (mut tidy, mut last, mut filled, mut near) = (true, 0, 0, 0);
         for (name, value) in map.iter_mut() {
             let position = match schema.position_near(name, near) {
@@ -207,15 +207,9 @@ impl Walker<'_> {
     }
 
     /// Drops, fills in and sorts the entries of an object whose positions were noted from `start` on.
-    fn rebuild(
-        &mut self,
-        schema: SchemaRef<'_>,
-        map: &mut Map<String, Value>,
-        start: usize,
-        path: &Path<'_>,
-    ) -> Result<(), Stop> {
+    fn rebuild(&mut self, schema: SchemaRef<'_>, map: &mut Map, start: usize, path: &Path<'_>) -> Result<(), Stop> {
         let positions = &self.positions[start..];
-        let mut entries: Vec<(u32, String, Value)> = std::mem::take(map)
+        let mut entries: Vec<(u32, Text, Value)> = std::mem::take(map)
             .into_iter()
             .zip(positions)
             .filter(|(_, position)| **position != DROPPED)
@@ -225,8 +219,7 @@ impl Walker<'_> {
         if self.options.normalise {
             entries.sort_by_key(|(position, ..)| *position);
         }
-        *map = Map::with_capacity(entries.len());
-        map.extend(entries.into_iter().map(|(_, name, value)| (name, value)));
+        *map = Map::from_distinct(entries.into_iter().map(|(_, name, value)| (name, value)));
         Ok(())
     }
 
@@ -234,7 +227,7 @@ impl Walker<'_> {
     fn fill(
         &mut self,
         schema: SchemaRef<'_>,
-        entries: &mut Vec<(u32, String, Value)>,
+        entries: &mut Vec<(u32, Text, Value)>,
         path: &Path<'_>,
     ) -> Result<(), Stop> {
         let given = entries.len();
@@ -246,7 +239,7 @@ impl Walker<'_> {
             let name = field.field_name();
             if let Some(mut value) = self.filling(field) {
                 self.value(field, &mut value, &Path::Field { parent: path, owner: schema, name })?;
-                entries.push((position, name.to_owned(), value));
+                entries.push((position, name.into(), value));
             }
         }
         Ok(())

@@ -1,10 +1,10 @@
 //! Schemas that are compiled at run time: the form that custom resources will use.
 
 use keelson_meta::Object;
+use keelson_meta::json::{Value, json};
 use keelson_schema::builder::{Builder, FieldSpec, NodeId, NodeSpec};
 use keelson_schema::layout::{NULLABLE, OMIT_ZERO, REQUIRED};
 use keelson_schema::{ListType, MapType, SchemaRef, Schemas, Type, WalkOptions, WalkReport};
-use serde_json::{Value, json};
 
 fn field(name: &str, node: NodeId, flags: u32) -> FieldSpec {
     FieldSpec {

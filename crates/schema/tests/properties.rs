@@ -1,9 +1,9 @@
 //! Properties of the walk over generated objects of every built-in kind.
 
 use keelson_meta::Object;
+use keelson_meta::json::{Map, Value, json};
 use keelson_schema::{SchemaRef, Schemas, Type, WalkOptions, WalkReport};
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 /// Makes valid objects out of a stream of numbers.
 struct Generator {
@@ -67,7 +67,7 @@ fn parts(schema: SchemaRef<'_>) -> SchemaRef<'_> {
 /// The same value with the fields of all objects the other way round.
 fn reversed(value: &Value) -> Value {
     match value {
-        Value::Object(map) => Value::Object(map.iter().rev().map(|(k, v)| (k.clone(), reversed(v))).collect()),
+        Value::Object(map) => Value::Object(map.iter().rev().map(|(k, v)| (k, reversed(v))).collect()),
         Value::Array(items) => items.iter().map(reversed).collect(),
         other => other.clone(),
     }
@@ -83,7 +83,7 @@ fn spoil(schema: SchemaRef<'_>, value: &mut Value) -> usize {
                     count += spoil(field, value);
                 }
             }
-            map.insert("undeclared".to_owned(), json!({"x": [1]}));
+            map.insert("undeclared", json!({"x": [1]}));
             count
         }
         (Type::Array, Value::Array(items)) => items.iter_mut().map(|value| spoil(parts(schema), value)).sum(),

@@ -1,8 +1,8 @@
 //! What the walker reports and what it changes, sample by sample.
 
 use keelson_meta::Object;
+use keelson_meta::json::{Value, json};
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
-use serde_json::{Value, json};
 
 fn walk(value: &Value, options: WalkOptions) -> (Value, WalkReport) {
     let mut object = Object::from_value(value.clone()).expect("a sample is an object");

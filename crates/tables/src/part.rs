@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use keelson_codec::outline::{Content, Item};
 use keelson_meta::clock::parse_rfc3339;
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::age::age;
 

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use keelson_codec::Outline;
 use keelson_meta::Object;
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{CREATED_AT, Column, NAME};
 use crate::groups;

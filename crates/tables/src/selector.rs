@@ -1,6 +1,6 @@
 //! Selectors and label sets as text, in the canonical form that also parses.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::part::Part;
 use crate::text::join;

@@ -1,6 +1,6 @@
 //! Texts that several printers build: lists, counts, what stands for nothing.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::part::Part;
 

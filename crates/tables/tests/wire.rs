@@ -4,10 +4,10 @@
 
 use keelson_codec::Outline;
 use keelson_codec::list::write_head;
+use keelson_meta::json::json;
 use keelson_meta::{ListHead, ListMeta, Revision};
 use keelson_tables::wire::{END, IncludeObject, MetaVersion, Row, TAIL, TableHead, write_partial};
 use keelson_tables::{Column, Printer};
-use serde_json::json;
 
 const POD: &str = concat!(
     r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"5"},"#,

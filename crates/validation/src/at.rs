@@ -5,9 +5,7 @@
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
-pub(crate) use keelson_meta::tree::Tree;
-use keelson_meta::tree::find as look_up;
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use crate::shape::Run;
 
@@ -28,7 +26,7 @@ pub(crate) struct At<'v, 'p> {
 #[derive(Clone, Copy)]
 enum Step<'v> {
     /// None: the whole object, and what it was.
-    Root(&'v Tree, Option<&'v Tree>),
+    Root(&'v Map, Option<&'v Map>),
     /// `.name`
     Field(&'v str),
     /// `[3]`
@@ -47,8 +45,8 @@ impl<'v> At<'v, '_> {
     /// A field of the object that stands here.
     pub(crate) fn field(&self, name: &'v str) -> At<'v, '_> {
         let (value, old) = match self.step {
-            Step::Root(new, old) => (look_up(new, name), old.and_then(|old| look_up(old, name))),
-            _ => (find(self.value, name), find(self.old, name)),
+            Step::Root(new, old) => (new.get(name), old.and_then(|old| old.get(name))),
+            _ => (self.value.get(name), self.old.get(name)),
         };
         At {
             value: value.unwrap_or(&NOTHING),
@@ -77,7 +75,7 @@ impl<'v> At<'v, '_> {
     /// The entries of the map that stands here, written `[name]`.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&'v str, At<'v, '_>)> {
         let tree = self.value.as_object();
-        tree.into_iter().flat_map(Map::keys).map(|name| (name.as_str(), self.key(name)))
+        tree.into_iter().flat_map(Map::keys).map(|name| (name, self.key(name)))
     }
 
     /// The same place under another name: for what upstream calls otherwise than the API does.
@@ -97,7 +95,7 @@ impl<'v> At<'v, '_> {
 
     /// Whether a field of the object that stands here is set.
     pub(crate) fn field_is_set(&self, name: &str) -> bool {
-        find(self.value, name).is_some_and(|value| !value.is_null())
+        self.value.get(name).is_some_and(|value| !value.is_null())
     }
 
     /// Whether something stands here.
@@ -141,7 +139,7 @@ impl<'v> At<'v, '_> {
     }
 
     /// The object here, if there is one.
-    pub(crate) fn tree(&self) -> Option<&'v Tree> {
+    pub(crate) fn tree(&self) -> Option<&'v Map> {
         self.value.as_object()
     }
 
@@ -219,10 +217,6 @@ impl<'v> At<'v, '_> {
     }
 }
 
-fn find<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
-    look_up(value.as_object()?, name)
-}
-
 /// Whether a value says nothing.
 pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
@@ -236,7 +230,7 @@ pub(crate) fn is_empty(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     use super::*;
 

@@ -217,7 +217,7 @@ pub(crate) fn webhook_service(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use keelson_meta::json::{Value, json};
 
     use keelson_meta::Object;
 

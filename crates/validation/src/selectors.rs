@@ -1,6 +1,6 @@
 //! Labels and the selectors over them that objects hold (`metav1.LabelSelector`), and whether one matches labels.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{LABEL_VALUE, QUALIFIED_NAME};
@@ -15,7 +15,7 @@ pub(crate) const LABELS: Rule = Rule::Check("labels", labels);
 pub(crate) fn labels(at: &At<'_, '_>, run: &mut Run<'_>) {
     for (key, value) in at.tree().into_iter().flatten() {
         for fault in QUALIFIED_NAME.faults(key) {
-            at.invalid(run, key.as_str(), fault);
+            at.invalid(run, key, fault);
         }
         let value = value.as_str().unwrap_or_default();
         for fault in LABEL_VALUE.faults(value) {
@@ -65,7 +65,7 @@ pub(crate) fn is_everything(selector: &Value) -> bool {
 /// Whether a selector matches labels. One that makes no sense matches nothing.
 pub(crate) fn matches(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
-    let equal = |(key, value): (&String, &Value)| label(key) == value.as_str();
+    let equal = |(key, value): (&str, &Value)| label(key) == value.as_str();
     let expression = |expression: &Value| {
         let value = expression.get("key").and_then(Value::as_str).and_then(label);
         let listed = || {
@@ -86,7 +86,7 @@ pub(crate) fn matches(selector: &Value, labels: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::{Map, Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 /// What a token says of whom it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,14 +53,14 @@ impl Claims {
 
     pub(super) fn to_json(&self, issuer: &str) -> String {
         let mut private = Map::new();
-        private.insert("namespace".to_owned(), json!(self.namespace));
+        private.insert("namespace", json!(self.namespace));
         let bound = [("node", &self.node), ("pod", &self.pod), ("secret", &self.secret)];
         for (name, object) in bound.into_iter().filter_map(|(name, object)| Some((name, object.as_ref()?))) {
-            private.insert(name.to_owned(), object.to_json());
+            private.insert(name, object.to_json());
         }
-        private.insert("serviceaccount".to_owned(), self.account.to_json());
+        private.insert("serviceaccount", self.account.to_json());
         if let Some(seconds) = self.warn_after {
-            private.insert("warnafter".to_owned(), json!(seconds));
+            private.insert("warnafter", json!(seconds));
         }
         json!({
             "aud": self.audiences,
@@ -80,7 +80,7 @@ impl Claims {
         let time = |name: &str| payload.get(name)?.as_i64();
         let private = payload.get("kubernetes.io")?;
         let audiences = match payload.get("aud")? {
-            Value::String(one) => vec![one.clone()],
+            Value::String(one) => vec![one.to_string()],
             many => many.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect::<Option<_>>()?,
         };
         let claims = Self {
@@ -103,9 +103,9 @@ impl Claims {
 impl ObjectRef {
     fn to_json(&self) -> Value {
         let mut object = Map::new();
-        object.insert("name".to_owned(), json!(self.name));
+        object.insert("name", json!(self.name));
         if !self.uid.is_empty() {
-            object.insert("uid".to_owned(), json!(self.uid));
+            object.insert("uid", json!(self.uid));
         }
         Value::Object(object)
     }

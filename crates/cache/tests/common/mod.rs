@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use keelson_cache::{Cache, CacheConfig, Collection, CollectionSpec, Entry, Event, IndexTerm, Scope, Snapshot};
 use keelson_codec::{FieldPath, StoredObject};
+use keelson_meta::json::json;
 use keelson_meta::{Object, Revision, SystemClock};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, StoreKey, Transaction, Write};
-use serde_json::json;
 
 pub const PODS: usize = 0;
 pub const NODES: usize = 1;

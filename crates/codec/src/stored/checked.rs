@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use keelson_meta::Object;
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use super::{DecodeError, ENCRYPTED_START, FieldPath, StoredObject, Summary, find_marks, summary};
 use crate::cursor::{Cursor, Extents};

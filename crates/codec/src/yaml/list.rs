@@ -3,7 +3,7 @@
 //! The keys of a document are sorted, so the metadata comes after the items: `apiVersion`, `items`, `kind`, `metadata`.
 //! A table has its rows last. Items are written one by one, so that a list never has to be a value tree as a whole.
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use super::emit::Emitter;
 use super::order;
@@ -23,11 +23,10 @@ impl ListWriter {
     /// Appends what stands before the items. `head` is compact JSON up to and including the bracket that opens them, as
     /// the last member.
     pub fn start(head: &[u8], out: &mut Vec<u8>) -> Self {
-        let mut members: Map<String, Value> = serde_json::from_slice(&[head, b"]}"].concat()).unwrap_or_default();
-        let key = members.keys().next_back().cloned().unwrap_or_default();
-        members.shift_remove(&key);
-        let (before, after): (Map<_, _>, Map<_, _>) =
-            members.into_iter().partition(|(name, _)| order::natural(name, &key).is_lt());
+        let mut members: Map = serde_json::from_slice(&[head, b"]}"].concat()).unwrap_or_default();
+        let key = members.keys().next_back().unwrap_or_default().to_owned();
+        members.remove(&key);
+        let (before, after): (Map, Map) = members.into_iter().partition(|(name, _)| order::natural(name, &key).is_lt());
         out.extend_from_slice(&document(before));
         Self { key, tail: document(after) }
     }
@@ -52,6 +51,6 @@ impl ListWriter {
 }
 
 /// The members as a document, which is empty when there are none.
-fn document(members: Map<String, Value>) -> Vec<u8> {
+fn document(members: Map) -> Vec<u8> {
     if members.is_empty() { Vec::new() } else { super::to_vec(&Value::Object(members)) }
 }

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use keelson_meta::json::Entry;
+use keelson_meta::json::{Map, Number, Text, Value};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
-use serde_json::map::Entry;
-use serde_json::{Map, Number, Value};
 
 use super::YamlError;
 use super::scalar::{Meaning, integral, meaning};
@@ -110,11 +110,11 @@ impl<'a> Reader<'a> {
 }
 
 /// JSON keys are strings: other scalars become what JSON would print for them.
-fn key(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, at: Marker) -> Result<String, YamlError> {
+fn key(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, at: Marker) -> Result<Text, YamlError> {
     match scalar(text, style, tag, at)? {
         Value::String(text) => Ok(text),
         Value::Null => Err(problem(at, "a key must not be null")),
-        other => Ok(other.to_string()),
+        other => Ok(other.to_string().into()),
     }
 }
 
@@ -140,7 +140,7 @@ fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, at: Marker)
             .map(Value::Number)
             .ok_or_else(|| problem(at, &format!("JSON cannot hold the number `{text}`"))),
         Meaning::Merge => Err(problem(at, "merge keys are not supported")),
-        Meaning::Timestamp | Meaning::Text => Ok(Value::String(text.into_owned())),
+        Meaning::Timestamp | Meaning::Text => Ok(Value::from(text)),
     }
 }
 

@@ -216,7 +216,7 @@ fn narrow(at: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, Value, json};
+    use keelson_meta::json::{Map, Value, json};
 
     use super::*;
 
@@ -229,9 +229,7 @@ mod tests {
             Kind::Text => tape.content(place).into(),
             Kind::Array => tape.members(place).map(|element| tree(tape, element)).collect(),
             Kind::Object => Value::Object(
-                tape.members(place)
-                    .map(|member| (tape.key(member).to_owned(), tree(tape, member)))
-                    .collect::<Map<_, _>>(),
+                tape.members(place).map(|member| (tape.key(member).to_owned(), tree(tape, member))).collect::<Map>(),
             ),
         }
     }

@@ -2,10 +2,10 @@
 
 use keelson_codec::json::{self, JsonError, MAX_DEPTH};
 use keelson_codec::pretty;
+use keelson_meta::json::{Value, json};
 use keelson_meta::{ListHead, ListMeta, Revision};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
 use crate::start;
 use crate::strategies::{damaged_json, value};

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use keelson_codec::cursor::Cursor;
 use keelson_codec::{DecodeError, FieldPath, StoredObject, Summary};
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{GroupVersionKind, Object, Revision};
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 use crate::strategies::{object, value};
 
@@ -23,15 +23,15 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 /// What the object must look like when it is read at a revision.
-fn shown(mut object: Map<String, Value>, revision: Revision) -> Map<String, Value> {
+fn shown(mut object: Map, revision: Revision) -> Map {
     let metadata = object["metadata"].as_object_mut().unwrap();
-    metadata.shift_remove("selfLink");
-    metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
+    metadata.remove("selfLink");
+    metadata.insert("resourceVersion", revision.to_string());
     object
 }
 
 /// The summary, made from the value tree.
-fn summary_of(object: &Map<String, Value>) -> Summary {
+fn summary_of(object: &Map) -> Summary {
     let object = Value::Object(object.clone());
     let metadata = &object["metadata"];
     let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
@@ -41,7 +41,7 @@ fn summary_of(object: &Map<String, Value>) -> Summary {
         name: text("name"),
         namespace: text("namespace"),
         uid: text("uid"),
-        labels: labels.into_iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().to_owned())).collect(),
+        labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value.as_str().unwrap().to_owned())).collect(),
         fields: FIELDS.iter().map(|path| field_text(&object, path)).collect(),
         deletion_timestamp: Some(text("deletionTimestamp")).filter(|time| !time.is_empty()),
         generation: metadata["generation"].as_i64(),
@@ -55,7 +55,7 @@ fn field_text(object: &Value, path: &str) -> String {
         value = &value[step];
     }
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.to_string(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::Null | Value::Array(_) | Value::Object(_) => String::new(),
     }
@@ -104,8 +104,8 @@ proptest! {
         let other = written(|out| stored.write_object_as(&kind, revision, out));
         prop_assert_eq!(&other, &serde_json::to_vec(&tree).unwrap());
 
-        tree.shift_remove("kind");
-        tree.shift_remove("apiVersion");
+        tree.remove("kind");
+        tree.remove("apiVersion");
         let item = written(|out| stored.write_item(revision, out));
         prop_assert_eq!(stored.item_len(revision), item.len());
         prop_assert_eq!(&item, &serde_json::to_vec(&tree).unwrap());
@@ -236,7 +236,7 @@ fn wrong_types_in_the_metadata_are_noticed() {
 #[test]
 fn more_fields_than_one_pass_can_follow_are_found() {
     let stored = encoded(
-        json!({"kind": "K", "apiVersion": "v1", "spec": (0..100).map(|i| (format!("f{i}"), json!(i))).collect::<Map<_, _>>()}),
+        json!({"kind": "K", "apiVersion": "v1", "spec": (0..100).map(|i| (format!("f{i}"), json!(i))).collect::<Map>()}),
     );
     let paths: Vec<_> = (0..100).map(|i| FieldPath::parse(&format!("spec.f{i}"))).collect();
     let expected: Vec<_> = (0..100).map(|i| i.to_string()).collect();

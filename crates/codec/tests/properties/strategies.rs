@@ -1,9 +1,9 @@
 //! Generators of texts, values, objects and broken JSON.
 
+use keelson_meta::json::{Map, Value, json};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use serde_json::{Map, Value, json};
 
 /// Texts that some format has trouble with.
 const AWKWARD: [&str; 46] = [
@@ -86,7 +86,7 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
 }
 
 /// An object with kind, apiVersion and metadata, its keys in any order.
-pub(crate) fn object() -> impl Strategy<Value = Map<String, Value>> {
+pub(crate) fn object() -> impl Strategy<Value = Map> {
     let metadata = [
         ("name", text().prop_map(Value::from).boxed()),
         ("generateName", text().prop_map(Value::from).boxed()),
@@ -124,16 +124,16 @@ pub(crate) fn object() -> impl Strategy<Value = Map<String, Value>> {
 
 fn labels() -> impl Strategy<Value = Value> {
     vec((text(), text()), 0..4)
-        .prop_map(|labels| Value::Object(labels.into_iter().map(|(key, value)| (key, value.into())).collect()))
+        .prop_map(|labels| Value::Object(labels.into_iter().map(|(key, value)| (key, value)).collect()))
 }
 
 /// Turns strategies of optional members into one of an object with its members in any order.
 trait ShuffleMembers {
-    fn prop_shuffle_members(self) -> BoxedStrategy<Map<String, Value>>;
+    fn prop_shuffle_members(self) -> BoxedStrategy<Map>;
 }
 
 impl<S: Strategy<Value = Option<(&'static str, Value)>> + 'static> ShuffleMembers for Vec<S> {
-    fn prop_shuffle_members(self) -> BoxedStrategy<Map<String, Value>> {
+    fn prop_shuffle_members(self) -> BoxedStrategy<Map> {
         self.prop_shuffle()
             .prop_map(|members| members.into_iter().flatten().map(|(key, value)| (key.to_owned(), value)).collect())
             .boxed()

@@ -1,10 +1,10 @@
 //! YAML reads what it writes, item by item and whole.
 
 use keelson_codec::yaml::{self, ListWriter};
+use keelson_meta::json::{Value, json};
 use keelson_meta::{ListHead, ListMeta, Revision};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
 use crate::start;
 use crate::strategies::value;

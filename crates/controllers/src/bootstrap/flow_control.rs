@@ -1,6 +1,6 @@
 //! The priority levels and flow schemas of every cluster (KEP-1040).
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 /// Levels: name, shares of the server's concurrency, how many percent of these can be lent to others, and queues, size of
 /// a hand and length of a queue for those that queue.

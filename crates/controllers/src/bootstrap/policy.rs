@@ -1,6 +1,6 @@
 //! Reads the roles and bindings of every cluster out of `policy.txt`, which says how it is written.
 
-use serde_json::{Map, Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 const POLICY: &str = include_str!("policy.txt");
 
@@ -205,7 +205,7 @@ fn allows(rule: &Value, verb: &str, [url, group, resource, name]: [Option<&str>;
 }
 
 fn texts<'a>(rule: &'a Value, field: &str) -> Vec<&'a str> {
-    let list = rule.as_object().and_then(|rule: &Map<String, Value>| rule.get(field)?.as_array());
+    let list = rule.as_object().and_then(|rule: &Map| rule.get(field)?.as_array());
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
+use keelson_meta::json::json;
 use keelson_meta::{ApiError, GroupResource, Object};
-use serde_json::json;
 
 use super::contents::Left;
 
@@ -122,7 +122,7 @@ impl fmt::Display for Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
+    use keelson_meta::json::Value;
     use std::time::Duration;
 
     fn condition(namespace: &Object, kind: &str) -> [String; 4] {

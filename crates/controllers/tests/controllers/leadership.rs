@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use keelson_controllers::Leadership;
+use keelson_meta::json::Value;
 use keelson_meta::options::GetOptions;
 use keelson_storage::faulty::{Fault, FaultyStore};
 use keelson_storage::memory::MemoryStore;
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

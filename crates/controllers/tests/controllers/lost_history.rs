@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_controllers::{GarbageCollection, NamespaceDeletion};
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
 use keelson_registry::{Registry, Target, namespaces_target};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use keelson_controllers::{Content, Left, NamespaceDeletion};
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
 use keelson_meta::{ApiError, GroupResource};
 use keelson_registry::{Registry, Target, namespaces_target};
 use keelson_storage::memory::MemoryStore;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::setup::{PATIENCE, config_maps, create, registry};

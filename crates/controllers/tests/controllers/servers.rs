@@ -9,12 +9,12 @@ use keelson_controllers::{
     IdentityCollection, IdentityConfig, IdentityLease, KubernetesService, Life, RegisteredServers, identity_key,
 };
 use keelson_meta::Object;
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{GetOptions, UpdateOptions};
 use keelson_meta::random::SystemRandom;
 use keelson_registry::{Registry, ServiceRanges, Writer};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Fence, Store};
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

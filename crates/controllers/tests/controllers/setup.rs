@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_meta::json::Value;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{Clock, Object, SystemClock};
 use keelson_registry::{Registry, RegistryConfig, Target, Writer};
 use keelson_resources::Catalogue;
 use keelson_storage::Store;
-use serde_json::Value;
 use tokio::time::Instant;
 
 /// How long something may take that is on its way.

@@ -3,10 +3,9 @@
 //! Upstream writes it in the field names of its Go types, with null for what is absent; people who write the annotation
 //! by hand use either spelling.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 use super::leaf::{Leaf, field, pick};
-use crate::tree::Tree;
 
 /// The directions: the name in the annotation and in v2.
 const DIRECTIONS: [(&str, &str); 2] = [("ScaleUp", "scaleUp"), ("ScaleDown", "scaleDown")];
@@ -14,10 +13,10 @@ const DIRECTIONS: [(&str, &str); 2] = [("ScaleUp", "scaleUp"), ("ScaleDown", "sc
 /// The behavior in this text; `None` when it is malformed, or says nothing.
 pub(super) fn read(text: &str) -> Option<Value> {
     let Value::Object(noted) = serde_json::from_str(text).ok()? else { return None };
-    let mut behavior = Tree::new();
+    let mut behavior = Map::new();
     for (_, name) in DIRECTIONS {
         if let Some(rules) = field(&noted, name) {
-            behavior.insert(name.to_owned(), Value::Object(read_rules(rules.as_object()?)?));
+            behavior.insert(name, Value::Object(read_rules(rules.as_object()?)?));
         }
     }
     (!behavior.is_empty()).then_some(Value::Object(behavior))
@@ -30,11 +29,11 @@ pub(super) fn write(behavior: &Value) -> Value {
     Value::Object(DIRECTIONS.into_iter().map(direction).collect())
 }
 
-fn read_rules(noted: &Tree) -> Option<Tree> {
+fn read_rules(noted: &Map) -> Option<Map> {
     let mut rules = pick(noted, &[("stabilizationWindowSeconds", Leaf::Number), ("selectPolicy", Leaf::Text)])?;
     if let Some(policies) = field(noted, "policies") {
         let policies: Option<Vec<Value>> = policies.as_array()?.iter().map(read_policy).collect();
-        rules.insert("policies".to_owned(), Value::Array(policies?));
+        rules.insert("policies", Value::Array(policies?));
     }
     rules.extend(pick(noted, &[("tolerance", Leaf::Quantity)])?);
     Some(rules)

@@ -3,9 +3,7 @@
 //! As in Go's decoder, names are read without regard to case, null is absence, and one wrong type spoils the whole text.
 
 use keelson_meta::clock::parse_rfc3339;
-use serde_json::{Value, json};
-
-use crate::tree::Tree;
+use keelson_meta::json::{Map, Value, json};
 
 /// The type of a value that is copied whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +31,14 @@ pub(super) fn list(text: &str) -> Option<Vec<Value>> {
 }
 
 /// A field of whatever case; null counts as absent.
-pub(super) fn field<'a>(tree: &'a Tree, name: &str) -> Option<&'a Value> {
+pub(super) fn field<'a>(tree: &'a Map, name: &str) -> Option<&'a Value> {
     let any_case = || tree.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     tree.get(name).or_else(any_case).filter(|value| !value.is_null())
 }
 
 /// The fields of these names and types; `None` when one has another type. Times that are absent are null.
-pub(super) fn pick(tree: &Tree, fields: &[(&str, Leaf)]) -> Option<Tree> {
-    let mut picked = Tree::new();
+pub(super) fn pick(tree: &Map, fields: &[(&str, Leaf)]) -> Option<Map> {
+    let mut picked = Map::new();
     for (name, leaf) in fields {
         match field(tree, name) {
             Some(value) => picked.insert((*name).to_owned(), leaf.read(value)?),
@@ -72,8 +70,8 @@ impl Leaf {
     }
 }
 
-fn selector(tree: &Tree) -> Option<Tree> {
-    let mut read = Tree::new();
+fn selector(tree: &Map) -> Option<Map> {
+    let mut read = Map::new();
     if let Some(labels) = field(tree, "matchLabels") {
         let texts = labels.as_object()?.values().all(Value::is_string);
         read.extend(texts.then(|| ("matchLabels".to_owned(), labels.clone())));
@@ -81,7 +79,7 @@ fn selector(tree: &Tree) -> Option<Tree> {
     }
     if let Some(expressions) = field(tree, "matchExpressions") {
         let expressions: Option<Vec<Value>> = expressions.as_array()?.iter().map(expression).collect();
-        read.insert("matchExpressions".to_owned(), Value::Array(expressions?));
+        read.insert("matchExpressions", Value::Array(expressions?));
     }
     Some(read)
 }
@@ -91,7 +89,7 @@ fn expression(value: &Value) -> Option<Value> {
     let mut read = pick(tree, &[("key", Leaf::Text), ("operator", Leaf::Text)])?;
     if let Some(values) = field(tree, "values") {
         values.as_array()?.iter().all(Value::is_string).then_some(())?;
-        read.insert("values".to_owned(), values.clone());
+        read.insert("values", values.clone());
     }
     Some(Value::Object(read))
 }

@@ -1,9 +1,8 @@
 //! The metrics of an autoscaler as an annotation: v2's trees against the flat names of v1.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 use super::leaf::{Leaf, field};
-use crate::tree::Tree;
 
 /// What a metric is: aimed at, or measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +133,8 @@ pub(super) fn read(metrics: &[Value], kind: Kind) -> Option<Vec<Value>> {
 }
 
 fn write_metric(metric: &Value, kind: Kind) -> Value {
-    let mut written = Tree::new();
-    written.insert("type".to_owned(), metric.get("type").cloned().unwrap_or_else(|| json!("")));
+    let mut written = Map::new();
+    written.insert("type", metric.get("type").cloned().unwrap_or_else(|| json!("")));
     for (name, places) in kind.sources() {
         if let Some(source) = metric.get(name).filter(|source| !source.is_null()) {
             let values = places.iter().filter_map(|place| Some((place.flat.to_owned(), place.find(source)?)));
@@ -145,16 +144,16 @@ fn write_metric(metric: &Value, kind: Kind) -> Value {
     Value::Object(written)
 }
 
-fn read_metric(metric: &Tree, kind: Kind) -> Option<Value> {
-    let mut read = Tree::new();
+fn read_metric(metric: &Map, kind: Kind) -> Option<Value> {
+    let mut read = Map::new();
     let name = field(metric, "type").map_or_else(|| Some(json!("")), |name| Leaf::Text.read(name));
-    read.insert("type".to_owned(), name?);
+    read.insert("type", name?);
     for (name, places) in kind.sources() {
         if let Some(flat) = field(metric, name) {
             let mut source = read_source(flat.as_object()?, places, kind)?;
             if kind == Kind::Target {
                 let target = source.entry("target").or_insert_with(|| json!({})).as_object_mut()?;
-                target.shift_insert(0, "type".to_owned(), json!(target_type(name, target)));
+                target.insert_first("type", json!(target_type(name, target)));
             }
             read.insert((*name).to_owned(), Value::Object(source));
         }
@@ -162,8 +161,8 @@ fn read_metric(metric: &Tree, kind: Kind) -> Option<Value> {
     Some(Value::Object(read))
 }
 
-fn read_source(flat: &Tree, places: &[Place], kind: Kind) -> Option<Tree> {
-    let mut source = Tree::new();
+fn read_source(flat: &Map, places: &[Place], kind: Kind) -> Option<Map> {
+    let mut source = Map::new();
     for place in places {
         let Some(value) = field(flat, place.flat) else { continue };
         let value = place.leaf.read(value)?;
@@ -171,21 +170,21 @@ fn read_source(flat: &Tree, places: &[Place], kind: Kind) -> Option<Tree> {
             "" => &mut source,
             outer => source.entry(outer).or_insert_with(|| json!({})).as_object_mut()?,
         };
-        holder.insert(place.inner.to_owned(), value);
+        holder.insert(place.inner, value);
     }
     drop_written_zero(source.entry(kind.outer()).or_insert_with(|| json!({})).as_object_mut()?);
     Some(source)
 }
 
 /// A zero beside an average is one that v1 had to write: no target is zero, and nothing is measured both ways.
-fn drop_written_zero(values: &mut Tree) {
+fn drop_written_zero(values: &mut Map) {
     if values.contains_key("averageValue") && values.get("value").is_some_and(|value| *value == "0") {
-        values.shift_remove("value");
+        values.remove("value");
     }
 }
 
 /// v1 leaves out what a target is: it shows in which values are there.
-fn target_type(source: &str, target: &Tree) -> &'static str {
+fn target_type(source: &str, target: &Map) -> &'static str {
     let has = |name| target.contains_key(name);
     match source {
         "object" if has("averageValue") => "AverageValue",

@@ -1,6 +1,6 @@
 //! Autoscalers in both versions, by example; random ones are in the round-trip test.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::*;
 use crate::conversion::Step;

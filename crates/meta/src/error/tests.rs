@@ -1,6 +1,6 @@
 //! Each error against the body that upstream sends for it.
 
-use serde_json::{Value, json};
+use crate::json::{Value, json};
 
 use super::*;
 

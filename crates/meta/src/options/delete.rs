@@ -2,7 +2,7 @@
 //!
 //! A body replaces the query: upstream reads the query only when there is no body.
 
-use serde_json::Value;
+use crate::json::Value;
 
 use super::query::Query;
 use super::write::dry_run_error;
@@ -94,7 +94,7 @@ impl Raw {
         }
         let mut raw = Self::default();
         for (field, value) in body.0.iter().filter(|(_, value)| !value.is_null()) {
-            match field.as_str() {
+            match field {
                 "dryRun" => raw.dry_run = texts(field, value)?,
                 "gracePeriodSeconds" => raw.grace_period_seconds = Some(integer(field, value)?),
                 "preconditions" => raw.preconditions = Some(preconditions(value)?),
@@ -169,7 +169,7 @@ fn preconditions(value: &Value) -> Result<Preconditions, ApiError> {
     };
     let read = |field: &str, go_type: &str| match map.get(field) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(Value::String(text)) => Ok(Some(text.to_string())),
         Some(other) => Err(wrong_type(&format!("Preconditions.preconditions.{field}"), other, go_type)),
     };
     Ok(Preconditions { uid: read("uid", "types.UID")?, resource_version: read("resourceVersion", "string")? })
@@ -201,7 +201,7 @@ fn wrong_type(field: &str, value: &Value, go_type: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn check(query: &str, body: Option<Value>, expected: Result<DeleteOptions, &str>) {
         let body = body.map(|body| Object::from_value(body).expect("an object"));

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use super::compare::{Comparison, compare_shown, new_text};
 use super::conflict::{Conflict, Conflicts};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use super::element::same;
 use super::identity::{Items, Keys, order_identities};

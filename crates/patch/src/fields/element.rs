@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use keelson_meta::go_format::quote;
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 /// One step from a value to a part of it. The order is the one in which `fieldsV1` lists them.
 #[derive(Clone, Debug)]
@@ -166,13 +166,10 @@ pub(super) fn order(left: &Value, right: &Value) -> Ordering {
     }
 }
 
-fn order_objects(left: &Map<String, Value>, right: &Map<String, Value>) -> Ordering {
-    let sorted = |members: &Map<String, Value>| {
-        let mut names: Vec<_> = members.keys().cloned().collect();
-        names.sort_unstable();
-        names
-    };
-    let (left_names, right_names) = (sorted(left), sorted(right));
+fn order_objects(left: &Map, right: &Map) -> Ordering {
+    let (mut left_names, mut right_names): (Vec<_>, Vec<_>) = (left.keys().collect(), right.keys().collect());
+    left_names.sort_unstable();
+    right_names.sort_unstable();
     for (name, other) in left_names.iter().zip(&right_names) {
         let values = || match (left.get(name), right.get(other)) {
             (Some(left), Some(right)) => order(left, right),

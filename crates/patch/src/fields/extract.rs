@@ -1,6 +1,6 @@
 //! Which fields an object has.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use super::listing::{Hidden, Listing, Members};
 use super::schema::FieldSchema;

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 use thiserror::Error;
 
 use super::element::order;

@@ -2,7 +2,7 @@
 //!
 //! This is what an apply owns, what a create owns, and what a comparison finds where a part comes or goes.
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use super::element::same;
 use super::identity::{Items, Keys};

@@ -1,6 +1,6 @@
 //! Laying what a client applies over an object.
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use super::identity::{Items, Keys, order_identities};
 use super::schema::FieldSchema;
@@ -31,7 +31,7 @@ fn lay<'a>(view: View<impl FieldSchema<'a>>, object: &mut Value, applied: &Value
     }
 }
 
-fn lay_members<'a>(view: View<impl FieldSchema<'a>>, object: &mut Map<String, Value>, applied: &Map<String, Value>) {
+fn lay_members<'a>(view: View<impl FieldSchema<'a>>, object: &mut Map, applied: &Map) {
     let (mut next, mut shared, mut near) = (applied.iter().peekable(), 0, 0);
     for (name, value) in object.iter_mut() {
         let partner = match next.next_if(|(other, _)| *other == name) {
@@ -45,7 +45,7 @@ fn lay_members<'a>(view: View<impl FieldSchema<'a>>, object: &mut Map<String, Va
     }
     for (name, value) in applied.iter().filter(|_| shared < applied.len()) {
         if !object.contains_key(name) {
-            object.insert(name.clone(), value.clone());
+            object.insert(name, value.clone());
         }
     }
 }

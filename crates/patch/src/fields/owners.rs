@@ -8,9 +8,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use keelson_meta::clock::parse_rfc3339;
+use keelson_meta::json::{Map, Value};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::owned::Fields;
@@ -349,7 +349,7 @@ fn write_entry(manager: &Manager, owned: &Owned) -> Value {
     let mut entry = Map::new();
     let mut set = |name: &str, value: &str| {
         if !value.is_empty() {
-            entry.insert(name.to_owned(), value.into());
+            entry.insert(name, value);
         }
     };
     set("manager", &manager.name);
@@ -357,9 +357,9 @@ fn write_entry(manager: &Manager, owned: &Owned) -> Value {
     set("apiVersion", &owned.version);
     set("time", owned.time.as_deref().unwrap_or_default());
     set("fieldsType", FIELDS_TYPE);
-    entry.insert("fieldsV1".to_owned(), owned.fields.to_fields_v1());
+    entry.insert("fieldsV1", owned.fields.to_fields_v1());
     if !manager.subresource.is_empty() {
-        entry.insert("subresource".to_owned(), manager.subresource.clone().into());
+        entry.insert("subresource", manager.subresource.clone());
     }
     entry.into()
 }

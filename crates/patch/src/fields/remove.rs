@@ -1,6 +1,6 @@
 //! Taking fields away from an object.
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use super::identity::{Items, Keys};
 use super::schema::{FieldSchema, Form};
@@ -25,11 +25,11 @@ fn walk<'a>(view: View<impl FieldSchema<'a>>, value: &Value, fields: &FieldSet) 
     match (view.form(), value) {
         (Form::Map | Form::Deduced, Value::Object(members)) => {
             let mut near = 0;
-            let member = |(name, value): (&String, _)| {
-                let left = part(view.member_near(name, &mut near).0, Step::Field(name), value, fields)?;
-                Some((name.clone(), left))
-            };
-            let left: Map<_, _> = members.iter().filter_map(member).collect();
+            let mut left = Map::new();
+            for (name, value) in members {
+                let kept = part(view.member_near(name, &mut near).0, Step::Field(name), value, fields);
+                left.extend(kept.map(|kept| (name, kept)));
+            }
             if left.is_empty() { Value::Null } else { left.into() }
         }
         (Form::Set | Form::KeyedList, Value::Array(list)) => items(view, list, fields),

@@ -1,7 +1,7 @@
 //! What the arithmetic has to know of a schema, and compiled schemas as it looks at them.
 
+use keelson_meta::json::Value;
 use keelson_schema::{ListType, MapType, SchemaRef, Type};
-use serde_json::Value;
 
 /// A schema; as cheap to copy as a reference.
 pub trait FieldSchema<'a>: Copy {

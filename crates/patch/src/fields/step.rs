@@ -1,6 +1,6 @@
 //! One step of a path, borrowed from the value that is walked: most steps are only looked at or written, never kept.
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use super::element::PathElement;
 
@@ -30,5 +30,5 @@ impl Step<'_> {
 
 /// The value of these key fields.
 pub(super) fn key_object<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)>) -> Value {
-    fields.map(|(name, value)| (name.to_owned(), value.clone())).collect::<Map<_, _>>().into()
+    fields.map(|(name, value)| (name, value.clone())).collect::<Map>().into()
 }

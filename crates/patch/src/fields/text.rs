@@ -6,8 +6,8 @@
 use std::fmt;
 
 use keelson_meta::go_format;
+use keelson_meta::json::{Map, Value};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
-use serde_json::{Map, Value};
 
 use super::element::PathElement;
 use super::set::{FieldSet, Node};
@@ -162,7 +162,7 @@ pub(super) fn parse(name: &str) -> Result<Option<PathElement>, FieldsError> {
         "f" => PathElement::field(rest),
         "v" => PathElement::value(serde_json::from_str(rest).map_err(|_| bad())?),
         "k" => {
-            let fields: Map<String, Value> = serde_json::from_str(rest).map_err(|_| bad())?;
+            let fields: Map = serde_json::from_str(rest).map_err(|_| bad())?;
             PathElement::key(fields.into_iter().map(|(name, value)| (name.into(), value)))
         }
         "i" => PathElement::Index(rest.parse().map_err(|_| bad())?),
@@ -170,10 +170,10 @@ pub(super) fn parse(name: &str) -> Result<Option<PathElement>, FieldsError> {
     }))
 }
 
-fn write(set: &FieldSet, itself: bool) -> Map<String, Value> {
+fn write(set: &FieldSet, itself: bool) -> Map {
     let mut members = Map::with_capacity(set.nodes().len() + 1);
     if itself && !set.is_empty() {
-        members.insert(SELF.to_owned(), Value::Object(Map::new()));
+        members.insert(SELF, Value::Object(Map::new()));
     }
     for node in set.nodes() {
         members.insert(print(&node.element), Value::Object(write(&node.below, node.member)));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use super::element::PathElement;
 use super::identity::{Items, Keys};

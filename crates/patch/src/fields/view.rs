@@ -1,6 +1,6 @@
 //! A schema at one place of a walk, where there may be none, and how a value is to be walked there.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use super::schema::{FieldSchema, Form, Member};
 

@@ -1,6 +1,6 @@
 //! Lists whose order the patch gives with `$setElementOrder`.
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use super::error::StrategicError;
 use super::list::{self, Mode};
@@ -20,8 +20,8 @@ impl Ordered<'_> {
 
 /// Merges every list that the patch gives an order for.
 pub(super) fn merge_ordered<'p, 'a>(
-    target: &mut Map<String, Value>,
-    patch: &'p Map<String, Value>,
+    target: &mut Map,
+    patch: &'p Map,
     schema: impl MergeSchema<'a>,
 ) -> Result<Ordered<'p>, StrategicError> {
     let mut ordered = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn merge_ordered<'p, 'a>(
         let order = order.as_array().ok_or_else(|| StrategicError::not_a_list(order))?;
         let list = rest.strip_prefix('/').ok_or(StrategicError::BadElementOrder)?;
         if let Some(merged) = merge_list(target, patch, list, order, schema)? {
-            target.insert(list.to_owned(), merged.into());
+            target.insert(list, merged);
             ordered.push(list);
         }
     }
@@ -41,8 +41,8 @@ pub(super) fn merge_ordered<'p, 'a>(
 
 /// `None` if neither side has the list.
 fn merge_list<'a>(
-    target: &Map<String, Value>,
-    patch: &Map<String, Value>,
+    target: &Map,
+    patch: &Map,
     name: &str,
     order: &[Value],
     schema: impl MergeSchema<'a>,
@@ -64,7 +64,7 @@ fn merge_list<'a>(
     arrange(merged, &Order::of(order, identity)?, &target_order, identity).map(Some)
 }
 
-fn list_of<'v>(object: &'v Map<String, Value>, name: &str) -> Result<Option<&'v [Value]>, StrategicError> {
+fn list_of<'v>(object: &'v Map, name: &str) -> Result<Option<&'v [Value]>, StrategicError> {
     match object.get(name) {
         None => Ok(None),
         Some(Value::Array(items)) => Ok(Some(items)),

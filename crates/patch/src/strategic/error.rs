@@ -1,7 +1,7 @@
 //! What can be wrong with a strategic merge patch, in upstream's words.
 
 use keelson_meta::ApiError;
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 use thiserror::Error;
 
 use super::{DIRECTIVE, Shape};
@@ -113,16 +113,16 @@ impl StrategicError {
         Self::NotAnObject { found }
     }
 
-    pub(super) fn unknown_directive(object: &Map<String, Value>) -> Self {
+    pub(super) fn unknown_directive(object: &Map) -> Self {
         let directive = match object.get(DIRECTIVE) {
-            Some(Value::String(text)) => text.clone(),
+            Some(Value::String(text)) => text.to_string(),
             None | Some(Value::Null) => "%!s(<nil>)".to_owned(),
             Some(other) => format!("%!s({}={})", go_text::type_name(other), go_text::value(other)),
         };
         Self::UnknownDirective { directive, object: go_text::object(object) }
     }
 
-    pub(super) fn no_merge_key(object: &Map<String, Value>, key: &str) -> Self {
+    pub(super) fn no_merge_key(object: &Map, key: &str) -> Self {
         Self::NoMergeKey { object: go_text::object(object), key: key.to_owned() }
     }
 

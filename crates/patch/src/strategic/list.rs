@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use super::error::StrategicError;
 use super::order::{Identity, Order, arrange};
@@ -108,7 +108,7 @@ fn merge_objects<'a>(
 /// The items of a patch's list, sorted by what they ask for.
 struct Directives<'p> {
     /// Items without a directive.
-    plain: Vec<&'p Map<String, Value>>,
+    plain: Vec<&'p Map>,
     /// Keys of the items to be deleted.
     deleted: HashSet<&'p Value>,
     /// Whether the list is to be replaced.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::mem;
 
-use serde_json::{Map, Value};
+use keelson_meta::json::{Map, Value};
 
 use super::element_order::{self, Ordered};
 use super::error::StrategicError;
@@ -12,11 +12,7 @@ use super::{DELETE_FROM, DIRECTIVE, ELEMENT_ORDER, MergeSchema, RETAIN_KEYS, Sha
 use crate::go_text;
 
 /// Merges `patch` into `target`, which is left half-merged by an error.
-pub(super) fn merge<'a>(
-    target: &mut Map<String, Value>,
-    patch: &Map<String, Value>,
-    schema: impl MergeSchema<'a>,
-) -> Result<(), StrategicError> {
+pub(super) fn merge<'a>(target: &mut Map, patch: &Map, schema: impl MergeSchema<'a>) -> Result<(), StrategicError> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return follow_directive(target, patch, directive);
     }
@@ -34,15 +30,11 @@ fn is_done(name: &str, ordered: &Ordered<'_>) -> bool {
     name == RETAIN_KEYS || name.starts_with(ELEMENT_ORDER) || ordered.contains(name)
 }
 
-fn follow_directive(
-    target: &mut Map<String, Value>,
-    patch: &Map<String, Value>,
-    directive: &Value,
-) -> Result<(), StrategicError> {
+fn follow_directive(target: &mut Map, patch: &Map, directive: &Value) -> Result<(), StrategicError> {
     match directive.as_str() {
         Some("replace") => {
             target.clone_from(patch);
-            target.shift_remove(DIRECTIVE);
+            target.remove(DIRECTIVE);
             Ok(())
         }
         Some("delete") => {
@@ -54,7 +46,7 @@ fn follow_directive(
 }
 
 /// Clears what `$retainKeys` does not name.
-fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), StrategicError> {
+fn retain_keys(target: &mut Map, patch: &Map) -> Result<(), StrategicError> {
     let Some(retained) = patch.get(RETAIN_KEYS) else {
         return Ok(());
     };
@@ -62,16 +54,16 @@ fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> R
     let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
     for (name, value) in patch {
         let is_directive = name == RETAIN_KEYS || name.starts_with(DELETE_FROM) || name.starts_with(ELEMENT_ORDER);
-        if !value.is_null() && !is_directive && !retained.contains(name.as_str()) {
+        if !value.is_null() && !is_directive && !retained.contains(name) {
             return Err(StrategicError::BadRetainKeys);
         }
     }
-    target.retain(|name, _| retained.contains(name.as_str()));
+    target.retain(|name, _| retained.contains(name));
     Ok(())
 }
 
 fn merge_member<'a>(
-    target: &mut Map<String, Value>,
+    target: &mut Map,
     name: &str,
     value: &Value,
     schema: impl MergeSchema<'a>,
@@ -81,7 +73,7 @@ fn merge_member<'a>(
         Some(rest) => (rest.strip_prefix('/').ok_or(StrategicError::BadDeletion)?, Mode::Delete),
     };
     if value.is_null() {
-        target.shift_remove(name);
+        target.remove(name);
         return Ok(());
     }
     let applies = mode == Mode::Merge || target.get(name).is_some_and(|current| same_type(current, value));
@@ -113,13 +105,13 @@ fn same_type(left: &Value, right: &Value) -> bool {
 }
 
 /// Takes over a value that there is nothing to merge into.
-fn adopt_member(target: &mut Map<String, Value>, name: &str, value: &Value) {
+fn adopt_member(target: &mut Map, name: &str, value: &Value) {
     match adopted(value) {
         Some(value) => {
-            target.insert(name.to_owned(), value);
+            target.insert(name, value);
         }
         None => {
-            target.shift_remove(name);
+            target.remove(name);
         }
     }
 }
@@ -130,7 +122,7 @@ pub(super) fn adopted(value: &Value) -> Option<Value> {
         Value::Object(members) if members.contains_key(DIRECTIVE) => None,
         Value::Object(members) => {
             let set = members.iter().filter(|(_, value)| !value.is_null());
-            Some(set.filter_map(|(name, value)| Some((name.clone(), adopted(value)?))).collect::<Map<_, _>>().into())
+            Some(set.filter_map(|(name, value)| Some((name, adopted(value)?))).collect::<Map>().into())
         }
         Value::Array(items) => Some(items.iter().filter_map(adopted).collect()),
         scalar => Some(scalar.clone()),

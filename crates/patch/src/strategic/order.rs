@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use super::error::StrategicError;
 

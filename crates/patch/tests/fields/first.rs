@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 
 use keelson_meta::Object;
+use keelson_meta::json::{Value, json};
 use keelson_patch::fields::{
     FieldSchema, FieldSet, Fields, Manager, Owners, PathElement, Versions, Writer, apply, compare, extract, update,
 };
 use keelson_schema::{SchemaRef, Schemas, WalkOptions, WalkReport};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
 use super::model::{self, Dice};
 use super::objects::{Toy, node, repeating_node};

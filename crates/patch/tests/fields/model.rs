@@ -1,9 +1,9 @@
 //! Which fields a value has, in the plainest words: what the walk that sorts and borrows is compared with. And values of
 //! any schema.
 
+use keelson_meta::json::{Map, Value, json};
 use keelson_patch::fields::{FieldSchema, FieldSet, Form, Member, PathElement};
 use keelson_schema::{SchemaRef, Type};
-use serde_json::{Map, Value, json};
 
 /// The fields of an object: all that appears with it, or what belongs to somebody who applies it.
 pub(super) fn fields<'a, S: FieldSchema<'a>>(schema: S, object: &Value, applied: bool) -> FieldSet {
@@ -100,12 +100,12 @@ pub(super) fn value(schema: SchemaRef<'_>, dice: &mut Dice, depth: usize) -> Val
                 if backwards { Box::new(given.into_iter().rev()) } else { Box::new(given.into_iter()) };
             let member =
                 |field: SchemaRef<'_>| (field.field_name().to_owned(), value(field, dice, depth.saturating_sub(1)));
-            fields.map(member).collect::<Map<_, _>>().into()
+            fields.map(member).collect::<Map>().into()
         }
         Type::Map => {
             let names = ["b", "a/b", "", "<\"\\ü>"].into_iter().filter(|_| dice.throw(2) == 0).collect::<Vec<_>>();
             let Some(values) = schema.items() else { return json!({}) };
-            names.into_iter().map(|name| (name.to_owned(), value(values, dice, depth))).collect::<Map<_, _>>().into()
+            names.into_iter().map(|name| (name.to_owned(), value(values, dice, depth))).collect::<Map>().into()
         }
         Type::Array => {
             let Some(items) = schema.items() else { return json!([]) };

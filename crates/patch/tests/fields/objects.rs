@@ -1,5 +1,6 @@
 //! Laws that tie what an object has, how objects differ, merging and removal together.
 
+use keelson_meta::json::{Map, Value, json};
 use keelson_patch::fields::{
     Duplicates, FieldSchema, FieldSet, Form, Member, Scalar, compare, extract, merge, remove, validate,
     with_named_fields,
@@ -7,7 +8,6 @@ use keelson_patch::fields::{
 use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 /// A struct of every kind of field: `text`, `map`, `node` (the struct again), `whole` (the same, atomic), `items` (keyed
 /// by `name` and `zone`, which defaults to `z`), `words` (a set), `atoms` (an atomic list), `free` (no schema).
@@ -92,7 +92,7 @@ fn keyed(items: Vec<(String, Option<String>, Value)>) -> Value {
 fn free() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![Just(json!(1)), Just(json!("x")), Just(json!([1, {"a": 2}]))];
     leaf.prop_recursive(2, 6, 3, |inner| {
-        vec(("[a-b]", inner), 0..3).prop_map(|members| members.into_iter().collect::<Map<_, _>>().into())
+        vec(("[a-b]", inner), 0..3).prop_map(|members| members.into_iter().collect::<Map>().into())
     })
 }
 
@@ -101,7 +101,7 @@ pub(super) fn node() -> impl Strategy<Value = Value> {
     let leaf = (text(), option::of(words())).prop_map(|(text, words)| object([("text", text), ("words", words)]));
     leaf.prop_recursive(3, 40, 4, move |inner| {
         let map = vec(("[a-c]", "[x-z]"), 0..3);
-        let map = map.prop_map(|map| map.into_iter().map(|(k, v)| (k, v.into())).collect::<Map<_, Value>>().into());
+        let map = map.prop_map(|map| map.into_iter().collect::<Map>().into());
         let items = vec(("[a-c]", option::of("[yz]"), inner.clone()), 0..5).prop_map(keyed);
         let atoms = vec(inner.clone(), 0..3).prop_map(Value::from);
         let parts = (option::of(inner.clone()), option::of(inner), option::of(free()));
@@ -140,7 +140,7 @@ pub(super) fn repeating_node() -> impl Strategy<Value = Value> {
 }
 
 fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
-    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Map<_, _>>().into()
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Map>().into()
 }
 
 proptest! {

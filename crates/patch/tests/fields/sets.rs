@@ -1,9 +1,9 @@
 //! The laws of the algebra of sets.
 
+use keelson_meta::json::json;
 use keelson_patch::fields::{FieldSet, Path, PathElement};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use serde_json::json;
 
 fn element() -> impl Strategy<Value = PathElement> {
     prop_oneof![

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
+use keelson_meta::json::{Value, json};
 use keelson_patch::fields::{FieldSet, Manager, Owners, Versions, Writer, apply, compare, extract, update};
 use keelson_schema::{SchemaRef, Schemas};
 use proptest::collection::btree_map;
 use proptest::option;
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
 use super::{NOON, V1};
 

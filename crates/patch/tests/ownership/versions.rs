@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use keelson_meta::json::{Value, json};
 use keelson_patch::fields::{
     FieldSchema, FieldSet, Form, Manager, Member, Owners, Scalar, Versions, Writer, apply, update,
 };
-use serde_json::{Value, json};
 
 use super::{LATER, NOON};
 

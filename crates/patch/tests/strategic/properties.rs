@@ -1,10 +1,10 @@
 //! Generated values of a small recursive schema, and a differ that makes patches of them.
 
+use keelson_meta::json::{Map, Value, json};
 use keelson_patch::strategic::{MergeSchema, Shape, Strategy as Merging, apply};
 use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 /// A struct of every kind of field: `text`, `map`, `node` (the struct again), `whole` (the same, replaced), `items`
 /// (merged by `name`), `words` (merged), `atoms` (replaced).
@@ -88,7 +88,7 @@ fn node() -> impl Strategy<Value = Value> {
         .prop_map(|(text, words)| object([("text", text.map(Value::from)), ("words", words)]));
     leaf.prop_recursive(3, 40, 4, |inner| {
         let map = vec(("[a-c]", "[x-z]"), 0..3);
-        let map = map.prop_map(|map| map.into_iter().map(|(k, v)| (k, v.into())).collect::<Map<_, Value>>().into());
+        let map = map.prop_map(|map| map.into_iter().collect::<Map>().into());
         let items = vec(("[a-e]", inner.clone()), 0..5).prop_map(named);
         let atoms = vec(inner.clone(), 0..3).prop_map(Value::from);
         let text = option::of("[x-z]".prop_map(Value::from));
@@ -109,40 +109,39 @@ fn node() -> impl Strategy<Value = Value> {
 }
 
 fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
-    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Map<_, _>>().into()
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Map>().into()
 }
 
 /// The patch that turns `from` into `to`.
 fn diff(from: &Value, to: &Value) -> Value {
     let (from, to) = (from.as_object().unwrap(), to.as_object().unwrap());
-    let mut patch: Map<_, _> =
-        from.keys().filter(|name| !to.contains_key(*name)).map(|name| (name.clone(), Value::Null)).collect();
+    let mut patch: Map = from.keys().filter(|name| !to.contains_key(*name)).map(|name| (name, Value::Null)).collect();
     for (name, to) in to {
         match from.get(name) {
             Some(from) if from == to => {}
             Some(from) => diff_member(name, from, to, &mut patch),
             None => {
-                patch.insert(name.clone(), to.clone());
+                patch.insert(name, to.clone());
             }
         }
     }
     patch.into()
 }
 
-fn diff_member(name: &str, from: &Value, to: &Value, patch: &mut Map<String, Value>) {
+fn diff_member(name: &str, from: &Value, to: &Value, patch: &mut Map) {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let (old, new) = (list(from), list(to));
     let value = match name {
         "map" | "node" => diff(from, to),
         "words" => {
             let deleted: Vec<_> = old.iter().filter(|word| !new.contains(word)).cloned().collect();
-            patch.insert("$deleteFromPrimitiveList/words".into(), deleted.into());
-            patch.insert("$setElementOrder/words".into(), to.clone());
+            patch.insert("$deleteFromPrimitiveList/words", deleted);
+            patch.insert("$setElementOrder/words", to.clone());
             new.into_iter().filter(|word| !old.contains(word)).collect()
         }
         "items" => {
             let order: Value = new.iter().map(|item| json!({"name": item["name"]})).collect();
-            patch.insert("$setElementOrder/items".into(), order);
+            patch.insert("$setElementOrder/items", order);
             let find = |list: &[Value], name: &Value| list.iter().find(|item| &item["name"] == name).cloned();
             let gone = old.iter().filter(|item| find(&new, &item["name"]).is_none());
             let gone = gone.map(|item| json!({"name": item["name"], "$patch": "delete"}));
@@ -178,7 +177,7 @@ fn mess() -> impl Strategy<Value = Value> {
         let name = prop_oneof![name, "\\$patch|\\$retainKeys|name|name"];
         prop_oneof![
             vec(inner.clone(), 0..4).prop_map(Value::from),
-            vec((name, inner), 0..5).prop_map(|members| members.into_iter().collect::<Map<_, _>>().into()),
+            vec((name, inner), 0..5).prop_map(|members| members.into_iter().collect::<Map>().into()),
         ]
     })
 }

@@ -1,8 +1,8 @@
 //! Bodies that kubectl 1.36 sent, against what it prints for the same command with `-o json`.
 
 use keelson_meta::Object;
+use keelson_meta::json::Value;
 use keelson_protobuf::{decode, encode};
-use serde_json::Value;
 
 /// Blocks of three lines: the command, the object as JSON, the body in hexadecimal.
 const BODIES: &str = include_str!("kubectl.txt");

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use keelson_codec::StoredObject;
 use keelson_meta::field_error::FieldError;
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_resources::Catalogue;
 use keelson_storage::{KeyValue, StoreKey};
-use serde_json::{Value, json};
 
 use super::ranges::{AddressRange, Family};
-use super::spec::{Spec as _, Tree, held_addresses, is_headless, needs_addresses};
+use super::spec::{Spec as _, held_addresses, is_headless, needs_addresses};
 use super::{FULL, Place, families};
 use crate::companions::{Companions, Otherwise};
 use crate::registry::Registry;
@@ -25,8 +25,8 @@ const MANAGER: &str = "ipallocator.k8s.io";
 pub(super) fn assign(
     registry: &Registry,
     place: &Place<'_>,
-    before: Option<&Tree>,
-    spec: &mut Tree,
+    before: Option<&Map>,
+    spec: &mut Map,
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     if !needs_addresses(spec) || is_headless(spec) {
@@ -70,8 +70,8 @@ pub(super) fn assign(
 pub(super) async fn give_back(
     registry: &Registry,
     place: &Place<'_>,
-    before: &Tree,
-    after: Option<&Tree>,
+    before: &Map,
+    after: Option<&Map>,
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let kept = after.map(held_addresses).unwrap_or_default();

@@ -4,10 +4,10 @@
 use std::net::IpAddr;
 
 use keelson_meta::field_error::FieldError;
-use serde_json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 use super::ranges::{Family, ServiceRanges};
-use super::spec::{NONE, Spec as _, Tree, is_headless, needs_addresses};
+use super::spec::{NONE, Spec as _, is_headless, needs_addresses};
 
 const SINGLE: &str = "SingleStack";
 const PREFER: &str = "PreferDualStack";
@@ -17,11 +17,11 @@ const REQUIRE: &str = "RequireDualStack";
 ///
 /// # Errors
 /// Which of its fields contradict each other, or ask for what the cluster does not have.
-pub(super) fn fill(ranges: &ServiceRanges, before: Option<&Tree>, spec: &mut Tree) -> Result<(), Vec<FieldError>> {
+pub(super) fn fill(ranges: &ServiceRanges, before: Option<&Map>, spec: &mut Map) -> Result<(), Vec<FieldError>> {
     if !needs_addresses(spec) || before.is_some_and(|before| keeps_preference(before, spec)) {
         return Ok(());
     }
-    let selectorless = is_headless(spec) && spec.get("selector").and_then(Value::as_object).is_none_or(Tree::is_empty);
+    let selectorless = is_headless(spec) && spec.get("selector").and_then(Value::as_object).is_none_or(Map::is_empty);
     if spec.text("ipFamilyPolicy").is_empty() {
         let policy = match before.map(|before| before.text("ipFamilyPolicy")) {
             Some(policy) if !policy.is_empty() => policy,
@@ -50,7 +50,7 @@ pub(super) fn fill(ranges: &ServiceRanges, before: Option<&Tree>, spec: &mut Tre
     Ok(())
 }
 
-pub(super) fn families(spec: &Tree) -> Vec<Family> {
+pub(super) fn families(spec: &Map) -> Vec<Family> {
     spec.texts("ipFamilies").into_iter().filter_map(Family::of_name).collect()
 }
 
@@ -60,7 +60,7 @@ fn refuse(errors: Vec<FieldError>) -> Result<(), Vec<FieldError>> {
 
 /// A service that would like both families keeps those it has when nobody asks for others, whatever has become of the
 /// cluster since.
-fn keeps_preference(before: &Tree, spec: &Tree) -> bool {
+fn keeps_preference(before: &Map, spec: &Map) -> bool {
     let same = |field: &str| before.texts(field) == spec.texts(field);
     let old_policy = before.text("ipFamilyPolicy");
     before.text("type") == spec.text("type")
@@ -71,7 +71,7 @@ fn keeps_preference(before: &Tree, spec: &Tree) -> bool {
 }
 
 /// What can be said against the fields by themselves.
-fn consistency(spec: &Tree) -> Vec<FieldError> {
+fn consistency(spec: &Map) -> Vec<FieldError> {
     let (address, addresses) = (spec.text("clusterIP"), spec.texts("clusterIPs"));
     let mut errors = Vec::new();
     let mut invalid = |detail: &str| errors.push(FieldError::invalid("spec.clusterIPs", json!(addresses), detail));
@@ -91,7 +91,7 @@ fn consistency(spec: &Tree) -> Vec<FieldError> {
     errors
 }
 
-fn family_names(spec: &Tree) -> Vec<FieldError> {
+fn family_names(spec: &Map) -> Vec<FieldError> {
     let names = spec.texts("ipFamilies");
     let mut errors = Vec::new();
     for (index, name) in names.iter().enumerate() {
@@ -106,7 +106,7 @@ fn family_names(spec: &Tree) -> Vec<FieldError> {
     errors
 }
 
-fn addresses_and_families(spec: &Tree, addresses: &[&str], consistent: bool) -> Vec<FieldError> {
+fn addresses_and_families(spec: &Map, addresses: &[&str], consistent: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut parsed: Vec<IpAddr> = Vec::new();
     let mut unreadable = false;
@@ -151,7 +151,7 @@ fn addresses_and_families(spec: &Tree, addresses: &[&str], consistent: bool) -> 
 
 /// Takes the second family and address off a service that is to have one; says so where they were left out without saying
 /// that it is.
-fn shrink(before: &Tree, spec: &mut Tree) -> Vec<FieldError> {
+fn shrink(before: &Map, spec: &mut Map) -> Vec<FieldError> {
     let policy = spec.text("ipFamilyPolicy").to_owned();
     let mut errors = Vec::new();
     for (field, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
@@ -169,7 +169,7 @@ fn shrink(before: &Tree, spec: &mut Tree) -> Vec<FieldError> {
     errors
 }
 
-fn too_many_for_policy(spec: &Tree) -> Vec<FieldError> {
+fn too_many_for_policy(spec: &Map) -> Vec<FieldError> {
     let policy = spec.text("ipFamilyPolicy");
     let both = [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")];
     let many = both.into_iter().filter(|(field, _)| policy == SINGLE && spec.texts(field).len() == 2);
@@ -181,7 +181,7 @@ fn too_many_for_policy(spec: &Tree) -> Vec<FieldError> {
 }
 
 /// Adds the families of the addresses that were asked for.
-fn infer(ranges: &ServiceRanges, spec: &mut Tree) -> Vec<FieldError> {
+fn infer(ranges: &ServiceRanges, spec: &mut Map) -> Vec<FieldError> {
     let mut families = families(spec);
     let mut errors = Vec::new();
     for (index, address) in spec.texts("clusterIPs").into_iter().enumerate().skip(families.len()) {
@@ -201,7 +201,7 @@ fn infer(ranges: &ServiceRanges, spec: &mut Tree) -> Vec<FieldError> {
     errors
 }
 
-fn unavailable(ranges: &ServiceRanges, spec: &Tree) -> Vec<FieldError> {
+fn unavailable(ranges: &ServiceRanges, spec: &Map) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let policy = spec.text("ipFamilyPolicy");
     if policy == REQUIRE && ranges.addresses().len() < 2 {

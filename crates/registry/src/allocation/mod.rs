@@ -20,7 +20,7 @@ use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
 pub use ranges::{AddressRange, Family, PortRange, ServiceRanges};
-pub(crate) use spec::{Spec, Tree, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
+pub(crate) use spec::{Spec, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 
 /// Gives back a key if what is stored there shows that it is this service's. Somebody may have deleted it, and another service got
 /// it since; so may one that an older release wrote without taking it.

@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use keelson_meta::ApiError;
 use keelson_meta::field_error::FieldError;
+use keelson_meta::json::{Map, Value, json};
 use keelson_storage::{KeyValue, RangeRequest, StoreKey};
-use serde_json::{Value, json};
 
-use super::spec::{Spec as _, Tree, held_ports, needs_health_check, needs_node_ports};
+use super::spec::{Spec as _, held_ports, needs_health_check, needs_node_ports};
 use super::{FULL, Place};
 use crate::companions::{Companions, Otherwise};
 use crate::registry::{Registry, store_error};
@@ -23,8 +23,8 @@ const TAKEN: &str = "provided port is already allocated";
 pub(super) async fn assign(
     registry: &Registry,
     place: &Place<'_>,
-    before: Option<&Tree>,
-    spec: &mut Tree,
+    before: Option<&Map>,
+    spec: &mut Map,
     attempt: usize,
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
@@ -50,8 +50,8 @@ pub(super) async fn assign(
 pub(super) async fn give_back(
     registry: &Registry,
     place: &Place<'_>,
-    before: &Tree,
-    after: Option<&Tree>,
+    before: &Map,
+    after: Option<&Map>,
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let kept = after.map(held_ports).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    fn health_check(&mut self, spec: &mut Tree) -> Result<(), ApiError> {
+    fn health_check(&mut self, spec: &mut Map) -> Result<(), ApiError> {
         let port = match spec.port("healthCheckNodePort") {
             0 => self.any().ok_or_else(|| no_port("failed to allocate a HealthCheck NodePort 0"))?,
             wish if self.held.contains(&wish) => wish,

@@ -3,10 +3,7 @@
 use std::net::IpAddr;
 
 use keelson_meta::Object;
-use serde_json::{Map, Value};
-
-/// The fields of a JSON object.
-pub(crate) type Tree = Map<String, Value>;
+use keelson_meta::json::{Map, Value};
 
 /// What stands in `clusterIP` for a service that has none on purpose.
 pub(crate) const NONE: &str = "None";
@@ -20,12 +17,12 @@ pub(crate) trait Spec {
     /// A number that is a port; 0 for none.
     fn port(&self, field: &str) -> u16;
     /// The objects of a list.
-    fn items(&self, field: &str) -> Vec<&Tree>;
+    fn items(&self, field: &str) -> Vec<&Map>;
     /// Sets a field, or removes it.
     fn put(&mut self, field: &str, value: Option<Value>);
 }
 
-impl Spec for Tree {
+impl Spec for Map {
     fn text(&self, field: &str) -> &str {
         self.get(field).and_then(Value::as_str).unwrap_or_default()
     }
@@ -38,50 +35,50 @@ impl Spec for Tree {
         self.get(field).and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok()).unwrap_or(0)
     }
 
-    fn items(&self, field: &str) -> Vec<&Tree> {
+    fn items(&self, field: &str) -> Vec<&Map> {
         self.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object).collect()
     }
 
     fn put(&mut self, field: &str, value: Option<Value>) {
         match value {
-            Some(value) => self.insert(field.to_owned(), value),
-            None => self.shift_remove(field),
+            Some(value) => self.insert(field, value),
+            None => self.remove(field),
         };
     }
 }
 
 /// The `spec` of a service.
-pub(crate) fn spec(service: &Object) -> Option<&Tree> {
+pub(crate) fn spec(service: &Object) -> Option<&Map> {
     service.0.get("spec")?.as_object()
 }
 
 /// The `spec` of a service, to be changed.
-pub(crate) fn spec_mut(service: &mut Object) -> Option<&mut Tree> {
+pub(crate) fn spec_mut(service: &mut Object) -> Option<&mut Map> {
     service.0.get_mut("spec")?.as_object_mut()
 }
 
 /// Whether services of this type have cluster addresses, if they are not headless.
-pub(crate) fn needs_addresses(spec: &Tree) -> bool {
+pub(crate) fn needs_addresses(spec: &Map) -> bool {
     matches!(spec.text("type"), "ClusterIP" | "NodePort" | "LoadBalancer")
 }
 
 /// Whether services of this type have ports on all nodes.
-pub(crate) fn needs_node_ports(spec: &Tree) -> bool {
+pub(crate) fn needs_node_ports(spec: &Map) -> bool {
     matches!(spec.text("type"), "NodePort" | "LoadBalancer")
 }
 
 /// Whether nodes tell on a port of their own whether they lead to the service.
-pub(crate) fn needs_health_check(spec: &Tree) -> bool {
+pub(crate) fn needs_health_check(spec: &Map) -> bool {
     spec.text("type") == "LoadBalancer" && spec.text("externalTrafficPolicy") == "Local"
 }
 
 /// Whether a service has no cluster address on purpose.
-pub(super) fn is_headless(spec: &Tree) -> bool {
+pub(super) fn is_headless(spec: &Map) -> bool {
     spec.text("clusterIP") == NONE || spec.texts("clusterIPs").first() == Some(&NONE)
 }
 
 /// The cluster addresses that a service holds.
-pub(super) fn held_addresses(spec: &Tree) -> Vec<IpAddr> {
+pub(super) fn held_addresses(spec: &Map) -> Vec<IpAddr> {
     if !needs_addresses(spec) || is_headless(spec) {
         return Vec::new();
     }
@@ -89,7 +86,7 @@ pub(super) fn held_addresses(spec: &Tree) -> Vec<IpAddr> {
 }
 
 /// The ports of all nodes that a service holds.
-pub(super) fn held_ports(spec: &Tree) -> Vec<u16> {
+pub(super) fn held_ports(spec: &Map) -> Vec<u16> {
     let mut ports = Vec::new();
     if needs_node_ports(spec) {
         ports.extend(spec.items("ports").into_iter().map(|port| port.port("nodePort")));

@@ -3,9 +3,9 @@
 
 use std::cmp::Reverse;
 
+use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_resources::Catalogue;
-use serde_json::{Value, json};
 
 use crate::registry::Registry;
 use crate::target::Target;
@@ -57,10 +57,10 @@ pub(super) fn pod_priority(registry: &Registry, target: &Target, pod: &mut Objec
     }
     let Some(Value::Object(spec)) = pod.0.get_mut("spec") else { return Ok(()) };
     if let Some(name) = name {
-        spec.insert("priorityClassName".to_owned(), json!(name));
+        spec.insert("priorityClassName", json!(name));
     }
-    spec.insert("priority".to_owned(), json!(priority));
-    spec.insert("preemptionPolicy".to_owned(), json!(policy));
+    spec.insert("priority", json!(priority));
+    spec.insert("preemptionPolicy", json!(policy));
     Ok(())
 }
 
@@ -70,7 +70,7 @@ pub(super) fn keep_priority(current: &Object, next: &mut Object) {
         if let (None, Some(kept)) = (next.get(&["spec", field]), current.get(&["spec", field]))
             && let Some(Value::Object(spec)) = next.0.get_mut("spec")
         {
-            spec.insert(field.to_owned(), kept.clone());
+            spec.insert(field, kept.clone());
         }
     }
 }
@@ -117,7 +117,7 @@ pub(super) fn ingress_class(registry: &Registry, ingress: &mut Object) -> Result
 
 fn set_class(object: &mut Object, field: &str, class: Option<String>) {
     if let (Some(class), Some(Value::Object(spec))) = (class, object.0.get_mut("spec")) {
-        spec.insert(field.to_owned(), json!(class));
+        spec.insert(field, json!(class));
     }
 }
 

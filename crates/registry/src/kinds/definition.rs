@@ -1,7 +1,7 @@
 //! Definitions of custom resources: the status lists every version that objects may have been stored in.
 
 use keelson_meta::Object;
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 /// The stored versions of a new definition: the one that is stored. There is nothing if none is marked.
 pub(super) fn first_stored_versions(definition: &Object) -> Value {

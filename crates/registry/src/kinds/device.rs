@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use keelson_meta::Object;
 use keelson_meta::clock::rfc3339;
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 pub(super) fn date_taints(object: &mut Object, now: SystemTime) {
     let Some(spec) = object.0.get_mut("spec") else { return };
@@ -23,6 +23,6 @@ fn date(taint: &mut Value, now: SystemTime) {
     if let Value::Object(taint) = taint
         && taint.get("timeAdded").is_none_or(Value::is_null)
     {
-        taint.insert("timeAdded".to_owned(), json!(rfc3339(now)));
+        taint.insert("timeAdded", json!(rfc3339(now)));
     }
 }

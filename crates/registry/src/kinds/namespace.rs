@@ -1,9 +1,9 @@
 //! Namespaces: a finalizer in `spec` holds them until their content is gone, and `status.phase` shows it.
 
 use keelson_meta::field_error::FieldError;
+use keelson_meta::json::{Value, json};
 use keelson_meta::names::label_key_faults;
 use keelson_meta::{ApiError, Object};
-use serde_json::{Value, json};
 
 use crate::target::Target;
 
@@ -21,7 +21,7 @@ pub(super) fn prepare_create(object: &mut Object) {
         finalizers.push(json!(FINALIZER));
     }
     set_finalizers(object, finalizers);
-    object.0.insert("status".to_owned(), json!({ "phase": "Active" }));
+    object.0.insert("status", json!({ "phase": "Active" }));
 }
 
 /// An update may not touch the finalizers in `spec`; only `/finalize` may.
@@ -31,8 +31,8 @@ pub(super) fn prepare_update(target: &Target, current: &Object, next: &mut Objec
         return;
     }
     match current.0.get("spec") {
-        Some(spec) => next.0.insert("spec".to_owned(), spec.clone()),
-        None => next.0.shift_remove("spec"),
+        Some(spec) => next.0.insert("spec", spec.clone()),
+        None => next.0.remove("spec"),
     };
 }
 
@@ -51,7 +51,7 @@ pub(super) fn check_delete(target: &Target, name: &str) -> Result<(), ApiError> 
 pub(super) fn mark_terminating(object: &mut Object) {
     let status = object.0.entry("status").or_insert_with(|| json!({}));
     if let Value::Object(status) = status {
-        status.insert("phase".to_owned(), json!("Terminating"));
+        status.insert("phase", json!("Terminating"));
     }
 }
 
@@ -105,9 +105,9 @@ fn set_finalizers(object: &mut Object, finalizers: Vec<Value>) {
     }
     if let Value::Object(spec) = spec {
         if finalizers.is_empty() {
-            spec.shift_remove("finalizers");
+            spec.remove("finalizers");
         } else {
-            spec.insert("finalizers".to_owned(), Value::Array(finalizers));
+            spec.insert("finalizers", Value::Array(finalizers));
         }
     }
 }
@@ -119,6 +119,6 @@ pub(super) fn label_with_name(object: &mut Object) {
     }
     let labels = object.metadata_mut().entry("labels").or_insert_with(|| json!({}));
     if let Value::Object(labels) = labels {
-        labels.insert(NAME_LABEL.to_owned(), Value::String(name));
+        labels.insert(NAME_LABEL, name);
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes: a new one is not ready, so nothing is scheduled on it before somebody says that it is.
 
 use keelson_meta::Object;
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const EFFECT: &str = "NoSchedule";

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use keelson_meta::Object;
+use keelson_meta::json::{Map, Value, json};
 use keelson_schema::Schemas;
-use serde_json::{Value, json};
 
 /// How long a pod stays on a node that is not ready or can't be reached.
 const TOLERATION_SECONDS: i64 = 300;
@@ -44,7 +44,7 @@ pub(super) fn spec_in_order(pod: &mut Object) {
     let mut members: Vec<_> =
         std::mem::take(spec).into_iter().map(|(name, value)| (position(&name), name, value)).collect();
     members.sort_by_key(|(position, ..)| *position);
-    spec.extend(members.into_iter().map(|(_, name, value)| (name, value)));
+    *spec = Map::from_distinct(members.into_iter().map(|(_, name, value)| (name, value)));
 }
 
 fn tolerates(toleration: &Value, trouble: &str) -> bool {

@@ -3,17 +3,17 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use keelson_meta::Object;
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 pub(super) fn merge_string_data(object: &mut Object) {
-    let Some(Value::Object(plain)) = object.0.shift_remove("stringData") else {
+    let Some(Value::Object(plain)) = object.0.remove("stringData") else {
         return;
     };
     let data = object.0.entry("data").or_insert_with(|| json!({}));
     if let Value::Object(data) = data {
         for (key, value) in plain {
             if let Value::String(text) = value {
-                data.insert(key, Value::String(STANDARD.encode(text)));
+                data.insert(key, STANDARD.encode(text));
             }
         }
     }

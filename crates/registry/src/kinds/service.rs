@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keelson_meta::Object;
-use serde_json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
 
-use crate::allocation::{Spec as _, Tree, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
+use crate::allocation::{Spec as _, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 
 /// One address may be written in the field for several alone.
 pub(super) fn prepare_create(service: &mut Object) {
@@ -25,7 +25,7 @@ pub(super) fn prepare_update(current: &Object, next: &mut Object) {
 }
 
 /// Fills in what was allocated and is not stated.
-fn keep_allocated(old: &Tree, new: &mut Tree) {
+fn keep_allocated(old: &Map, new: &mut Map) {
     if needs_addresses(old) && needs_addresses(new) {
         if new.text("clusterIP").is_empty() {
             new.put("clusterIP", old.get("clusterIP").cloned());
@@ -43,9 +43,9 @@ fn keep_allocated(old: &Tree, new: &mut Tree) {
 }
 
 /// Ports keep their node ports by their names, as far as no other port has these now.
-fn keep_node_ports(old: &Tree, new: &mut Tree) {
+fn keep_node_ports(old: &Map, new: &mut Map) {
     let stated =
-        |spec: &Tree| -> BTreeSet<u16> { spec.items("ports").iter().map(|port| port.port("nodePort")).collect() };
+        |spec: &Map| -> BTreeSet<u16> { spec.items("ports").iter().map(|port| port.port("nodePort")).collect() };
     let used: BTreeSet<u16> = stated(old).intersection(&stated(new)).copied().filter(|port| *port != 0).collect();
     let by_name: BTreeMap<&str, u16> =
         old.items("ports").into_iter().map(|port| (port.text("name"), port.port("nodePort"))).collect();
@@ -62,7 +62,7 @@ fn keep_node_ports(old: &Tree, new: &mut Tree) {
 }
 
 /// Has `clusterIPs` follow `clusterIP` for clients that know only the latter.
-fn agree_on_addresses(old: &Tree, new: &mut Tree) {
+fn agree_on_addresses(old: &Map, new: &mut Map) {
     let same_list = old.texts("clusterIPs") == new.texts("clusterIPs");
     let (was, is) = (old.text("clusterIP"), new.text("clusterIP"));
     if was == is {
@@ -76,9 +76,9 @@ fn agree_on_addresses(old: &Tree, new: &mut Tree) {
 }
 
 /// Drops what belongs to the type that the service had, unless somebody has just changed it: that is refused elsewhere.
-fn drop_what_the_type_has_not(old: &Tree, new: &mut Tree) {
-    let left = |needs: fn(&Tree) -> bool, new: &Tree| needs(old) && !needs(new);
-    let mut drop = |applies: fn(&Tree) -> bool, fields: &[&str]| {
+fn drop_what_the_type_has_not(old: &Map, new: &mut Map) {
+    let left = |needs: fn(&Map) -> bool, new: &Map| needs(old) && !needs(new);
+    let mut drop = |applies: fn(&Map) -> bool, fields: &[&str]| {
         if left(applies, new) && fields.iter().all(|field| old.get(*field) == new.get(*field)) {
             fields.iter().for_each(|field| new.put(field, None));
         }
@@ -96,16 +96,16 @@ fn drop_what_the_type_has_not(old: &Tree, new: &mut Tree) {
     }
 }
 
-fn is_balanced(spec: &Tree) -> bool {
+fn is_balanced(spec: &Map) -> bool {
     spec.text("type") == "LoadBalancer"
 }
 
-fn is_reached_from_outside(spec: &Tree) -> bool {
+fn is_reached_from_outside(spec: &Map) -> bool {
     needs_node_ports(spec) || spec.text("type") == "ClusterIP" && !spec.texts("externalIPs").is_empty()
 }
 
-fn same_node_ports(old: &Tree, new: &Tree) -> bool {
-    let ports = |spec: &Tree| -> Vec<u16> { spec.items("ports").iter().map(|port| port.port("nodePort")).collect() };
+fn same_node_ports(old: &Map, new: &Map) -> bool {
+    let ports = |spec: &Map| -> Vec<u16> { spec.items("ports").iter().map(|port| port.port("nodePort")).collect() };
     ports(old) == ports(new)
 }
 

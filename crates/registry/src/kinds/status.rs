@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
-use keelson_meta::tree::member;
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{GroupVersion, Object};
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
-use serde_json::{Map, Value, json};
 
 use crate::target::Target;
 
@@ -25,7 +24,7 @@ pub(crate) fn initial_status(target: &Target, object: &Object, now: SystemTime) 
 }
 
 /// What the server says of a new object of its kind.
-fn stated(target: &Target, object: &Object, now: SystemTime) -> Map<String, Value> {
+fn stated(target: &Target, object: &Object, now: SystemTime) -> Map {
     let status = match (target.resource.group, target.resource.plural) {
         ("", "pods") => json!({ "phase": "Pending", "qosClass": quality_of_service(object) }),
         ("", "persistentvolumes") => json!({ "phase": "Pending", "lastPhaseTransitionTime": rfc3339(now) }),
@@ -70,7 +69,7 @@ pub(crate) fn quality_of_service(pod: &Object) -> &'static str {
 
 /// A quantity in its canonical form, in which equal amounts are equal; none is as good as zero.
 fn amount<'a>(container: &'a Value, of: &str, resource: &str) -> Option<&'a str> {
-    member(member(member(container, "resources")?, of)?, resource)?.as_str().filter(|amount| *amount != "0")
+    container.get("resources")?.get(of)?.get(resource)?.as_str().filter(|amount| *amount != "0")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the server adds to workloads: the selector of a job, and the count of a daemon set's templates.
 
 use keelson_meta::Object;
-use serde_json::{Map, Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 const JOB_NAME: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
 const CONTROLLER_UID: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
@@ -18,12 +18,12 @@ pub(super) fn select_pods_of_job(job: &mut Object) {
     let mut labels = before.clone();
     for (keys, value) in [(JOB_NAME, name), (CONTROLLER_UID, uid.clone())] {
         if !keys.iter().any(|key| labels.contains_key(*key)) {
-            labels.extend(keys.map(|key| (key.to_owned(), json!(value))));
+            labels.extend(keys.map(|key| (key, json!(value))));
         }
     }
     labels.sort_keys();
     if let Some(template) = inner(&mut job.0, &["spec", "template", "metadata"]) {
-        template.insert("labels".to_owned(), Value::Object(labels.clone()));
+        template.insert("labels", Value::Object(labels.clone()));
     }
     if let Some(selected) = inner(&mut job.0, &["spec", "selector", "matchLabels"]) {
         selected.entry(CONTROLLER_UID[0]).or_insert_with(|| json!(uid));
@@ -61,17 +61,17 @@ fn template_generation(daemon_set: &Object) -> Option<i64> {
 
 fn set_template_generation(daemon_set: &mut Object, count: i64) {
     if let Some(annotations) = inner(&mut daemon_set.0, &["metadata", "annotations"]) {
-        annotations.insert(TEMPLATE_GENERATION.to_owned(), json!(count.to_string()));
+        annotations.insert(TEMPLATE_GENERATION, json!(count.to_string()));
         annotations.sort_keys();
     }
 }
 
-fn template_labels(workload: &Object) -> Option<&Map<String, Value>> {
+fn template_labels(workload: &Object) -> Option<&Map> {
     workload.get(&["spec", "template", "metadata", "labels"])?.as_object()
 }
 
 /// The object at a path, made where there is nothing.
-fn inner<'a>(map: &'a mut Map<String, Value>, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
+fn inner<'a>(map: &'a mut Map, path: &[&str]) -> Option<&'a mut Map> {
     path.iter().try_fold(map, |map, name| {
         let value = map.entry(*name).or_insert(Value::Null);
         if value.is_null() {

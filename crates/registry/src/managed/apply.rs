@@ -5,13 +5,13 @@
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
+use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 use keelson_patch::fields::{
     self, BEFORE_FIRST_APPLY, Conflicts, Duplicates, Manager, Owners, Versions as _, validate,
 };
 use keelson_schema::SchemaRef;
-use serde_json::Value;
 
 use super::{KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, lend, nothing};
 use crate::intake::shape;

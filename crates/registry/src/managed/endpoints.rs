@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use keelson_meta::Object;
+use keelson_meta::json::{Map, Value};
 use keelson_patch::fields::{FieldSet, PathElement};
-use serde_json::{Map, Value};
 
 use super::{set_managed, take_managed};
 use crate::target::Target;
@@ -82,12 +82,12 @@ pub(crate) fn confine(target: &Target, stored: &Object, sent: Object) -> Object 
 }
 
 /// Makes what is at a path of one object what it is in another, nothing included.
-fn copy(from: &Map<String, Value>, to: &mut Map<String, Value>, path: &[&str]) {
+fn copy(from: &Map, to: &mut Map, path: &[&str]) {
     match path {
         [] => {}
         [last] => match from.get(*last) {
             Some(value) => drop(to.insert((*last).to_owned(), value.clone())),
-            None => drop(to.shift_remove(*last)),
+            None => drop(to.remove(*last)),
         },
         [first, rest @ ..] => {
             let nothing = Map::new();

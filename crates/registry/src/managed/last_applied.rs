@@ -3,11 +3,11 @@
 //! Only the manager that kubectl applies by is served so. What it owns by the annotation is no conflict for it, and the
 //! annotation goes with what it applies, so that a client-side apply after it takes away nothing.
 
+use keelson_meta::json::{Map, Value};
 use keelson_meta::metadata_rules::ANNOTATIONS_MAX;
 use keelson_meta::{Object, go_format};
 use keelson_patch::fields::{Conflicts, Duplicates, FieldSet, compare, extract, validate};
 use keelson_schema::SchemaRef;
-use serde_json::{Map, Value};
 
 /// The name by which kubectl applies.
 pub(super) const MANAGER: &str = "kubectl";
@@ -46,10 +46,10 @@ pub(super) fn renew(object: &mut Object, applied: &Value) {
     if annotations.get(ANNOTATION).and_then(Value::as_str).is_none_or(str::is_empty) {
         return;
     }
-    annotations.insert(ANNOTATION.to_owned(), configuration(applied).into());
+    annotations.insert(ANNOTATION, configuration(applied));
     let size: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if size > ANNOTATIONS_MAX {
-        annotations.shift_remove(ANNOTATION);
+        annotations.remove(ANNOTATION);
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) fn renew(object: &mut Object, applied: &Value) {
 fn configuration(applied: &Value) -> String {
     let mut applied = applied.clone();
     if let Some(Value::Object(annotations)) = applied.pointer_mut("/metadata/annotations") {
-        annotations.shift_remove(ANNOTATION);
+        annotations.remove(ANNOTATION);
     }
     format!("{}\n", go_format::json(&sorted(applied)))
 }
@@ -65,7 +65,7 @@ fn configuration(applied: &Value) -> String {
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {
-            let mut members: Map<_, _> = members.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            let mut members: Map = members.into_iter().map(|(name, value)| (name, sorted(value))).collect();
             members.sort_keys();
             members.into()
         }

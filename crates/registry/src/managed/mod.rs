@@ -14,12 +14,12 @@ use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
+use keelson_meta::json::Value;
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_patch::equal::{equal, side_by_side};
 use keelson_patch::fields::{self, Manager, Owners};
 use keelson_resources::Catalogue;
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
-use serde_json::Value;
 
 use crate::target::Target;
 use crate::writer::Writer;
@@ -118,7 +118,7 @@ fn same_but_for_times(left: &str, right: &str) -> bool {
 }
 
 fn same_otherwise(left: &Object, right: &Object) -> bool {
-    fn metadata(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
+    fn metadata(object: &Object) -> impl Iterator<Item = (&str, &Value)> {
         object.metadata().into_iter().flatten().filter(|(name, _)| *name != "resourceVersion")
     }
     left.0.len() == right.0.len()
@@ -181,7 +181,7 @@ fn empty(kind: &GroupVersionKind) -> Object {
 
 pub(crate) fn take_managed(object: &mut Object) -> Option<Value> {
     let Some(Value::Object(metadata)) = object.0.get_mut("metadata") else { return None };
-    metadata.shift_remove(MANAGED_FIELDS)
+    metadata.remove(MANAGED_FIELDS)
 }
 
 /// Writes the owners; an object without any has no such field.

@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 
+use keelson_meta::json::Value;
 use keelson_meta::{GroupVersion, GroupVersionKind, Object};
 use keelson_patch::fields::{FieldSet, Versions};
 use keelson_schema::{SchemaRef, Schemas};
-use serde_json::Value;
 
 use super::endpoints;
 use crate::target::Target;

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use keelson_meta::Object;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::field_error::FieldError;
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::conditions::{list, list_mut, text};
 
@@ -27,8 +27,8 @@ pub(super) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTim
     let status = sent.0.entry("status").or_insert_with(|| json!({}));
     if let Value::Object(status) = status {
         match conditions {
-            Some(conditions) => status.insert("conditions".to_owned(), conditions),
-            None => status.shift_remove("conditions"),
+            Some(conditions) => status.insert("conditions", conditions),
+            None => status.remove("conditions"),
         };
     }
     let mut errors = conditions_faults(&sent);
@@ -61,8 +61,8 @@ pub(super) fn confine_status(stored: &Object, mut sent: Object, now: SystemTime)
 
 fn keep(sent: &mut Object, stored: &Object, part: &str) {
     match stored.0.get(part) {
-        Some(value) => sent.0.insert(part.to_owned(), value.clone()),
-        None => sent.0.shift_remove(part),
+        Some(value) => sent.0.insert(part, value.clone()),
+        None => sent.0.remove(part),
     };
 }
 
@@ -87,14 +87,14 @@ fn date_conditions(stored: &Object, sent: &mut Object, now: SystemTime) {
     let now = json!(rfc3339(now));
     for condition in list_mut(sent) {
         if condition.get("lastUpdateTime").is_none_or(Value::is_null) {
-            condition.insert("lastUpdateTime".to_owned(), now.clone());
+            condition.insert("lastUpdateTime", now.clone());
         }
         if condition.get("lastTransitionTime").is_none_or(Value::is_null) {
             let same = list(stored).iter().find(|known| {
                 known.get("type") == condition.get("type") && known.get("status") == condition.get("status")
             });
             let since = same.and_then(|known| known.get("lastTransitionTime")).filter(|since| !since.is_null());
-            condition.insert("lastTransitionTime".to_owned(), since.unwrap_or(&now).clone());
+            condition.insert("lastTransitionTime", since.unwrap_or(&now).clone());
         }
     }
 }

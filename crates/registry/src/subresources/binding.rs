@@ -4,9 +4,9 @@ use std::time::SystemTime;
 
 use keelson_meta::error::ConflictKind;
 use keelson_meta::field_error::{self, FieldError};
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::options::GetOptions;
 use keelson_meta::{ApiError, GroupResource, Object};
-use serde_json::{Map, Value, json};
 
 use super::{conditions, other};
 use crate::kinds;
@@ -34,13 +34,13 @@ impl Registry {
     }
 
     /// What a node says of where it is; nothing when there is no such node.
-    async fn topology(&self, node: &str) -> Result<Map<String, Value>, ApiError> {
+    async fn topology(&self, node: &str) -> Result<Map, ApiError> {
         let nodes = other("", "nodes", None)?;
         match self.get(&nodes, node, &GetOptions::default()).await {
             Ok(entry) => {
                 let node = entry.object.decode(entry.revision);
                 let labels = node.labels().filter(|(name, _)| TOPOLOGY.contains(name));
-                Ok(labels.map(|(name, value)| (name.to_owned(), json!(value))).collect())
+                Ok(labels.map(|(name, value)| (name, json!(value))).collect())
             }
             Err(ApiError::NotFound { .. }) => Ok(Map::new()),
             Err(error) => Err(error),
@@ -67,7 +67,7 @@ fn bound(
     mut pod: Object,
     binding: &Object,
     node: &str,
-    topology: &Map<String, Value>,
+    topology: &Map,
     now: SystemTime,
 ) -> Result<Change, ApiError> {
     let name = pod.name().to_owned();
@@ -85,10 +85,10 @@ fn bound(
     }
     pod.remove_meta("resourceVersion");
     if let Some(Value::Object(spec)) = pod.0.get_mut("spec") {
-        spec.insert("nodeName".to_owned(), json!(node));
+        spec.insert("nodeName", json!(node));
     }
     if let Some(Value::Object(status)) = pod.0.get_mut("status") {
-        status.shift_remove("nominatedNodeName");
+        status.remove("nominatedNodeName");
     }
     let texts = |field: &str| binding.meta(field).and_then(Value::as_object).into_iter().flatten();
     merge(&mut pod, "annotations", texts("annotations"));
@@ -115,14 +115,14 @@ fn unbindable(pod: &Object) -> Option<String> {
 }
 
 /// Adds entries to a map in the metadata, over those that are there.
-fn merge<'a>(pod: &mut Object, field: &str, entries: impl Iterator<Item = (&'a String, &'a Value)>) {
+fn merge<'a>(pod: &mut Object, field: &str, entries: impl Iterator<Item = (&'a str, &'a Value)>) {
     let mut entries = entries.peekable();
     if entries.peek().is_none() {
         return;
     }
     let map = pod.metadata_mut().entry(field).or_insert_with(|| json!({}));
     if let Value::Object(map) = map {
-        map.extend(entries.map(|(name, value)| (name.clone(), value.clone())));
+        map.extend(entries.map(|(name, value)| (name, value.clone())));
         map.sort_keys();
     }
 }

@@ -6,9 +6,9 @@
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{ListOptions, Query};
 use keelson_meta::{ApiError, GroupResource, Object};
-use serde_json::{Value, json};
 
 use super::{conditions, other, selector};
 use crate::registry::Registry;
@@ -121,10 +121,10 @@ fn decremented(budgets: &Target, current: &Object, pod: &str, now: SystemTime) -
     let left = count(current, "disruptionsAllowed") - 1;
     let status = next.0.entry("status").or_insert_with(|| json!({}));
     if let Value::Object(status) = status {
-        status.insert("disruptionsAllowed".to_owned(), json!(left));
+        status.insert("disruptionsAllowed", json!(left));
         let disrupted = status.entry("disruptedPods").or_insert_with(|| json!({}));
         if let Value::Object(disrupted) = disrupted {
-            disrupted.insert(pod.to_owned(), json!(rfc3339(now)));
+            disrupted.insert(pod, json!(rfc3339(now)));
             disrupted.sort_keys();
         }
     }

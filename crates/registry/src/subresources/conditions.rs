@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use keelson_meta::Object;
 use keelson_meta::clock::rfc3339;
-use serde_json::{Map, Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 /// Sets the condition of the type that `condition` has, and when it became what it is.
 pub(crate) fn set(object: &mut Object, condition: Value, now: SystemTime) {
@@ -20,11 +20,11 @@ pub(crate) fn set(object: &mut Object, condition: Value, now: SystemTime) {
         Some(known) => {
             let same = known.get("status") == condition.get("status");
             let since = known.get("lastTransitionTime").filter(|_| same).cloned();
-            condition.insert("lastTransitionTime".to_owned(), since.unwrap_or_else(|| json!(rfc3339(now))));
+            condition.insert("lastTransitionTime", since.unwrap_or_else(|| json!(rfc3339(now))));
             *known = Value::Object(condition);
         }
         None => {
-            condition.insert("lastTransitionTime".to_owned(), json!(rfc3339(now)));
+            condition.insert("lastTransitionTime", json!(rfc3339(now)));
             conditions.push(Value::Object(condition));
         }
     }
@@ -46,7 +46,7 @@ pub(super) fn text<'a>(condition: &'a Value, field: &str) -> &'a str {
 }
 
 /// The conditions of an object, to be changed.
-pub(super) fn list_mut(object: &mut Object) -> impl Iterator<Item = &mut Map<String, Value>> {
+pub(super) fn list_mut(object: &mut Object) -> impl Iterator<Item = &mut Map> {
     let status = object.0.get_mut("status").and_then(Value::as_object_mut);
     let conditions = status.and_then(|status| status.get_mut("conditions")).and_then(Value::as_array_mut);
     conditions.into_iter().flatten().filter_map(Value::as_object_mut)

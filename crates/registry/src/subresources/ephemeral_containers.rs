@@ -3,7 +3,7 @@
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 /// The annotation of a pod that a kubelet has from a file, and that the server only mirrors.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -17,8 +17,8 @@ pub(super) fn confine(stored: &Object, sent: &Object) -> (Object, Vec<FieldError
     let spec = confined.0.entry("spec").or_insert_with(|| json!({}));
     if let Value::Object(spec) = spec {
         match sent.get(&["spec", FIELD]) {
-            Some(wanted) => spec.insert(FIELD.to_owned(), wanted.clone()),
-            None => spec.shift_remove(FIELD),
+            Some(wanted) => spec.insert(FIELD, wanted.clone()),
+            None => spec.remove(FIELD),
         };
     }
     (confined, Vec::new())

@@ -3,9 +3,9 @@
 //! Whether a pod may go without its budget is decided on the state that is deleted, in the same write, so that a pod that
 //! becomes ready meanwhile is never lost to a race.
 
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
 use keelson_meta::{ApiError, Object};
-use serde_json::{Value, json};
 
 use super::{budget, conditions, other};
 use crate::kinds;

@@ -17,10 +17,10 @@ mod token;
 use std::time::SystemTime;
 
 use keelson_meta::field_error::FieldError;
+use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 use keelson_resources::Catalogue;
-use serde_json::Value;
 
 use crate::intake::{Accepted, duplicate, object_of, shape};
 use crate::kinds;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use keelson_meta::Object;
-use serde_json::{Map, Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 use super::conditions::list_mut;
 
@@ -37,10 +37,10 @@ fn observed(stored: &Object) -> HashMap<String, Vec<Option<Value>>> {
     known
 }
 
-fn keep(map: &mut Map<String, Value>, field: &str, before: Option<Value>) {
+fn keep(map: &mut Map, field: &str, before: Option<Value>) {
     let stated = map.get(field).is_some_and(|value| !(value.is_null() || *value == json!(0) || *value == json!("")));
     if let (false, Some(before)) = (stated, before) {
-        map.insert(field.to_owned(), before);
+        map.insert(field, before);
     }
 }
 

@@ -5,9 +5,9 @@
 
 use std::net::IpAddr;
 
+use keelson_meta::json::Value;
 use keelson_meta::options::GetOptions;
 use keelson_meta::{ApiError, Object};
-use serde_json::Value;
 
 use super::other;
 use crate::registry::Registry;
@@ -129,7 +129,7 @@ fn check_container(pod: &Object, container: &str) -> Result<(), ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     #[test]
     fn a_container_is_named_when_there_are_several() {

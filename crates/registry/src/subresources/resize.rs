@@ -3,7 +3,7 @@
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
-use serde_json::{Map, Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 use super::ephemeral_containers::MIRROR;
 use crate::kinds::quality_of_service;
@@ -52,10 +52,10 @@ fn resized(stored: &Object, sent: &Object) -> Object {
     confined
 }
 
-fn take(map: &mut Map<String, Value>, from: Option<&Value>, field: &str) {
+fn take(map: &mut Map, from: Option<&Value>, field: &str) {
     match from.and_then(|from| from.get(field)) {
-        Some(value) => map.insert(field.to_owned(), value.clone()),
-        None => map.shift_remove(field),
+        Some(value) => map.insert(field, value.clone()),
+        None => map.remove(field),
     };
 }
 
@@ -164,9 +164,9 @@ fn same_but_for_size(before: &Value, after: &Value) -> bool {
 }
 
 /// The amounts of resources that can't be resized.
-fn others(amounts: &Value) -> Map<String, Value> {
-    let all = amounts.as_object().into_iter().flatten().filter(|(name, _)| !RESIZABLE.contains(&name.as_str()));
-    all.map(|(name, amount)| (name.clone(), amount.clone())).collect()
+fn others(amounts: &Value) -> Map {
+    let all = amounts.as_object().into_iter().flatten().filter(|(name, _)| !RESIZABLE.contains(&name));
+    all.map(|(name, amount)| (name, amount.clone())).collect()
 }
 
 /// Whether an amount that was stated no longer is.

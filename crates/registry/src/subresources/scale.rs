@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use keelson_cache::Entry;
 use keelson_meta::field_error::FieldError;
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, GroupKind, GroupVersionKind, Object};
 use keelson_schema::Schemas;
-use serde_json::{Map, Value, json};
 
 use super::selector;
 use crate::apply::{Applied, document};
@@ -96,7 +96,7 @@ impl Registry {
         next.set_meta("resourceVersion", scale.resource_version());
         let spec = next.0.entry("spec").or_insert_with(|| json!({}));
         if let Value::Object(spec) = spec {
-            spec.insert("replicas".to_owned(), json!(wanted));
+            spec.insert("replicas", json!(wanted));
         }
         self.replace(target, name, current, next, writer)
     }
@@ -115,7 +115,7 @@ fn configuration(target: &Target, scale: &Value) -> Result<Object, ApiError> {
         }
     }
     if let Some(replicas) = scale["spec"].get("replicas") {
-        wanted.0.insert("spec".to_owned(), json!({ "replicas": replicas }));
+        wanted.0.insert("spec", json!({ "replicas": replicas }));
     }
     Ok(wanted)
 }
@@ -124,26 +124,26 @@ fn scale_of(workload: &Object) -> Object {
     let mut metadata = Map::new();
     for key in SHOWN {
         if let Some(value) = workload.meta(key) {
-            metadata.insert(key.to_owned(), value.clone());
+            metadata.insert(key, value.clone());
         }
     }
     let number = |path: [&str; 2]| workload.get(&path).and_then(Value::as_i64).unwrap_or_default();
     let mut spec = Map::new();
     if number(["spec", "replicas"]) != 0 {
-        spec.insert("replicas".to_owned(), json!(number(["spec", "replicas"])));
+        spec.insert("replicas", json!(number(["spec", "replicas"])));
     }
     let mut status = Map::new();
-    status.insert("replicas".to_owned(), json!(number(["status", "replicas"])));
+    status.insert("replicas", json!(number(["status", "replicas"])));
     let selector = selector::text(workload.get(&["spec", "selector"])).unwrap_or_default();
     if !selector.is_empty() {
-        status.insert("selector".to_owned(), json!(selector));
+        status.insert("selector", json!(selector));
     }
     let mut scale = Object::default();
-    scale.0.insert("kind".to_owned(), json!("Scale"));
-    scale.0.insert("apiVersion".to_owned(), json!("autoscaling/v1"));
-    scale.0.insert("metadata".to_owned(), Value::Object(metadata));
-    scale.0.insert("spec".to_owned(), Value::Object(spec));
-    scale.0.insert("status".to_owned(), Value::Object(status));
+    scale.0.insert("kind", json!("Scale"));
+    scale.0.insert("apiVersion", json!("autoscaling/v1"));
+    scale.0.insert("metadata", Value::Object(metadata));
+    scale.0.insert("spec", Value::Object(spec));
+    scale.0.insert("status", Value::Object(status));
     scale
 }
 

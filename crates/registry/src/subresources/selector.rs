@@ -2,8 +2,8 @@
 //!
 //! What can't be understood has no text, so that a damaged selector is never taken for one that selects everything.
 
+use keelson_meta::json::{Map, Value};
 use keelson_meta::label_selector::LabelSelector;
-use serde_json::{Map, Value};
 
 /// The text of a selector. Replication controllers have bare labels there.
 pub(super) fn text(selector: Option<&Value>) -> Option<String> {
@@ -29,7 +29,7 @@ pub(super) fn parse(selector: Option<&Value>) -> Option<LabelSelector> {
     }
 }
 
-fn equality<'a>((key, value): (&'a String, &Value)) -> (&'a str, String) {
+fn equality<'a>((key, value): (&'a str, &Value)) -> (&'a str, String) {
     (key, format!("{key}={}", value.as_str().unwrap_or_default()))
 }
 
@@ -55,7 +55,7 @@ fn term(expression: &Value) -> Option<(&str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     #[test]
     fn a_replication_controller_has_bare_labels() {

@@ -12,8 +12,8 @@ use keelson_cache::Entry;
 use keelson_meta::clock::{parse_rfc3339, rfc3339};
 use keelson_meta::error::ConflictKind;
 use keelson_meta::field_error::FieldError;
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, GroupKind, GroupResource, GroupVersion, Object};
-use serde_json::{Map, Value, json};
 
 use super::other;
 use crate::registry::Registry;
@@ -87,7 +87,7 @@ impl ServiceAccountTokens {
         };
         let token = self.issuer.sign(&claims).map_err(|error| ApiError::Internal(error.to_string()))?;
         let expires = now + Duration::from_secs(wanted.unsigned_abs());
-        request.0.insert("status".to_owned(), json!({ "expirationTimestamp": rfc3339(expires), "token": token }));
+        request.0.insert("status", json!({ "expirationTimestamp": rfc3339(expires), "token": token }));
         Ok(request)
     }
 
@@ -99,7 +99,7 @@ impl ServiceAccountTokens {
         }
         let spec = request.0.entry("spec").or_insert_with(|| json!({}));
         if let Value::Object(spec) = spec {
-            spec.insert("audiences".to_owned(), json!([self.issuer.name()]));
+            spec.insert("audiences", json!([self.issuer.name()]));
         }
         vec![self.issuer.name().to_owned()]
     }
@@ -242,7 +242,7 @@ impl ServiceAccountTokens {
             Err(TokenFault::Refused(why)) => json!({ "user": {}, "error": why }),
             Err(TokenFault::Unknown(error)) => return Err(error),
         };
-        review.0.insert("status".to_owned(), status);
+        review.0.insert("status", status);
         Ok(review)
     }
 
@@ -349,11 +349,11 @@ fn user_of(claims: &Claims) -> User {
 pub(crate) fn user_info(user: &User) -> Value {
     let mut info = Map::from_iter([("username".to_owned(), json!(user.name))]);
     if let Some(uid) = user.uid.as_ref().filter(|uid| !uid.is_empty()) {
-        info.insert("uid".to_owned(), json!(uid));
+        info.insert("uid", json!(uid));
     }
-    info.insert("groups".to_owned(), json!(user.groups));
+    info.insert("groups", json!(user.groups));
     if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
+        info.insert("extra", json!(user.extra));
     }
     Value::Object(info)
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use keelson_meta::Object;
+use keelson_meta::json::json;
 use keelson_meta::options::CreateOptions;
 use keelson_registry::{WatchOutput, Writer};
 use proptest::prelude::*;
-use serde_json::json;
 use tokio::time::Instant;
 
 use crate::cluster::*;

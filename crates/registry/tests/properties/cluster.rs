@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_codec::FieldPath;
 use keelson_meta::clock::ManualClock;
+use keelson_meta::json::json;
 use keelson_meta::options::{CreateOptions, DeleteOptions, ListOptions, PatchOptions, Query, UpdateOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Random, Revision};
@@ -14,7 +15,6 @@ use keelson_resources::Catalogue;
 use keelson_storage::Store;
 use keelson_storage::faulty::{Fault, FaultyStore};
 use proptest::prelude::*;
-use serde_json::json;
 
 use crate::model::{Model, NAMESPACES, Place, Pod, Stored, any_key, any_pod, read_entry};
 pub(crate) use crate::stores::Engine;

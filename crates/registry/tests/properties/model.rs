@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use keelson_cache::Entry;
 use keelson_meta::Object;
+use keelson_meta::json::{Value, json};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
 /// Namespaces whose keys interleave: `q-b/` before `q/` before `q1/`.
 pub(crate) const NAMESPACES: [&str; 3] = ["q", "q-b", "q1"];

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
+use keelson_meta::json::json;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::{ApiError, Object, Random};
-use serde_json::json;
 
 use crate::cluster::*;
 

@@ -1,9 +1,9 @@
 //! Namespaces on several servers: one's cache may be behind what another has done.
 
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PropagationPolicy};
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Registry, Target, Writer, namespaces_target};
-use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Engine, Settings, run, target};
 

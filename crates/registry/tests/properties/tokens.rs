@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use keelson_meta::json::json;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::{Object, Revision};
 use keelson_storage::ContinueToken;
 use keelson_storage::continue_token::TokenRevision;
 use proptest::prelude::*;
-use serde_json::json;
 
 use crate::cluster::*;
 use crate::model::*;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use keelson_cache::FrameKind;
 use keelson_meta::Object;
+use keelson_meta::json::Value;
 use keelson_registry::{WatchOutput, WatchStream};
 use proptest::prelude::*;
-use serde_json::Value;
 
 use crate::cluster::*;
 use crate::model::*;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
+use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PatchOptions, UpdateOptions};
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Deleted, Patch, PatchKind, Registry, Target, Writer, Written, namespaces_target};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
 use crate::cluster::*;
 use crate::model::*;
@@ -59,7 +59,7 @@ async fn update_from_one_revision(engine: Engine) {
         let current = read(cluster.server(round), "one").await.unwrap();
         let outcomes = all_at_once(&cluster, |number, server| {
             let mut next = current.clone();
-            next.0.insert("data".to_owned(), json!({"round": round.to_string(), "by": number.to_string()}));
+            next.0.insert("data", json!({"round": round.to_string(), "by": number.to_string()}));
             async move {
                 server
                     .update(&named("one"), "one", || Ok(next.clone()), &Writer::server(), &UpdateOptions::default())

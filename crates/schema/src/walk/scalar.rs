@@ -1,7 +1,7 @@
 //! Single values: whether they fit their type, how they are written, and what stands for "nothing".
 
+use keelson_meta::json::{Map, Number, Value};
 use keelson_meta::quantity;
-use serde_json::{Map, Number, Value};
 
 use super::times::{Canonical, Precision};
 use super::{base64, times};
@@ -39,7 +39,7 @@ pub(super) fn check(of: Type, value: &mut Value, rewrite: bool) -> Result<(), Fa
         (Type::Time | Type::MicroTime, _) => Err(Fault::TypeOf("string")),
         (Type::Bytes, Value::String(text)) => {
             let new = base64::canonical(text).map_err(Fault::Text)?;
-            replace(value, new.map(Value::String), rewrite);
+            replace(value, new.map(Value::from), rewrite);
             Ok(())
         }
         _ => Err(Fault::Type),
@@ -65,14 +65,14 @@ fn check_quantity(value: &mut Value, rewrite: bool) -> Result<(), Fault> {
             Some(quantity::canonical(&text).map_err(Fault::Fatal)?.unwrap_or(text))
         }
     };
-    replace(value, written.map(Value::String), rewrite);
+    replace(value, written.map(Value::from), rewrite);
     Ok(())
 }
 
 fn check_time(text: &str, precision: Precision) -> Result<Option<Value>, Fault> {
     match times::canonical(text, precision).map_err(Fault::Fatal)? {
         Canonical::Unchanged => Ok(None),
-        Canonical::Text(text) => Ok(Some(Value::String(text))),
+        Canonical::Text(text) => Ok(Some(Value::from(text))),
         Canonical::Null => Ok(Some(Value::Null)),
     }
 }
@@ -85,10 +85,10 @@ pub(super) fn zero(schema: SchemaRef<'_>) -> Value {
     match schema.of() {
         Type::Any | Type::Map | Type::Array | Type::Time | Type::MicroTime | Type::Either | Type::Bytes => Value::Null,
         Type::Object => Value::Object(Map::new()),
-        Type::String => Value::String(String::new()),
+        Type::String => Value::from(""),
         Type::Int32 | Type::Int64 | Type::Number | Type::IntOrString => Value::from(0),
         Type::Boolean => Value::Bool(false),
-        Type::Quantity => Value::String("0".to_owned()),
+        Type::Quantity => Value::from("0"),
     }
 }
 

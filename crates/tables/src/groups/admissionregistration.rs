@@ -1,6 +1,6 @@
 //! admissionregistration.k8s.io: webhooks, and admission policies with their bindings.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::part::Subject;

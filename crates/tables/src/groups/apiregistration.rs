@@ -1,6 +1,6 @@
 //! apiregistration.k8s.io: the API services.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::part::Subject;

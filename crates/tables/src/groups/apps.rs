@@ -1,6 +1,6 @@
 //! apps: the workloads and their revisions.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use crate::docs::apps as docs;

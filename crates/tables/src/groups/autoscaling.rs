@@ -1,6 +1,6 @@
 //! autoscaling: the horizontal pod autoscaler, and the scale of any workload.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME, UNMARKED_NAME};
 use crate::docs::autoscaling as docs;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::age::human_duration;
 use crate::column::{AGE, Column, NAME};

@@ -1,6 +1,6 @@
 //! coordination.k8s.io: leases, and those who would hold them.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::coordination as docs;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use keelson_meta::Object;
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::flowcontrol as docs;

@@ -1,6 +1,6 @@
 //! internal.apiserver.k8s.io: the storage versions of the API servers.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::internal_apiserver as docs;

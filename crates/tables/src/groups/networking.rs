@@ -1,6 +1,6 @@
 //! networking.k8s.io: ingresses, network policies, service address ranges.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::networking as docs;

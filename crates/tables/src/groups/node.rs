@@ -1,6 +1,6 @@
 //! node.k8s.io: runtime classes.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::part::Subject;

@@ -1,6 +1,6 @@
 //! policy: pod disruption budgets.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::part::{Part, Subject};

@@ -1,6 +1,6 @@
 //! rbac.authorization.k8s.io: the bindings. Roles have no table of their own.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::rbac as docs;

@@ -1,6 +1,6 @@
 //! resource.k8s.io: devices, the claims on them, and what is known of their pools.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::resource as docs;

@@ -1,6 +1,6 @@
 //! scheduling.k8s.io: priority classes.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::scheduling as docs;

@@ -1,6 +1,6 @@
 //! storage.k8s.io: storage classes, volume attachments, CSI drivers.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::storage as docs;

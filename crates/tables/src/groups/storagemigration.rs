@@ -1,6 +1,6 @@
 //! storagemigration.k8s.io: storage version migrations.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{Column, UNMARKED_NAME};
 use crate::part::{Part, Subject};

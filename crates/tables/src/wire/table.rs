@@ -1,8 +1,8 @@
 //! The Table: what `kubectl get` asks for.
 
 use keelson_codec::list::write_type_and_metadata;
+use keelson_meta::json::Value;
 use keelson_meta::{ListHead, ListMeta};
-use serde_json::Value;
 
 use super::{MetaVersion, write_json};
 use crate::column::Column;

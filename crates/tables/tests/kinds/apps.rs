@@ -1,6 +1,6 @@
 //! Workloads: how many replicas, of what, and chosen by which selector.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{cell, check};
 

@@ -1,6 +1,6 @@
 //! Autoscalers: what each metric is and should be.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{cell, check};
 

@@ -1,6 +1,6 @@
 //! Jobs and cron jobs.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{cell, check};
 

@@ -1,6 +1,6 @@
 //! The core group beside pods.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{cell, check};
 

@@ -21,8 +21,8 @@ use std::time::SystemTime;
 use keelson_codec::Outline;
 use keelson_meta::Object;
 use keelson_meta::clock::parse_rfc3339;
+use keelson_meta::json::{Value, json};
 use keelson_tables::{Column, cells, columns};
-use serde_json::{Value, json};
 
 /// When the tables are looked at.
 const NOW: &str = "2026-03-10T12:00:00Z";

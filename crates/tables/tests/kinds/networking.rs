@@ -1,6 +1,6 @@
 //! Ingresses, policies, addresses, endpoint slices.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{cell, check};
 

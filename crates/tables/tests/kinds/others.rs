@@ -1,7 +1,7 @@
 //! The smaller groups: admission, API services, certificates, flow control, leases, policy, RBAC, scheduling.
 
+use keelson_meta::json::{Value, json};
 use keelson_tables::Printer;
-use serde_json::{Value, json};
 
 use super::{cell, check, object};
 

@@ -1,8 +1,8 @@
 //! The status of pods, worked out of the states of their containers.
 
 use keelson_codec::Outline;
+use keelson_meta::json::{Value, json};
 use keelson_tables::Printer;
-use serde_json::{Value, json};
 
 use super::{cell, check, object, row};
 

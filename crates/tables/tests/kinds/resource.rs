@@ -1,6 +1,6 @@
 //! Devices, claims and pools.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::check;
 

@@ -1,6 +1,6 @@
 //! Storage: classes, attachments, drivers, storage versions and their migrations.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::check;
 

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use keelson_meta::go_format;
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use crate::at::At;
 use crate::domains::client_config;

@@ -1,7 +1,7 @@
 //! API services: which server serves a group and version, with what priority, and how it is trusted.
 
 use keelson_meta::go_format;
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN, port_faults};

@@ -2,7 +2,7 @@
 //!
 //! Selectors are there for good once a workload is made, and the templates have to fit them.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::pod::TEMPLATE;
@@ -314,7 +314,7 @@ fn stateful_update(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let others = |tree: &Value| {
         let mut tree = tree.clone();
         if let Value::Object(tree) = &mut tree {
-            tree.retain(|field, _| !UPDATABLE.contains(&field.as_str()));
+            tree.retain(|field, _| !UPDATABLE.contains(&field));
         }
         tree
     };

@@ -1,7 +1,7 @@
 //! Jobs and cron jobs: how many pods have to succeed, when a job has failed, and when jobs are made.
 
 use keelson_meta::go_format::quote;
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};
@@ -131,10 +131,10 @@ fn generated_selector(job: &At<'_, '_>, run: &mut Run<'_>) {
     let template = spec.field("template");
     let of_pods = template.field("metadata");
     let labels = of_pods.field("labels");
-    let mut expected = serde_json::Map::new();
+    let mut expected = keelson_meta::json::Map::new();
     for (label, is_uid) in LABELS {
         let value = metadata.field(if is_uid { "uid" } else { "name" }).text();
-        expected.insert(label.to_owned(), value.into());
+        expected.insert(label, value);
         let place = labels.key(label);
         if !place.is_set() {
             place.required(run, format!("must be '{value}'"));

@@ -1,7 +1,7 @@
 //! Persistent volume claims, and the templates for them that pods and stateful sets hold.
 
+use keelson_meta::json::Value;
 use keelson_meta::{Object, Quantity};
-use serde_json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
@@ -56,7 +56,7 @@ fn template_metadata(at: &At<'_, '_>, run: &mut Run<'_>) {
     labels(&at.field("labels"), run);
     for (name, _) in at.tree().into_iter().flatten() {
         let field = at.field(name);
-        if !matches!(name.as_str(), "labels" | "annotations") && !field.is_empty() {
+        if !matches!(name, "labels" | "annotations") && !field.is_empty() {
             field.forbidden(run, "cannot be set");
         }
     }

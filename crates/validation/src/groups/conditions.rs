@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use keelson_meta::json::Value;
 use keelson_meta::names::regex_fault;
-use serde_json::Value;
 
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;

@@ -1,6 +1,6 @@
 //! Config maps and secrets: keys, size, what a type of secret needs, and what immutable means.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::DATA_KEY;

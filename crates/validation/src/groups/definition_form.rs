@@ -1,6 +1,6 @@
 //! The versions of a definition of custom resources as Go shows them, with their schemas.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::go_form::Form;
 use super::go_form::Shown::{Flag, List, Map, Maybe, Number, Other, Plain, Text};

@@ -3,7 +3,7 @@
 //! Upstream lifts a part that all versions have alike to the definition as a whole, and judges it there.
 
 use keelson_meta::go_format::is_print;
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::shape::Run;
@@ -33,7 +33,7 @@ pub(super) fn hoisted(versions: &Value) -> Value {
     let mut lifted = versions.clone();
     for (part, _) in PARTS.iter().filter(|(part, _)| is_shared(versions, part)) {
         for version in lifted.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-            version.shift_remove(*part);
+            version.remove(*part);
         }
     }
     lifted

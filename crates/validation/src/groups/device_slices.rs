@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
@@ -87,8 +87,9 @@ const DEVICE: Shape = Shape::of(&[
     (
         "",
         Check("at most 32 attributes and capacities", |at, run| {
-            let count =
-                ["attributes", "capacity"].iter().map(|field| at.field(field).tree().map_or(0, serde_json::Map::len));
+            let count = ["attributes", "capacity"]
+                .iter()
+                .map(|field| at.field(field).tree().map_or(0, keelson_meta::json::Map::len));
             let count: usize = count.sum();
             if count > ATTRIBUTES_MAX {
                 let detail = format!("the total number of attributes and capacities must not exceed {ATTRIBUTES_MAX}");
@@ -156,14 +157,14 @@ fn devices<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
 
 fn counters(at: &At<'_, '_>, run: &mut Run<'_>) {
     let names = at.tree().into_iter().flat_map(|tree| tree.keys());
-    let count = at.tree().map_or(0, serde_json::Map::len);
+    let count = at.tree().map_or(0, keelson_meta::json::Map::len);
     if count > COUNTERS_MAX {
         run.faults.push(keelson_meta::field_error::FieldError::too_many(at.path(), count, COUNTERS_MAX));
         return;
     }
     for name in names {
         for fault in DNS_LABEL.faults(name) {
-            at.invalid(run, name.as_str(), fault);
+            at.invalid(run, name, fault);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Endpoint slices: addresses of one type, ports with names, and hints who should use which address.
 
+use keelson_meta::json::Map;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
 use keelson_meta::field_error::FieldError;
 
-use crate::at::{At, Tree};
+use crate::at::At;
 use crate::domains;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, Format as TextFormat, LABEL_VALUE, QUALIFIED_NAME, parse_ip};
 use crate::selectors::labels;
@@ -107,7 +108,7 @@ fn of_family(at: &At<'_, '_>, is: fn(&IpAddr) -> bool, detail: &str, run: &mut R
 }
 
 fn topology(at: &At<'_, '_>, run: &mut Run<'_>) {
-    let count = at.tree().map_or(0, Tree::len);
+    let count = at.tree().map_or(0, Map::len);
     if count > TOPOLOGY_MAX {
         run.faults.push(FieldError::too_many(at.path(), count, TOPOLOGY_MAX));
     }

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};

@@ -3,7 +3,7 @@
 //! Upstream judges objects in such types, and some of its messages show what was wrong in this form. A form is a table of
 //! a type's fields in the order of its declaration.
 
-use serde_json::{Map, Value, json};
+use keelson_meta::json::{Map, Value, json};
 
 /// The fields of a type: the name in Go, the name in the API, and what is shown of its value.
 pub(super) struct Form(pub(super) &'static [(&'static str, &'static str, Shown)]);
@@ -34,8 +34,8 @@ impl Form {
     /// An object in this form.
     pub(super) fn of(&self, value: &Value) -> Value {
         let field = |name: &str| value.get(name).unwrap_or(&Value::Null);
-        let fields = self.0.iter().map(|(go, name, shown)| ((*go).to_owned(), shown.of(field(name))));
-        Value::Object(fields.collect::<Map<_, _>>())
+        let fields = self.0.iter().map(|(go, name, shown)| (*go, shown.of(field(name))));
+        Value::Object(fields.collect::<Map>())
     }
 
     /// A list of objects in this form.
@@ -62,9 +62,9 @@ impl Shown {
             Self::List(form) => form.list(value),
             Self::Map(form) => value.as_object().map_or(Value::Null, |tree| {
                 // Go shows maps in the order of their keys.
-                let mut keys: Vec<&String> = tree.keys().collect();
+                let mut keys: Vec<&str> = tree.keys().collect();
                 keys.sort();
-                Value::Object(keys.into_iter().map(|key| (key.clone(), form.of(&tree[key]))).collect())
+                Value::Object(keys.into_iter().map(|key| (key, form.of(&tree[key]))).collect())
             }),
             Self::Other(show) => show(value),
         }

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
+use keelson_meta::json::Value;
 use keelson_meta::names::regex_fault;
-use serde_json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};

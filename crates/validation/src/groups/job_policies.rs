@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;

@@ -1,6 +1,6 @@
 //! What the status of a job may say: counts that only grow, and conditions that agree with each other.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::shape::Rule::{Always, Check, NonNegative};

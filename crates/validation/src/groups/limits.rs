@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use keelson_meta::Quantity;
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;

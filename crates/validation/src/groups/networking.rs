@@ -2,7 +2,7 @@
 //!
 //! Knows the rules of these kinds alone; what they share with others stands beside the groups.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use crate::at::At;
 use crate::domains::{WILDCARD, domain_and_path};

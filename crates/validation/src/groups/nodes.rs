@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use keelson_meta::field_error::FieldErrorKind;
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{CIDR, LABEL_VALUE, QUALIFIED_NAME, parse_cidr};

@@ -2,7 +2,7 @@
 //!
 //! Knows the rules of these kinds alone. Whether a writer may give away what a role allows is not judged here.
 
-use serde_json::json;
+use keelson_meta::json::json;
 
 use crate::at::At;
 use crate::formats::{DNS_SUBDOMAIN, PATH_SEGMENT};

@@ -1,6 +1,6 @@
 //! What all workloads have in common that keep a number of pods: the template has to fit the selector.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::pod::TEMPLATE;
@@ -44,7 +44,7 @@ pub(super) const CONTROLLER_STATUS: Shape = Shape::of(&[(
 
 fn controller_selects(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let labels = template_labels(spec);
-    let fits = |(key, value): (&String, &Value)| labels.get(key) == Some(value);
+    let fits = |(key, value): (&str, &Value)| labels.get(key) == Some(value);
     if !spec.field("selector").tree().into_iter().flatten().all(fits) {
         report_labels(spec, run);
     }

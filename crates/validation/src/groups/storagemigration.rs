@@ -1,6 +1,6 @@
 //! Storage version migrations: of which resource, from which revision on, and how far they have come.
 
-use serde_json::json;
+use keelson_meta::json::json;
 
 use crate::at::At;
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN};

@@ -220,7 +220,7 @@ fn source_stays(spec: &At<'_, '_>, run: &mut Run<'_>) {
         let mut new = source.value.clone();
         let expand = "controllerExpandSecretRef";
         if source.old.is_object() && source.old.get(expand).is_none() {
-            new.as_object_mut().map(|tree| tree.shift_remove(expand));
+            new.as_object_mut().map(|tree| tree.remove(expand));
         }
         changes.push_str(
             &difference(source.old, &new).replace("- ", &format!("- {name}.")).replace("+ ", &format!("+ {name}.")),

@@ -1,8 +1,8 @@
 //! Annotations of pods that stand for settings, most of them older than the fields that replaced them.
 
 use keelson_meta::field_error::FieldError;
+use keelson_meta::json::Value;
 use keelson_meta::metadata_rules::ANNOTATIONS_MAX;
-use serde_json::Value;
 
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;
@@ -23,7 +23,7 @@ pub(super) fn keys(at: &At<'_, '_>, run: &mut Run<'_>) {
     for (key, value) in at.tree().into_iter().flatten() {
         total += key.len() + value.as_str().map_or(0, str::len);
         for fault in QUALIFIED_NAME.faults(&key.to_lowercase()) {
-            at.invalid(run, key.as_str(), fault);
+            at.invalid(run, key, fault);
         }
     }
     if total > ANNOTATIONS_MAX {

@@ -1,6 +1,6 @@
 //! What an update of a pod may change, which is little: a pod is made once.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::shape::Rule::Check;
@@ -79,8 +79,8 @@ fn spec_update<'v>(spec: &At<'v, '_>, run: &mut Run<'v>) {
 pub(crate) fn restore(tree: &mut Value, old: &Value, field: &str) {
     let Value::Object(tree) = tree else { return };
     match old.get(field) {
-        Some(value) => tree.insert(field.to_owned(), value.clone()),
-        None => tree.shift_remove(field),
+        Some(value) => tree.insert(field, value.clone()),
+        None => tree.remove(field),
     };
 }
 
@@ -111,7 +111,7 @@ fn tolerations<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     let without_time = |toleration: &Value| {
         let mut toleration = toleration.clone();
         if let Value::Object(tree) = &mut toleration {
-            tree.shift_remove("tolerationSeconds");
+            tree.remove("tolerationSeconds");
         }
         toleration
     };
@@ -141,7 +141,7 @@ fn gates(at: &At<'_, '_>, run: &mut Run<'_>) {
 fn gated(spec: &At<'_, '_>, same: &mut Value, run: &mut Run<'_>) {
     let selector = spec.field("nodeSelector");
     if !selector.is_unchanged() {
-        let kept = |(key, value): (&String, &Value)| selector.value.get(key) == Some(value);
+        let kept = |(key, value): (&str, &Value)| selector.value.get(key) == Some(value);
         if !selector.old.as_object().into_iter().flatten().all(kept) {
             let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
             selector.invalid(run, selector.value.clone(), detail);

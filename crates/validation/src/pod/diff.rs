@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 /// How many changed fields are listed.
 const MOST: usize = 16;
@@ -53,7 +53,7 @@ fn collect(path: &mut String, old: &Value, new: &Value, lines: &mut Vec<String>)
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use keelson_meta::json::json;
 
     use super::difference;
 

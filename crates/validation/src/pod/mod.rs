@@ -19,7 +19,7 @@ mod spread;
 mod status;
 pub(crate) mod volumes;
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};

@@ -1,6 +1,6 @@
 //! What a pod may say for the operating system that it is for, and what it shares with its host.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::shape::Run;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use keelson_meta::Quantity;
 use keelson_meta::field_error::{FieldError, FieldErrorKind};
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};

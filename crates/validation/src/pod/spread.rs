@@ -33,7 +33,7 @@ pub(super) fn constraints<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
 
 /// The first of two that are alike is the one at fault.
 fn not_repeated(at: &At<'_, '_>, run: &mut Run<'_>) {
-    let pair = |of: &serde_json::Value| (of.get("topologyKey").cloned(), of.get("whenUnsatisfiable").cloned());
+    let pair = |of: &keelson_meta::json::Value| (of.get("topologyKey").cloned(), of.get("whenUnsatisfiable").cloned());
     let Some(list) = at.parent() else { return };
     if list.list().len() < 2 {
         return;

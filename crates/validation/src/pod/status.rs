@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip};

@@ -1,6 +1,6 @@
 //! Admission webhooks and policies.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{change, check_below, check_new};
 

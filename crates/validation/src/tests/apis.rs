@@ -1,6 +1,6 @@
 //! Endpoint slices, flow control, runtime classes, API services, storage versions and their migrations.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{check_below, check_new, check_update};
 

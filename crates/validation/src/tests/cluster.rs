@@ -1,6 +1,6 @@
 //! Storage, priority classes and leases.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{check_new, check_update};
 

@@ -1,6 +1,6 @@
 //! Config maps, secrets, limits, quotas, nodes, namespaces and events.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{check_below, check_new, check_update};
 

@@ -1,6 +1,6 @@
 //! Classes of devices, claims to them, taints, and slices of what drivers publish.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{check_below, check_new, check_update};
 

@@ -1,6 +1,6 @@
 //! Definitions of custom resources, and certificate signing requests.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{change, check_below, check_new, check_update};
 

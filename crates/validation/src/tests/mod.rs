@@ -14,8 +14,8 @@ mod services;
 mod volumes;
 mod workloads;
 
+use keelson_meta::json::{Value, json};
 use keelson_meta::{GroupVersionKind, Object};
-use serde_json::{Value, json};
 
 /// The kind of an object, by its `apiVersion` and `kind`.
 fn kind_of(object: &Object) -> GroupVersionKind {
@@ -35,10 +35,10 @@ fn change(object: &Value, changes: &[(&str, Value)]) -> Value {
         let parent = changed.pointer_mut(parent).unwrap_or_else(|| panic!("{pointer} has no parent"));
         match (parent, value) {
             (Value::Object(tree), Value::Null) => {
-                tree.shift_remove(field);
+                tree.remove(field);
             }
             (Value::Object(tree), value) => {
-                tree.insert(field.to_owned(), value.clone());
+                tree.insert(field, value.clone());
             }
             (Value::Array(items), value) if field == "-" => items.push(value.clone()),
             (Value::Array(items), value) => items[field.parse::<usize>().unwrap()] = value.clone(),

@@ -1,6 +1,6 @@
 //! Persistent volumes and the claims to them.
 
-use serde_json::{Value, json};
+use keelson_meta::json::{Value, json};
 
 use super::{change, check_new, check_update};
 

@@ -110,7 +110,7 @@ impl EventEncoder {
         mark.set_type(self.renderer.view.kind());
         mark.set_meta("resourceVersion", revision.to_string());
         if initial_events_end {
-            mark.set_meta("annotations", serde_json::json!({ INITIAL_EVENTS_END: "true" }));
+            mark.set_meta("annotations", keelson_meta::json::json!({ INITIAL_EVENTS_END: "true" }));
         }
         self.object(EventType::Bookmark, &StoredObject::encode(&mark), revision)
     }

@@ -1,6 +1,6 @@
 //! The kinds that are mostly data: config maps, secrets, namespaces, quotas, service accounts.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::core as docs;

@@ -1,6 +1,6 @@
 //! Services and endpoints: where things can be reached.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::core as docs;

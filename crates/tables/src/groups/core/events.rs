@@ -1,6 +1,6 @@
 //! Events, in the fields of the core group and in those of events.k8s.io: what one lacks, the other has.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{self, Column};
 use crate::docs::core as docs;

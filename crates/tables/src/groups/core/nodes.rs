@@ -1,6 +1,6 @@
 //! Nodes: whether they are ready, what they are for, what they run.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::core as docs;

@@ -1,6 +1,6 @@
 //! Persistent volumes and the claims on them.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::core as docs;

@@ -1,6 +1,6 @@
 //! Replication controllers and pod templates.
 
-use serde_json::Value;
+use keelson_meta::json::Value;
 
 use crate::column::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use crate::docs::core as docs;

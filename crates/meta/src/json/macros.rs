@@ -1,0 +1,54 @@
+//! Trees written down as JSON, with expressions in them.
+
+/// A [`Value`](crate::json::Value) of JSON, in which any expression of a type with `Serialize` can stand for a value, and
+/// any that is a text for a name. Expressions are only looked at, not moved.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! json_value {
+    // The elements of an array: those that are done, then the rest.
+    (@array [$($done:expr,)*]) => { ::std::vec![$($done,)*] };
+    (@array [$($done:expr,)*] null $(, $($rest:tt)*)?) => {
+        $crate::json_value!(@array [$($done,)* $crate::json_value!(null),] $($($rest)*)?)
+    };
+    (@array [$($done:expr,)*] [$($inner:tt)*] $(, $($rest:tt)*)?) => {
+        $crate::json_value!(@array [$($done,)* $crate::json_value!([$($inner)*]),] $($($rest)*)?)
+    };
+    (@array [$($done:expr,)*] {$($inner:tt)*} $(, $($rest:tt)*)?) => {
+        $crate::json_value!(@array [$($done,)* $crate::json_value!({$($inner)*}),] $($($rest)*)?)
+    };
+    (@array [$($done:expr,)*] $next:expr $(, $($rest:tt)*)?) => {
+        $crate::json_value!(@array [$($done,)* $crate::json_value!($next),] $($($rest)*)?)
+    };
+
+    // The fields of an object: the name as far as it is read, then the rest.
+    (@object $map:ident []) => {};
+    (@object $map:ident [$($key:tt)+] : null $(, $($rest:tt)*)?) => {
+        $map.insert($($key)+, $crate::json_value!(null));
+        $crate::json_value!(@object $map [] $($($rest)*)?);
+    };
+    (@object $map:ident [$($key:tt)+] : [$($inner:tt)*] $(, $($rest:tt)*)?) => {
+        $map.insert($($key)+, $crate::json_value!([$($inner)*]));
+        $crate::json_value!(@object $map [] $($($rest)*)?);
+    };
+    (@object $map:ident [$($key:tt)+] : {$($inner:tt)*} $(, $($rest:tt)*)?) => {
+        $map.insert($($key)+, $crate::json_value!({$($inner)*}));
+        $crate::json_value!(@object $map [] $($($rest)*)?);
+    };
+    (@object $map:ident [$($key:tt)+] : $value:expr $(, $($rest:tt)*)?) => {
+        $map.insert($($key)+, $crate::json_value!($value));
+        $crate::json_value!(@object $map [] $($($rest)*)?);
+    };
+    (@object $map:ident [$($key:tt)*] $next:tt $($rest:tt)*) => {
+        $crate::json_value!(@object $map [$($key)* $next] $($rest)*)
+    };
+
+    (null) => { $crate::json::Value::Null };
+    ([$($inner:tt)*]) => { $crate::json::Value::Array($crate::json_value!(@array [] $($inner)*)) };
+    ({}) => { $crate::json::Value::Object($crate::json::Map::new()) };
+    ({$($inner:tt)+}) => {{
+        let mut map = $crate::json::Map::new();
+        $crate::json_value!(@object map [] $($inner)+);
+        $crate::json::Value::Object(map)
+    }};
+    ($value:expr) => { $crate::json::to_value(&$value).expect("what is written in json! is JSON") };
+}

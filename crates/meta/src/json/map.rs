@@ -1,0 +1,286 @@
+//! The fields of an object, in the order they were given.
+//!
+//! They stand in one vector. An object has few fields as a rule, so a name is compared with each; what has more than
+//! [`SEARCHED_IN_ORDER`], such as a config map with thousands of keys, is indexed by a hash that withstands keys made to
+//! collide. Removing a field keeps the order of the others: among few they move up, among many a hole is left, and holes
+//! are closed when they are half of all. So every operation on one field costs at most what it takes to compare a few
+//! dozen names, taken over many operations also among many.
+//!
+//! Invariant: there are holes only in an indexed map, and at most as many as fields.
+
+mod entry;
+mod index;
+mod iter;
+
+use std::hash::{Hash, Hasher};
+
+use super::{Text, Value};
+use index::Index;
+
+pub use entry::{Entry, OccupiedEntry, VacantEntry};
+pub use iter::{IntoIter, Iter, IterMut};
+
+/// Up to this many fields a name is compared with each of them, which is about as fast as to hash it once.
+pub(super) const SEARCHED_IN_ORDER: usize = 32;
+
+/// The fields of an object, each with its name, in the order they were given.
+#[derive(Clone, Default)]
+pub struct Map {
+    slots: Vec<Slot>,
+    /// Of a map with more than [`SEARCHED_IN_ORDER`] slots.
+    index: Option<Box<Index>>,
+}
+
+/// A field, or the hole that one left.
+#[derive(Clone)]
+pub struct Slot {
+    key: Option<Text>,
+    value: Value,
+}
+
+impl Slot {
+    #[inline]
+    fn is(&self, key: &str) -> bool {
+        self.key.as_deref() == Some(key)
+    }
+
+    #[inline]
+    fn is_hole(&self) -> bool {
+        self.key.is_none()
+    }
+}
+
+impl Map {
+    /// No fields. Allocates nothing.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { slots: Vec::new(), index: None }
+    }
+
+    /// No fields, and room for this many.
+    #[inline]
+    pub fn with_capacity(fields: usize) -> Self {
+        Self { slots: Vec::with_capacity(fields), index: None }
+    }
+
+    /// These fields, in their order. No name may come twice: this is not looked at, which saves a search for each.
+    pub fn from_distinct(fields: impl Iterator<Item = (Text, Value)>) -> Self {
+        let slots = fields.map(|(key, value)| Slot { key: Some(key), value }).collect();
+        let mut map = Self { slots, index: None };
+        map.reindex();
+        map
+    }
+
+    /// How many fields there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.index.as_ref().map_or(0, |index| index.holes)
+    }
+
+    /// Whether there is no field.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether there is a field of this name.
+    #[inline]
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.position(key).is_some()
+    }
+
+    /// The value of a field.
+    #[inline]
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.position(key).map(|place| &self.slots[place].value)
+    }
+
+    /// The value of a field, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.position(key).map(|place| &mut self.slots[place].value)
+    }
+
+    /// Sets a field and gives back what it was. One that is there keeps its place, a new one comes last.
+    pub fn insert(&mut self, key: impl Into<Text>, value: impl Into<Value>) -> Option<Value> {
+        let (key, value) = (key.into(), value.into());
+        match self.position(&key) {
+            Some(place) => Some(std::mem::replace(&mut self.slots[place].value, value)),
+            None => {
+                self.push(key, value);
+                None
+            }
+        }
+    }
+
+    /// Sets a field and puts it before all others, which takes time with their number.
+    pub fn insert_first(&mut self, key: impl Into<Text>, value: impl Into<Value>) {
+        let key = key.into();
+        self.remove(&key);
+        self.slots.insert(0, Slot { key: Some(key), value: value.into() });
+        self.reindex();
+    }
+
+    /// The field of this name, or the place for it.
+    pub fn entry(&mut self, key: impl Into<Text>) -> Entry<'_> {
+        let key = key.into();
+        match self.position(&key) {
+            Some(place) => Entry::Occupied(OccupiedEntry { map: self, place }),
+            None => Entry::Vacant(VacantEntry { map: self, key }),
+        }
+    }
+
+    /// Removes a field and keeps the order of the others.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        let place = self.position(key)?;
+        let Some(index) = &mut self.index else { return Some(self.slots.remove(place).value) };
+        index.forget(key, place);
+        let slot = std::mem::replace(&mut self.slots[place], Slot { key: None, value: Value::Null });
+        if index.holes * 2 > self.slots.len() {
+            self.reindex();
+        }
+        Some(slot.value)
+    }
+
+    /// Removes all fields.
+    pub fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Keeps those fields only for which `keep` says so; takes time with the number of all.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
+        self.slots.retain_mut(|slot| slot.key.as_deref().is_some_and(|key| keep(key, &mut slot.value)));
+        self.reindex();
+    }
+
+    /// Takes over the fields of another map, which are set as by [`Map::insert`].
+    pub fn append(&mut self, other: &mut Map) {
+        self.extend(std::mem::take(other));
+    }
+
+    /// Brings the fields into the order of their names.
+    pub fn sort_keys(&mut self) {
+        self.slots.sort_unstable_by(|left, right| left.key.cmp(&right.key));
+        self.reindex();
+    }
+
+    /// The fields, with their names.
+    #[inline]
+    pub fn iter(&self) -> Iter<'_> {
+        self.into_iter()
+    }
+
+    /// The fields, to be changed.
+    #[inline]
+    pub fn iter_mut(&mut self) -> IterMut<'_> {
+        self.into_iter()
+    }
+
+    /// The names of the fields.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator + Clone {
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// The values of the fields.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &Value> + ExactSizeIterator + Clone {
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// The values of the fields, to be changed.
+    pub fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Value> + ExactSizeIterator {
+        self.iter_mut().map(|(_, value)| value)
+    }
+
+    /// The values of the fields.
+    pub fn into_values(self) -> impl DoubleEndedIterator<Item = Value> + ExactSizeIterator {
+        self.into_iter().map(|(_, value)| value)
+    }
+
+    /// The names of the fields.
+    pub fn into_keys(self) -> impl DoubleEndedIterator<Item = Text> + ExactSizeIterator {
+        self.into_iter().map(|(key, _)| key)
+    }
+
+    /// How many slots there are, holes among them.
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    #[inline]
+    fn position(&self, key: &str) -> Option<usize> {
+        match &self.index {
+            None => self.slots.iter().position(|slot| slot.is(key)),
+            Some(index) => index.find(key, &self.slots),
+        }
+    }
+
+    /// Adds a field whose name is not there yet.
+    #[inline]
+    fn push(&mut self, key: Text, value: Value) -> &mut Value {
+        let place = self.slots.len();
+        if let Some(index) = &mut self.index {
+            index.note(&key, place, &self.slots);
+        }
+        self.slots.push(Slot { key: Some(key), value });
+        if self.index.is_none() && place >= SEARCHED_IN_ORDER {
+            self.reindex();
+        }
+        &mut self.slots.last_mut().expect("a field was just added").value
+    }
+
+    /// Closes the holes, and indexes the fields if they are many.
+    fn reindex(&mut self) {
+        if self.index.as_ref().is_some_and(|index| index.holes > 0) {
+            self.slots.retain(|slot| !slot.is_hole());
+        }
+        self.index = (self.slots.len() > SEARCHED_IN_ORDER).then(|| Box::new(Index::of(&self.slots)));
+    }
+}
+
+impl PartialEq for Map {
+    /// Whether they have the same fields, in whatever order.
+    fn eq(&self, other: &Self) -> bool {
+        // What is compared mostly has one order, in which a name is found without a search.
+        let found = |place: usize, key: &str| match other.slots.get(place) {
+            Some(slot) if slot.is(key) => Some(&slot.value),
+            _ => other.get(key),
+        };
+        let mut fields = self.iter().enumerate();
+        self.len() == other.len() && fields.all(|(place, (key, value))| found(place, key) == Some(value))
+    }
+}
+
+impl Eq for Map {}
+
+impl Hash for Map {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut fields: Vec<_> = self.iter().collect();
+        fields.sort_unstable_by_key(|(key, _)| *key);
+        fields.hash(state);
+    }
+}
+
+impl std::fmt::Debug for Map {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self).finish()
+    }
+}
+
+impl<K: Into<Text>, V: Into<Value>> FromIterator<(K, V)> for Map {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(fields: I) -> Self {
+        let mut map = Self::new();
+        map.extend(fields);
+        map
+    }
+}
+
+impl<K: Into<Text>, V: Into<Value>> Extend<(K, V)> for Map {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, fields: I) {
+        let fields = fields.into_iter();
+        self.slots.reserve(fields.size_hint().0);
+        for (key, value) in fields {
+            self.insert(key, value);
+        }
+    }
+}

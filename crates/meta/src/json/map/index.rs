@@ -1,0 +1,54 @@
+//! Where the fields of a large object are, by their names.
+//!
+//! Knows places only: the names stay in the slots.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use hashbrown::HashTable;
+
+use super::Slot;
+
+/// The places of fields.
+#[derive(Clone)]
+pub(super) struct Index {
+    places: HashTable<u32>,
+    /// Seeded by chance, so that nobody can send keys that all fall together.
+    hasher: RandomState,
+    /// How many slots hold no field.
+    pub(super) holes: usize,
+}
+
+impl Index {
+    /// The index of these slots, none of which is a hole.
+    pub(super) fn of(slots: &[Slot]) -> Self {
+        let mut index = Self { places: HashTable::with_capacity(slots.len()), hasher: RandomState::new(), holes: 0 };
+        for (place, slot) in slots.iter().enumerate() {
+            if let Some(key) = &slot.key {
+                index.note(key, place, slots);
+            }
+        }
+        index
+    }
+
+    /// The place of the field of this name.
+    pub(super) fn find(&self, key: &str, slots: &[Slot]) -> Option<usize> {
+        let found = self.places.find(self.hasher.hash_one(key), |place| slots[*place as usize].is(key));
+        found.map(|place| *place as usize)
+    }
+
+    /// Notes the place of a field that is not known yet.
+    pub(super) fn note(&mut self, key: &str, place: usize, slots: &[Slot]) {
+        let Self { places, hasher, .. } = self;
+        let place = u32::try_from(place).expect("no object in memory has 2^32 fields");
+        let hash_of = |place: &u32| hasher.hash_one(slots[*place as usize].key.as_deref().unwrap_or_default());
+        places.insert_unique(hasher.hash_one(key), place, hash_of);
+    }
+
+    /// Forgets the field of this name, which leaves a hole at its place.
+    pub(super) fn forget(&mut self, key: &str, place: usize) {
+        if let Ok(found) = self.places.find_entry(self.hasher.hash_one(key), |known| *known as usize == place) {
+            found.remove();
+            self.holes += 1;
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Trees of any type that serde can write.
+//!
+//! Types come out as JSON text would show them: unit and none as null, a variant by its name, or as an object with its
+//! name over what it holds.
+
+use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
+use serde_json::Error;
+
+use super::{Map, Text, Value};
+
+/// The tree of a value of any type.
+///
+/// # Errors
+/// A map whose keys are no texts, integers of more than 64 bits, and whatever the type itself refuses.
+pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
+    value.serialize(Trees)
+}
+
+/// Makes a tree.
+struct Trees;
+
+/// Collects the elements of an array.
+struct Elements {
+    elements: Vec<Value>,
+    /// The variant that holds them.
+    variant: Option<&'static str>,
+}
+
+/// Collects the fields of an object.
+struct Fields {
+    fields: Map,
+    /// The name of the field whose value comes next.
+    key: Text,
+    /// The variant that holds them.
+    variant: Option<&'static str>,
+}
+
+impl Elements {
+    fn new(count: Option<usize>, variant: Option<&'static str>) -> Self {
+        Self { elements: Vec::with_capacity(count.unwrap_or_default()), variant }
+    }
+}
+
+impl Fields {
+    fn new(count: Option<usize>, variant: Option<&'static str>) -> Self {
+        Self { fields: Map::with_capacity(count.unwrap_or_default()), key: Text::default(), variant }
+    }
+}
+
+/// What a variant holds, under its name.
+fn held(variant: Option<&'static str>, value: Value) -> Value {
+    match variant {
+        Some(name) => Value::from_iter([(name, value)]),
+        None => value,
+    }
+}
+
+/// Values that are made as they are by `From`.
+macro_rules! plain {
+    ($($name:ident: $of:ty),+) => {
+        $(fn $name(self, value: $of) -> Result<Value, Error> {
+            Ok(value.into())
+        })+
+    };
+}
+
+impl Serializer for Trees {
+    type Ok = Value;
+    type Error = Error;
+    type SerializeSeq = Elements;
+    type SerializeTuple = Elements;
+    type SerializeTupleStruct = Elements;
+    type SerializeTupleVariant = Elements;
+    type SerializeMap = Fields;
+    type SerializeStruct = Fields;
+    type SerializeStructVariant = Fields;
+
+    plain! {
+        serialize_bool: bool, serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64,
+        serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64,
+        serialize_f32: f32, serialize_f64: f64, serialize_str: &str
+    }
+
+    fn serialize_char(self, value: char) -> Result<Value, Error> {
+        Ok(Value::String(Text::from_iter([value])))
+    }
+
+    fn serialize_bytes(self, bytes: &[u8]) -> Result<Value, Error> {
+        Ok(bytes.into())
+    }
+
+    fn serialize_none(self) -> Result<Value, Error> {
+        Ok(Value::Null)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Value, Error> {
+        to_value(value)
+    }
+
+    fn serialize_unit(self) -> Result<Value, Error> {
+        Ok(Value::Null)
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Result<Value, Error> {
+        Ok(Value::Null)
+    }
+
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<Value, Error> {
+        Ok(variant.into())
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<Value, Error> {
+        to_value(value)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<Value, Error> {
+        Ok(held(Some(variant), to_value(value)?))
+    }
+
+    fn serialize_seq(self, count: Option<usize>) -> Result<Elements, Error> {
+        Ok(Elements::new(count, None))
+    }
+
+    fn serialize_tuple(self, count: usize) -> Result<Elements, Error> {
+        Ok(Elements::new(Some(count), None))
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, count: usize) -> Result<Elements, Error> {
+        Ok(Elements::new(Some(count), None))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        count: usize,
+    ) -> Result<Elements, Error> {
+        Ok(Elements::new(Some(count), Some(variant)))
+    }
+
+    fn serialize_map(self, count: Option<usize>) -> Result<Fields, Error> {
+        Ok(Fields::new(count, None))
+    }
+
+    fn serialize_struct(self, _: &'static str, count: usize) -> Result<Fields, Error> {
+        Ok(Fields::new(Some(count), None))
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        count: usize,
+    ) -> Result<Fields, Error> {
+        Ok(Fields::new(Some(count), Some(variant)))
+    }
+}
+
+impl SerializeSeq for Elements {
+    type Ok = Value;
+    type Error = Error;
+
+    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+        self.elements.push(to_value(value)?);
+        Ok(())
+    }
+
+    fn end(self) -> Result<Value, Error> {
+        Ok(held(self.variant, Value::Array(self.elements)))
+    }
+}
+
+/// The other kinds of sequences, which are collected just so.
+macro_rules! as_sequence {
+    ($($kind:ident: $add:ident),+) => {
+        $(impl serde::ser::$kind for Elements {
+            type Ok = Value;
+            type Error = Error;
+
+            fn $add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+                SerializeSeq::serialize_element(self, value)
+            }
+
+            fn end(self) -> Result<Value, Error> {
+                SerializeSeq::end(self)
+            }
+        })+
+    };
+}
+
+as_sequence! {
+    SerializeTuple: serialize_element, SerializeTupleStruct: serialize_field, SerializeTupleVariant: serialize_field
+}
+
+impl SerializeMap for Fields {
+    type Ok = Value;
+    type Error = Error;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
+        self.key = match to_value(key)? {
+            Value::String(key) => key,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                return Err(Error::custom("key must be a string"));
+            }
+        };
+        Ok(())
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+        self.fields.insert(std::mem::take(&mut self.key), to_value(value)?);
+        Ok(())
+    }
+
+    fn end(self) -> Result<Value, Error> {
+        Ok(held(self.variant, Value::Object(self.fields)))
+    }
+}
+
+impl SerializeStruct for Fields {
+    type Ok = Value;
+    type Error = Error;
+
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
+        self.fields.insert(Text::const_new(name), to_value(value)?);
+        Ok(())
+    }
+
+    fn end(self) -> Result<Value, Error> {
+        SerializeMap::end(self)
+    }
+}
+
+impl serde::ser::SerializeStructVariant for Fields {
+    type Ok = Value;
+    type Error = Error;
+
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
+        SerializeStruct::serialize_field(self, name, value)
+    }
+
+    fn end(self) -> Result<Value, Error> {
+        SerializeMap::end(self)
+    }
+}
