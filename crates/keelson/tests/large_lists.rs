@@ -57,7 +57,9 @@ async fn body(raw: &Raw, path: &str, form: &str, encoding: &str) -> Vec<u8> {
 fn items(form: &str, body: &[u8]) -> (Vec<Value>, Option<String>) {
     let list = match form {
         YAML => return items_in_yaml(std::str::from_utf8(body).unwrap()),
-        PROTOBUF | METADATA_IN_PROTOBUF => keelson_protobuf::decode(body).unwrap().object.into_value(),
+        PROTOBUF | METADATA_IN_PROTOBUF => {
+            serde_json::to_value(keelson_protobuf::decode(body).unwrap().object).unwrap()
+        }
         _ => serde_json::from_slice(body).unwrap(),
     };
     if form == PRETTY {

@@ -9,7 +9,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 fn decoded(body: &[u8]) -> Value {
-    keelson_protobuf::decode(body).unwrap().object.into_value()
+    serde_json::to_value(keelson_protobuf::decode(body).unwrap().object).unwrap()
 }
 
 /// Sends a request twice and compares what protobuf and JSON tell; what it is.
