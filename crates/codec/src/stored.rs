@@ -321,7 +321,7 @@ fn write_canonical(object: &Object, managed_fields: Option<&str>, out: &mut Vec<
     fields.out.push(b'}');
     fields.first = false;
     for (key, value) in &object.0 {
-        if !matches!(key.as_str(), "kind" | "apiVersion" | "metadata") {
+        if !matches!(key, "kind" | "apiVersion" | "metadata") {
             fields.write(key, value);
         }
     }

@@ -13,11 +13,9 @@ static NULL: Value = Value::Null;
 /// The name of a field or the number of an element.
 pub trait Place {
     /// The value here; `None` if there is none.
-    #[inline]
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value>;
 
     /// The value here, to be changed.
-    #[inline]
     fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value>;
 
     /// The value here, made null if there is none.

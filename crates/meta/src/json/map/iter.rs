@@ -27,7 +27,6 @@ pub trait Field {
     type Shown;
 
     /// The field; `None` of a hole.
-    #[inline]
     fn shown(self) -> Option<Self::Shown>;
 }
 
