@@ -363,7 +363,7 @@ fn write_metadata(fields: &mut Fields<'_>, metadata: &Map, managed_fields: Optio
         for name in names {
             if let Some(text) = managed_fields.filter(|_| *name == MANAGED_FIELDS) {
                 fields.write_text(name, text);
-            } else if let Some(value) = metadata.get(*name) {
+            } else if let Some(value) = metadata.get(name) {
                 fields.write(name, value);
             }
         }

@@ -33,7 +33,7 @@ impl<'a> Pointer<'a> {
     /// The value at the end, if there is one.
     pub(crate) fn get<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(root, |value, step| match value {
-            Value::Object(map) => map.get(&**step),
+            Value::Object(map) => map.get(step),
             Value::Array(items) => items.get(existing(step, items.len())?),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
         })
@@ -45,7 +45,7 @@ impl<'a> Pointer<'a> {
             return Some(Place::Root(root));
         };
         let container = steps.iter().try_fold(root, |value, step| match value {
-            Value::Object(map) => map.get_mut(&**step),
+            Value::Object(map) => map.get_mut(step),
             Value::Array(items) => {
                 let index = existing(step, items.len())?;
                 items.get_mut(index)

@@ -148,7 +148,7 @@ fn unknown_operation_fields(document: &Value) -> impl Iterator<Item = String> {
     let operations = document.as_array().into_iter().flatten().enumerate();
     operations.flat_map(|(index, operation)| {
         let names = operation.as_object().into_iter().flatten().map(|(name, _)| name);
-        let unknown = names.filter(|name| !OPERATION.contains(&name));
+        let unknown = names.filter(|name| !OPERATION.contains(name));
         unknown.map(move |name| format!("unknown field \"[{index}].{name}\""))
     })
 }

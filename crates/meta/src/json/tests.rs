@@ -240,7 +240,16 @@ fn a_text_has_no_fields() {
 #[test]
 fn values_compare_with_what_they_show() {
     let value = json!({"text": "a", "int": -1, "large": u64::MAX, "float": 1.0, "truth": true});
-    assert!(value["text"] == "a" && "a" == value["text"] && value["text"] == "a".to_owned());
-    assert!(value["int"] == -1 && value["int"] != 1_u64 && value["large"] == u64::MAX && value["large"] != -1);
-    assert!(value["float"] == 1.0 && value["float"] != 1 && value["truth"] == true && value["none"] != false);
+    assert_eq!((&value["int"], &value["truth"]), (&json!(-1), &json!(true)));
+    assert_eq!(value["text"], "a");
+    assert_eq!("a", value["text"]);
+    assert_eq!(value["text"], String::from("a"));
+    assert_eq!(value["int"], -1);
+    assert_ne!(value["int"], u64::MAX);
+    assert_eq!(value["large"], u64::MAX);
+    assert_ne!(value["large"], -1);
+    assert_eq!(value["float"], 1.0);
+    assert_ne!(value["float"], 1);
+    assert_eq!(value["truth"], true);
+    assert_ne!(value["none"], false);
 }

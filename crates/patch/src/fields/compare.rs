@@ -180,7 +180,7 @@ fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidd
     }
     let all_are_known = shared == new_members.len();
     let others = new_members.iter().filter(|_| !all_are_known);
-    for (name, new) in others.filter(|(name, _)| !old_members.contains_key(*name)) {
+    for (name, new) in others.filter(|(name, _)| !old_members.contains_key(name)) {
         changes.find(Step::Field(name), hidden, |hidden| {
             walk(view.member_near(name, &mut near).0, None, Some(new), hidden)
         });

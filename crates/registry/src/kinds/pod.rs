@@ -38,7 +38,7 @@ pub(super) fn spec_in_order(pod: &mut Object) {
     });
     let position = |name: &str| POSITIONS.get(name).copied();
     let Some(Value::Object(spec)) = pod.0.get_mut("spec") else { return };
-    if spec.keys().is_sorted_by_key(|name| position(name)) {
+    if spec.keys().is_sorted_by_key(&position) {
         return;
     }
     let mut members: Vec<_> =

@@ -79,7 +79,7 @@ fn agree_on_addresses(old: &Map, new: &mut Map) {
 fn drop_what_the_type_has_not(old: &Map, new: &mut Map) {
     let left = |needs: fn(&Map) -> bool, new: &Map| needs(old) && !needs(new);
     let mut drop = |applies: fn(&Map) -> bool, fields: &[&str]| {
-        if left(applies, new) && fields.iter().all(|field| old.get(*field) == new.get(*field)) {
+        if left(applies, new) && fields.iter().all(|field| old.get(field) == new.get(field)) {
             fields.iter().for_each(|field| new.put(field, None));
         }
     };

@@ -17,7 +17,7 @@ pub(super) fn select_pods_of_job(job: &mut Object) {
     let before = template_labels(job).cloned().unwrap_or_default();
     let mut labels = before.clone();
     for (keys, value) in [(JOB_NAME, name), (CONTROLLER_UID, uid.clone())] {
-        if !keys.iter().any(|key| labels.contains_key(*key)) {
+        if !keys.iter().any(|key| labels.contains_key(key)) {
             labels.extend(keys.map(|key| (key, json!(value))));
         }
     }

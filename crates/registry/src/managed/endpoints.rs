@@ -85,14 +85,14 @@ pub(crate) fn confine(target: &Target, stored: &Object, sent: Object) -> Object 
 fn copy(from: &Map, to: &mut Map, path: &[&str]) {
     match path {
         [] => {}
-        [last] => match from.get(*last) {
+        [last] => match from.get(last) {
             Some(value) => drop(to.insert((*last).to_owned(), value.clone())),
-            None => drop(to.remove(*last)),
+            None => drop(to.remove(last)),
         },
         [first, rest @ ..] => {
             let nothing = Map::new();
-            let from = from.get(*first).and_then(Value::as_object).unwrap_or(&nothing);
-            if let Some(to) = to.get_mut(*first).and_then(Value::as_object_mut) {
+            let from = from.get(first).and_then(Value::as_object).unwrap_or(&nothing);
+            if let Some(to) = to.get_mut(first).and_then(Value::as_object_mut) {
                 copy(from, to, rest);
             }
         }

@@ -165,7 +165,7 @@ fn same_but_for_size(before: &Value, after: &Value) -> bool {
 
 /// The amounts of resources that can't be resized.
 fn others(amounts: &Value) -> Map {
-    let all = amounts.as_object().into_iter().flatten().filter(|(name, _)| !RESIZABLE.contains(&name));
+    let all = amounts.as_object().into_iter().flatten().filter(|(name, _)| !RESIZABLE.contains(name));
     all.map(|(name, amount)| (name, amount.clone())).collect()
 }
 

@@ -33,7 +33,7 @@ pub(super) fn hoisted(versions: &Value) -> Value {
     let mut lifted = versions.clone();
     for (part, _) in PARTS.iter().filter(|(part, _)| is_shared(versions, part)) {
         for version in lifted.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-            version.remove(*part);
+            version.remove(part);
         }
     }
     lifted

@@ -156,7 +156,7 @@ fn devices<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
 }
 
 fn counters(at: &At<'_, '_>, run: &mut Run<'_>) {
-    let names = at.tree().into_iter().flat_map(|tree| tree.keys());
+    let names = at.tree().into_iter().flat_map(keelson_meta::json::Map::keys);
     let count = at.tree().map_or(0, keelson_meta::json::Map::len);
     if count > COUNTERS_MAX {
         run.faults.push(keelson_meta::field_error::FieldError::too_many(at.path(), count, COUNTERS_MAX));

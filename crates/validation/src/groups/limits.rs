@@ -182,7 +182,7 @@ fn scope_fits(scope: &str, resource: &str) -> bool {
 
 fn misfits(spec: &At<'_, '_>, scope: &str) -> usize {
     let hard = spec.field("hard");
-    let limited = hard.tree().into_iter().flat_map(|tree| tree.keys());
+    let limited = hard.tree().into_iter().flat_map(keelson_meta::json::Map::keys);
     limited.filter(|resource| is_standard_quota(resource) && !scope_fits(scope, resource)).count()
 }
 

@@ -30,7 +30,7 @@ fn collect(path: &mut String, old: &Value, new: &Value, lines: &mut Vec<String>)
     let length = path.len();
     match (old, new) {
         (Value::Object(before), Value::Object(after)) => {
-            let added = after.keys().filter(|name| !before.contains_key(*name));
+            let added = after.keys().filter(|name| !before.contains_key(name));
             for name in before.keys().chain(added) {
                 let dot = if path.is_empty() { "" } else { "." };
                 let written = write!(path, "{dot}{name}");

@@ -152,7 +152,7 @@ fn label_keys(at: &At<'_, '_>, run: &mut Run<'_>) {
 /// The server adds an expression for each key, so a key that the selector already had is there twice.
 fn selected_twice(at: &At<'_, '_>, keys: &At<'_, '_>, selector: &At<'_, '_>, run: &mut Run<'_>) {
     let mut seen: HashSet<&str> =
-        selector.field("matchLabels").tree().into_iter().flat_map(|tree| tree.keys()).collect();
+        selector.field("matchLabels").tree().into_iter().flat_map(keelson_meta::json::Map::keys).collect();
     for expression in selector.field("matchExpressions").items() {
         let key = expression.field("key").text();
         let index = keys.list().iter().position(|listed| listed == key);
