@@ -177,7 +177,7 @@ fn value() -> impl Strategy<Value = Value> {
 fn diff(path: &str, from: &Value, to: &Value, operations: &mut Vec<Value>) {
     match (from, to) {
         (Value::Object(from), Value::Object(to)) => {
-            for key in from.keys().filter(|key| !to.contains_key(*key)) {
+            for key in from.keys().filter(|key| !to.contains_key(key)) {
                 operations.push(json!({"op": "remove", "path": below(path, key)}));
             }
             for (key, to) in to {

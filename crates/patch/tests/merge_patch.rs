@@ -69,7 +69,7 @@ fn diff(from: &Value, to: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (from, to) else {
         return to.clone();
     };
-    let removed = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key, Value::Null));
+    let removed = from.keys().filter(|key| !to.contains_key(key)).map(|key| (key, Value::Null));
     let changed = to.iter().filter_map(|(key, to)| match from.get(key) {
         Some(from) if from == to => None,
         Some(from) => Some((key, diff(from, to))),

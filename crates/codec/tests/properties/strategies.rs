@@ -123,8 +123,7 @@ pub(crate) fn object() -> impl Strategy<Value = Map> {
 }
 
 fn labels() -> impl Strategy<Value = Value> {
-    vec((text(), text()), 0..4)
-        .prop_map(|labels| Value::Object(labels.into_iter().map(|(key, value)| (key, value)).collect()))
+    vec((text(), text()), 0..4).prop_map(|labels| Value::Object(labels.into_iter().collect()))
 }
 
 /// Turns strategies of optional members into one of an object with its members in any order.

@@ -115,7 +115,7 @@ fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
 /// The patch that turns `from` into `to`.
 fn diff(from: &Value, to: &Value) -> Value {
     let (from, to) = (from.as_object().unwrap(), to.as_object().unwrap());
-    let mut patch: Map = from.keys().filter(|name| !to.contains_key(*name)).map(|name| (name, Value::Null)).collect();
+    let mut patch: Map = from.keys().filter(|name| !to.contains_key(name)).map(|name| (name, Value::Null)).collect();
     for (name, to) in to {
         match from.get(name) {
             Some(from) if from == to => {}
