@@ -7,8 +7,7 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use keelson_meta::json::Entry;
-use keelson_meta::json::{Map, Number, Text, Value};
+use keelson_meta::json::{Entry, Map, Number, Text, Value};
 
 use crate::cursor::quote_or_backslash;
 use crate::pretty;
@@ -17,6 +16,9 @@ pub use crate::syntax::{JsonError, MAX_DEPTH};
 
 /// How many duplicate keys are reported; upstream stops at the same number.
 const MAX_DUPLICATES: usize = 100;
+/// How many bytes of paths are written for that. A path is as long as the keys that a client chose for it, and may be met
+/// as often as there is room for a short key behind it.
+const MAX_DUPLICATE_BYTES: usize = 64 * 1024;
 
 /// A value and what was odd about its text.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,23 +109,32 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
 
 /// The keys met twice so far. Shared by all that is read of one text.
 #[derive(Default)]
-pub(crate) struct Duplicates(RefCell<Vec<(usize, String)>>);
+pub(crate) struct Duplicates(RefCell<Noted>);
+
+#[derive(Default)]
+struct Noted {
+    /// Each path once, and a place of the text where it was met.
+    paths: Vec<(usize, String)>,
+    /// Bytes of all paths that were written, also of those that were known.
+    written: usize,
+}
 
 impl Duplicates {
     /// Notes that `key`, which stands at this place of the text, is not the first of its name in the object at `path`.
     pub(crate) fn add(&self, place: usize, path: &Path<'_>, key: &str) {
-        let mut paths = self.0.borrow_mut();
-        if paths.len() < MAX_DUPLICATES {
+        let mut noted = self.0.borrow_mut();
+        if noted.paths.len() < MAX_DUPLICATES && noted.written < MAX_DUPLICATE_BYTES {
             let text = Path::Key(path, key).to_string();
-            if !paths.iter().any(|(_, known)| *known == text) {
-                paths.push((place, text));
+            noted.written += text.len();
+            if !noted.paths.iter().any(|(_, known)| *known == text) {
+                noted.paths.push((place, text));
             }
         }
     }
 
     /// The paths, in the order of the text.
     pub(crate) fn into_paths(self) -> Vec<String> {
-        let mut paths = self.0.into_inner();
+        let mut paths = self.0.into_inner().paths;
         paths.sort_by_key(|(place, _)| *place);
         paths.into_iter().map(|(_, path)| path).collect()
     }

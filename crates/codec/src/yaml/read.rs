@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use keelson_meta::json::Entry;
-use keelson_meta::json::{Map, Number, Text, Value};
+use keelson_meta::json::{Entry, Map, Number, Text, Value};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
 
 use super::YamlError;

@@ -74,6 +74,17 @@ fn keys_that_come_twice_are_reported_with_their_path() {
 }
 
 #[test]
+fn what_is_reported_of_long_keys_is_bounded() {
+    let key = "k".repeat(100_000);
+    let twice = |name: usize| format!(r#""{name}":0,"{name}":0"#);
+    let members: Vec<String> = (0..50).map(twice).collect();
+    assert_eq!(duplicates(&format!(r#"{{"{key}":{{{}}}}}"#, members.join(","))), [format!("{key}.0")]);
+    let key = "k".repeat(10_000);
+    let reported = duplicates(&format!(r#"{{"{key}":{{{}}}}}"#, members.join(",")));
+    assert!((2..10).contains(&reported.len()), "{}", reported.len());
+}
+
+#[test]
 fn the_last_of_two_values_counts() {
     assert_eq!(json::parse(br#"{"a":1,"b":2,"a":3}"#).unwrap().value, json!({"a": 3, "b": 2}));
 }

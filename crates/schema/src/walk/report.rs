@@ -6,6 +6,8 @@ use keelson_meta::go_format;
 
 /// How many unknown fields are reported at most; upstream stops there too.
 const MAX_UNKNOWN: usize = 100;
+/// How many bytes of their paths are written. A path is as long as the keys that a client chose for it.
+const MAX_UNKNOWN_BYTES: usize = 64 * 1024;
 
 /// What a walk has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub struct WalkReport {
     type_error: Option<String>,
     unknown: Vec<String>,
     seen: HashSet<String>,
+    /// Bytes of the paths that were written.
+    written: usize,
 }
 
 impl WalkReport {
@@ -38,8 +42,9 @@ impl WalkReport {
     }
 
     pub(super) fn unknown(&mut self, path: impl FnOnce() -> String) {
-        if self.unknown.len() < MAX_UNKNOWN {
+        if self.unknown.len() < MAX_UNKNOWN && self.written < MAX_UNKNOWN_BYTES {
             let path = path();
+            self.written += path.len();
             if self.seen.insert(path.clone()) {
                 self.unknown.push(path);
             }
@@ -54,5 +59,22 @@ impl WalkReport {
     /// Replaces what was found: an error of a type that decodes itself ends Go's decoder at once.
     pub(super) fn fatal(&mut self, message: String) {
         self.type_error = Some(message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reported_is_bounded() {
+        let check = |length: usize, noted: usize| {
+            let mut report = WalkReport::default();
+            (0..200).for_each(|number| report.unknown(|| format!("{number}{}", "p".repeat(length))));
+            assert_eq!(report.unknown_fields().len(), noted, "paths of {length} bytes");
+        };
+        check(10, MAX_UNKNOWN);
+        check(30_000, 3);
+        check(1_000_000, 1);
     }
 }
