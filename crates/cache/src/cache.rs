@@ -17,6 +17,7 @@ use crate::entry::Entry;
 use crate::history::Budget;
 use crate::tail::Follower;
 use crate::watermark::{Behind, Watermark};
+use crate::written::Written;
 
 /// How long history is kept unless configured: what etcd-backed API servers compact after.
 pub const DEFAULT_HISTORY: Duration = Duration::from_secs(5 * 60);
@@ -214,8 +215,11 @@ impl Shared {
         }
         let watermark = Arc::new(Watermark::new(Revision::ZERO));
         let budget = Arc::new(Budget::new(history_bytes));
-        let collections =
-            specs.into_iter().map(|spec| Arc::new(Collection::new(spec, watermark.clone(), budget.clone()))).collect();
+        let written = Arc::new(Written::default());
+        let collections = specs
+            .into_iter()
+            .map(|spec| Arc::new(Collection::new(spec, watermark.clone(), budget.clone(), written.clone())))
+            .collect();
         let (fault, counters) = (Mutex::new(None), Counters::default());
         Ok(Self { collections, routes, watermark, budget, fault, heard_of: AtomicU64::new(0), counters })
     }

@@ -55,7 +55,7 @@ pub struct Collection {
     live: RwLock<Live>,
     history: Mutex<History>,
     labels: LabelInterner,
-    written: Written,
+    written: Arc<Written>,
     watermark: Arc<Watermark>,
     /// How often a state of the past was not at hand.
     rebuilt: AtomicU64,
@@ -105,14 +105,19 @@ pub struct CollectionStats {
 
 impl Collection {
     /// An empty collection, before it is loaded.
-    pub(crate) fn new(spec: CollectionSpec, watermark: Arc<Watermark>, budget: Arc<Budget>) -> Self {
+    pub(crate) fn new(
+        spec: CollectionSpec,
+        watermark: Arc<Watermark>,
+        budget: Arc<Budget>,
+        written: Arc<Written>,
+    ) -> Self {
         let trees = Trees::empty(spec.dispatch);
         let history = History::new(Revision::ZERO, trees.clone(), Dispatch::new(spec.dispatch), budget);
         Self {
             live: RwLock::new(Live { trees, revision: Revision::ZERO, unreadable: Unreadable::new() }),
             history: Mutex::new(history),
             labels: LabelInterner::default(),
-            written: Written::default(),
+            written,
             spec,
             watermark,
             rebuilt: AtomicU64::new(0),
@@ -370,7 +375,7 @@ mod tests {
             complete: None,
         };
         let watermark = Arc::new(Watermark::new(Revision::ZERO));
-        Arc::new(Collection::new(spec, watermark, Arc::new(Budget::new(u64::MAX))))
+        Arc::new(Collection::new(spec, watermark, Arc::new(Budget::new(u64::MAX)), Arc::default()))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The terms that many objects have: counted, and posted nowhere.
 //!
-//! Whoever looks for one finds it in every few objects anyway, while an index would have to note each of them. So most of
-//! the labels of a usual object, which its neighbours have too, cost a write nothing but a number.
+//! Whoever looks for one looks through the range, where many objects usually have it, while an index would have to note
+//! each of them. So most of the labels of a usual object, which its neighbours have too, cost a write nothing but a number.
 //!
 //! Invariant: the number of a term is that of the objects that have it.
 
@@ -55,10 +55,13 @@ impl CommonTerms {
         self.change(text, |count| count - 1)
     }
 
-    /// Takes a term out that has become rare among so many objects.
-    pub(crate) fn take_rare(&mut self, objects: usize) -> Option<Arc<[u8]>> {
-        let place = self.terms.iter().position(|term| term.count * RARE < objects)?;
-        Some(Arc::make_mut(&mut self.terms).remove(place).text)
+    /// Takes out the terms that have become rare among so many objects.
+    pub(crate) fn take_rare(&mut self, objects: usize) -> Vec<Arc<[u8]>> {
+        let is_rare = |term: &Counted| term.count * RARE < objects;
+        if !self.terms.iter().any(is_rare) {
+            return Vec::new();
+        }
+        Arc::make_mut(&mut self.terms).extract_if(.., |term| is_rare(term)).map(|term| term.text).collect()
     }
 
     fn change(&mut self, text: &[u8], change: impl Fn(usize) -> usize) -> bool {

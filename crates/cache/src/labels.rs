@@ -88,6 +88,8 @@ impl LabelInterner {
             return Labels(None);
         }
         places.sort_unstable_by(|a, b| joined[a.clone()].cmp(&joined[b.clone()]));
+        // What another server stored may name a label twice.
+        places.dedup_by(|a, b| joined[a.clone()] == joined[b.clone()]);
         let mut pools = self.pools.lock();
         let terms: SmallVec<[Arc<str>; COMMON_LABELS]> =
             places.into_iter().map(|place| pools.terms.intern(&joined[place], |text: &str| Arc::from(text))).collect();

@@ -9,9 +9,9 @@ use keelson_codec::DeflateBlock;
 use keelson_meta::Revision;
 
 use crate::entry::Entry;
-use crate::postings::{Keys, Term};
+use crate::postings::Keys;
 use crate::tree::{self, LeafCursor};
-use crate::trees::{Found, IndexTerm, Trees};
+use crate::trees::{IndexTerm, Trees};
 
 /// How hard leaf blocks are compressed: the fastest level, which on JSON of objects already leaves a tenth.
 const BLOCK_LEVEL: u32 = 1;
@@ -85,15 +85,13 @@ impl Snapshot {
         self.trees.entries.iter_ranks(first, last)
     }
 
-    /// The objects of the range, in key order, that may have all the terms: those that have the rarest of them. With no
-    /// terms, all objects of the range.
+    /// The objects of the range, in key order, that may have all the terms: those that have the rarest of them. All objects of
+    /// the range with no terms, and with terms alone that a good part of the collection has.
     ///
-    /// Cost: O(log n) for each term and for each object returned; a look at every object of the range where each of the
-    /// terms is one that a good part of the collection has.
+    /// Cost: O(log n) for each term and for each object returned.
     pub fn select<'a>(&'a self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Selected<'a> {
         let entries = match self.trees.find(terms, from, to) {
-            Some(Found::Posted(keys)) => Candidates::Posted(&self.trees, keys),
-            Some(Found::Common(terms)) => Candidates::Common(&self.trees, terms, self.range(from, to)),
+            Some(keys) => Candidates::Posted(&self.trees, keys),
             None => Candidates::Range(self.range(from, to)),
         };
         Selected { entries }
@@ -123,7 +121,6 @@ pub struct Selected<'a> {
 enum Candidates<'a> {
     Range(tree::Iter<'a, Arc<Entry>>),
     Posted(&'a Trees, Keys),
-    Common(&'a Trees, Vec<Term>, tree::Iter<'a, Arc<Entry>>),
 }
 
 impl<'a> Iterator for Selected<'a> {
@@ -132,7 +129,6 @@ impl<'a> Iterator for Selected<'a> {
     fn next(&mut self) -> Option<&'a Arc<Entry>> {
         match &mut self.entries {
             Candidates::Range(entries) => entries.next(),
-            Candidates::Common(trees, terms, entries) => entries.find(|entry| trees.has_all(entry, terms)),
             // The index and the entries are of one moment, so every posting has its entry.
             Candidates::Posted(trees, keys) => loop {
                 let found = trees.entries.get(keys.next()?);
@@ -146,7 +142,6 @@ impl<'a> Iterator for Selected<'a> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         match &self.entries {
             Candidates::Range(entries) => entries.size_hint(),
-            Candidates::Common(_, _, entries) => (0, Some(entries.len())),
             Candidates::Posted(_, keys) => (keys.left(), Some(keys.left())),
         }
     }

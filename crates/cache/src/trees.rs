@@ -159,9 +159,21 @@ impl Trees {
             before.into_iter().for_each(|value| self.unpost(&[DISPATCH_MARK, value], key));
             after.into_iter().for_each(|value| self.post(&[DISPATCH_MARK, value], key));
         }
-        while let Some(rare) = self.common.take_rare(self.entries.len()) {
-            let having = self.entries.iter().filter(|entry| has(entry, &rare, self.dispatch));
-            self.index.replace(&mut Term::of(&rare), having.map(|entry| &*entry.key));
+        let rare = self.common.take_rare(self.entries.len());
+        if !rare.is_empty() {
+            self.post_again(&rare);
+        }
+    }
+
+    /// Puts terms into the index that were not in it. Looks through all entries once, and steps over the index for each term.
+    fn post_again(&mut self, terms: &[Arc<[u8]>]) {
+        let mut having: Vec<Vec<&str>> = vec![Vec::new(); terms.len()];
+        for entry in self.entries.iter() {
+            let keys = terms.iter().zip(&mut having).filter(|(term, _)| has(entry, term, self.dispatch));
+            keys.for_each(|(_, keys)| keys.push(&entry.key));
+        }
+        for (term, keys) in terms.iter().zip(having) {
+            self.index.replace(&mut Term::of(term), keys);
         }
     }
 
@@ -196,29 +208,12 @@ impl Trees {
         }
     }
 
-    /// Where in a range all are that have every one of the terms; `None` where the index knows none of them.
-    pub(crate) fn find(&self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Option<Found> {
-        let terms = terms.iter().filter_map(IndexTerm::term);
-        let (common, mut posted): (Vec<Term>, Vec<Term>) = terms.partition(|term| self.common.contains(term.text()));
-        let stretches = posted.iter_mut().map(|term| self.index.stretch(term, from, to));
-        match stretches.min_by_key(Stretch::len) {
-            Some(shortest) => Some(Found::Posted(self.index.keys(&shortest))),
-            None => (!common.is_empty()).then_some(Found::Common(common)),
-        }
+    /// The keys in a range under which those are that have the rarest of the terms; `None` where none of them is in the index.
+    pub(crate) fn find(&self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Option<Keys> {
+        let terms = terms.iter().filter_map(IndexTerm::term).filter(|term| !self.common.contains(term.text()));
+        let shortest = terms.map(|mut term| self.index.stretch(&mut term, from, to)).min_by_key(Stretch::len)?;
+        Some(self.index.keys(&shortest))
     }
-
-    /// Whether an entry has all of these terms.
-    pub(crate) fn has_all(&self, entry: &Entry, terms: &[Term]) -> bool {
-        terms.iter().all(|term| has(entry, term.text(), self.dispatch))
-    }
-}
-
-/// Where the entries with some terms are.
-pub(crate) enum Found {
-    /// Under these keys, which those have that have the rarest of the terms.
-    Posted(Keys),
-    /// Everywhere: all of the terms that the index would know are common, and these are they.
-    Common(Vec<Term>),
 }
 
 /// Whether an entry has a term.

@@ -10,11 +10,12 @@ use bytes::Bytes;
 use keelson_codec::StoredObject;
 use parking_lot::Mutex;
 
-/// How many objects are remembered, and how many bytes they have together. Far more than are written at a time.
+/// How many objects are remembered, and how many bytes they have together: far more than are written at a time, and what
+/// is kept in vain where the store hands on other bytes.
 const MOST_OBJECTS: usize = 1024;
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
-/// What is being written to one collection.
+/// What a server is writing, to whatever collection.
 #[derive(Default)]
 pub(crate) struct Written(Mutex<Objects>);
 
@@ -38,6 +39,7 @@ impl Written {
         objects.bytes += length;
         while objects.order.len() > MOST_OBJECTS || objects.bytes > MOST_BYTES {
             let Some((oldest, length)) = objects.order.pop_front() else { break };
+            // Another may stand in its place meanwhile, which is then read like a stranger's.
             objects.at.remove(&oldest);
             objects.bytes -= length;
         }

@@ -371,8 +371,7 @@ fn write_metadata(fields: &mut Fields<'_>, metadata: &Map, managed_fields: Optio
     write_known(fields, &IDENTITY);
     let splice = fields.out.len();
     write_known(fields, &DETAILS);
-    for (key, value) in metadata {
-        let name = key;
+    for (name, value) in metadata {
         if !IDENTITY.contains(&name) && !DETAILS.contains(&name) && !NEVER_STORED.contains(&name) {
             fields.write(name, value);
         }

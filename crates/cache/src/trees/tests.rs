@@ -108,7 +108,11 @@ impl World {
         let all = IndexTerm::Label { key: "all", value: "x" };
         for (from, to) in [("", None), ("n1/", Some("n10")), ("n0/p1", Some("n2/p1")), ("n2/", None)] {
             let check = |terms: &[IndexTerm<'_>], wanted: &dyn Fn(&Body) -> bool| {
-                let found: Vec<&str> = snapshot.select(terms, from, to).map(|entry| &*entry.key).collect();
+                let has_all = |entry: &&Arc<Entry>| {
+                    terms.iter().filter_map(IndexTerm::term).all(|term| has(entry, term.text(), Some(0)))
+                };
+                let found: Vec<&str> =
+                    snapshot.select(terms, from, to).filter(has_all).map(|entry| &*entry.key).collect();
                 let within =
                     self.model.iter().filter(|(key, _)| key.as_str() >= from && to.is_none_or(|to| key.as_str() < to));
                 let expected: Vec<&str> =
@@ -178,6 +182,18 @@ fn a_term_is_counted_as_long_as_many_have_it() {
     assert_eq!(world.common(), ["\u{1}n0", "all=x"]);
     world.check();
     before.check();
+}
+
+#[test]
+fn terms_that_become_rare_at_once_are_all_found() {
+    let (mut world, interner) = (World::empty(), LabelInterner::default());
+    (0..40).for_each(|number| world.put(number, (Some(0), Some(0)), &interner));
+    (40..80).for_each(|number| world.put(number, (None, None), &interner));
+    world.take(&Step::Load, &interner, &mut Vec::new());
+    assert_eq!(world.common(), ["\u{1}n0", "all=x", "app=a0"]);
+    (0..27).for_each(|number| world.remove(number));
+    assert_eq!(world.common(), ["all=x"]);
+    world.check();
 }
 
 #[test]

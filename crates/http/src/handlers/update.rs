@@ -25,11 +25,11 @@ pub(super) async fn handle(
     let name = resolve::name(target)?;
     let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
     let mut first = Some(object);
-    let object = || match first.take() {
+    let each = || match first.take() {
         Some(object) => Ok(object),
         None => sent.object(target, options.field_validation).map(|again| again.object),
     };
-    let updated = registry.update_or_create(target, name, object, &writer, &options).await?;
+    let updated = registry.update_or_create(target, name, each, &writer, &options).await?;
     let code = if updated.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = renderer.answer(code, &updated.written.object, updated.written.revision)?;
     respond::add_warnings(response.headers_mut(), &warnings);

@@ -42,8 +42,20 @@ impl Place for str {
         }
         match value {
             Value::Object(fields) => fields.entry(self).or_insert(Value::Null),
-            other => panic!("{other} can't have a field {self:?}"),
+            other => panic!("{} can't have a field {self:?}", form(other)),
         }
+    }
+}
+
+/// What a value is. The value itself may be a secret, and what is said in a panic is logged.
+const fn form(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
     }
 }
 
@@ -64,7 +76,7 @@ impl Place for usize {
                 let count = elements.len();
                 elements.get_mut(*self).unwrap_or_else(|| panic!("an array of {count} has no element {self}"))
             }
-            other => panic!("{other} has no element {self}"),
+            other => panic!("{} has no element {self}", form(other)),
         }
     }
 }

@@ -114,7 +114,7 @@ impl<'a> Arguments<'a> {
                     (None, None)
                 }
             };
-            self.write_begin.push(as_integer(self.write_values.length) + 1);
+            self.write_begin.push(as_integer(self.write_values.length + 1));
             self.write_length.push(value.map(|value| as_integer(value.len())));
             self.write_values.add(value.unwrap_or_default());
             let ends = expires.map(|at| i64::try_from(unix_seconds(at)).unwrap_or(i64::MAX));

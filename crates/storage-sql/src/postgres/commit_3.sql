@@ -1,8 +1,8 @@
 -- Applies transactions as keelson_commit_1 does, at less cost when every compare holds, as most do. Each path is sent once, and
 -- compares and writes name it by its place, counted from 1; compare_of says for each compare of each transaction which of
--- the distinct ones it is. The values stand one behind another in a single bytea, which is never copied whole: a write's value
--- begins at its write_begin (from 1) and has its write_length bytes, none for a delete. Plain: no write deletes a path that
--- the compares leave open whether it is there. Ends may be empty. Written is null when everything was.
+-- the distinct ones it is. The values stand one behind another in a single bytea, of which each write copies its own part:
+-- it begins at its write_begin (from 1) and has its write_length bytes, none for a delete. Plain: no write deletes a path
+-- that the compares leave open whether it is there. Ends may be empty. Written is null when everything was.
 CREATE FUNCTION keelson_commit_3(
     known bigint, paths text[],
     compare_path integer[], compare_wanted bigint[], compare_tx integer[], compare_of integer[],
