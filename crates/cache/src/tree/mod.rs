@@ -66,10 +66,9 @@ impl<T: Item> CowTree<T> {
     /// Builds a tree from items whose keys strictly ascend, with well filled nodes. O(n).
     pub fn from_sorted<K: AsRef<[u8]>>(items: impl IntoIterator<Item = (K, T)>) -> Self {
         let fill = LEAF_MAX * FILL_QUARTERS / 4;
-        let mut level = Vec::new();
-        let mut last: Option<K> = None;
         let mut items = items.into_iter().peekable();
-        while items.peek().is_some() {
+        Self::of_leaves(std::iter::from_fn(move || {
+            items.peek()?;
             let (mut keys, mut leaf) = (Vec::with_capacity(fill), Vec::with_capacity(fill));
             for (key, item) in items.by_ref().take(fill) {
                 keys.push(key);
@@ -77,10 +76,19 @@ impl<T: Item> CowTree<T> {
             }
             leaf.shrink_to_fit();
             debug_assert!(keys.is_sorted_by(|a, b| a.as_ref() < b.as_ref()), "keys must ascend");
-            let before = last.as_ref().map_or(&[][..], AsRef::as_ref);
-            let separator = if level.is_empty() { Vec::new() } else { node::separator(before, keys[0].as_ref()) };
-            level.push((separator, Node::Leaf(Arc::new(Leaf::new(Keys::of(&keys), leaf)))));
-            last = keys.pop();
+            Some(Arc::new(Leaf::new(Keys::of(&keys), leaf)))
+        }))
+    }
+
+    /// The tree with these leaves, of which none is empty and whose keys strictly ascend.
+    fn of_leaves(leaves: impl Iterator<Item = Arc<Leaf<T>>>) -> Self {
+        let mut level: Vec<node::Sibling<T>> = Vec::new();
+        let mut last = Vec::new();
+        for leaf in leaves {
+            let keys = leaf.keys();
+            let separator = if level.is_empty() { Vec::new() } else { node::separator(&last, &keys.get(0)) };
+            last = keys.get(keys.len() - 1);
+            level.push((separator, Node::Leaf(leaf)));
         }
         Self { root: Node::stack(level, INNER_MAX * FILL_QUARTERS / 4).unwrap_or_else(|| Self::default().root) }
     }
@@ -131,18 +139,7 @@ impl<T: Item> CowTree<T> {
     pub fn splice<K: AsRef<[u8]>>(&mut self, from: usize, to: usize, items: impl IntoIterator<Item = (K, T)>) {
         let between = Self::from_sorted(items);
         let parts = [self.leaves(0, from), between.leaves(0, between.len()), self.leaves(to, self.len())];
-        let leaves = parts.into_iter().flatten().map(LeafSlice::into_leaf);
-        let mut level: Vec<node::Sibling<T>> = Vec::new();
-        let mut last: Vec<u8> = Vec::new();
-        for leaf in leaves {
-            let first = leaf.keys().get(0);
-            level.push((
-                if level.is_empty() { Vec::new() } else { node::separator(&last, &first) },
-                Node::Leaf(leaf.clone()),
-            ));
-            last = leaf.keys().get(leaf.keys().len() - 1);
-        }
-        self.root = Node::stack(level, INNER_MAX * FILL_QUARTERS / 4).unwrap_or_else(|| Self::default().root);
+        *self = Self::of_leaves(parts.into_iter().flatten().map(LeafSlice::into_leaf));
     }
 
     /// The number and the weight of the items with keys below `key`.
