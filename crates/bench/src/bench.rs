@@ -89,6 +89,7 @@ impl Bench {
     pub(crate) async fn together(&self, name: &str, count: usize) -> Result<(String, Vec<Server>)> {
         ensure!(self.store.is_postgres(), "this row is of servers on a PostgreSQL; --store postgres starts one");
         let url = self.store.url(name).context("it has a URL")?;
+        let launch = self.launch.sharing(count);
         let mut servers = Vec::new();
         for number in 0..count {
             let data = self.directory.path().join(format!("{name}-{number}"));
@@ -100,7 +101,7 @@ impl Bench {
                     std::fs::copy(first.join(file), keys.join(file)).with_context(|| format!("cannot copy {file}"))?;
                 }
             }
-            servers.push(self.launch.start(&data, Some(&url)).await?);
+            servers.push(launch.start(&data, Some(&url)).await?);
         }
         Ok((url, servers))
     }

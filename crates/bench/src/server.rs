@@ -33,6 +33,14 @@ pub(crate) struct Server {
 }
 
 impl Launch {
+    /// The same for one of several servers, each of which has its share of the machine's processors.
+    pub(crate) fn sharing(&self, servers: usize) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(servers);
+        let mut shared = self.clone();
+        shared.args.extend(["--threads".to_owned(), threads.to_string()]);
+        shared
+    }
+
     /// Starts a server on the directory, with its objects there or in another store, and waits until it is ready.
     pub(crate) async fn start(&self, data: &Path, store: Option<&str>) -> Result<Server> {
         let kubeconfig = data.join("kubeconfig");

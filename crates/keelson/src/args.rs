@@ -1,6 +1,7 @@
 //! The command line. Every flag of `serve` can be set by an environment variable too.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -93,6 +94,9 @@ pub(crate) struct Serve {
     /// Which controllers run in the server: * for all, a name for one, -name for all but one.
     #[arg(long, env = "KEELSON_CONTROLLERS", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Vec<String>,
+    /// How many threads serve requests, one for each processor unless given. Fewer suit servers that share a machine.
+    #[arg(long, env = "KEELSON_THREADS")]
+    pub(crate) threads: Option<NonZeroUsize>,
     /// The form of the log.
     #[arg(long, env = "KEELSON_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

@@ -10,7 +10,11 @@ use crate::args::{FeatureGate, LogFormat, Serve};
 /// Runs the server until SIGINT or SIGTERM.
 pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
     init_log(args.log_format);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = args.threads {
+        runtime.worker_threads(threads.get());
+    }
+    let runtime = runtime.enable_all().build().context("starting threads")?;
     runtime.block_on(serve(args))
 }
 

@@ -48,6 +48,7 @@ async fn a_setting_that_names_nothing_is_refused() {
     check_refused(&["--service-cluster-ip-range", "10.0.0.0/24,10.1.0.0/24"], families).await;
     let ports = "\"9-1\" is not a range of ports such as 30000-32767";
     check_refused(&["--service-node-port-range", "9-1"], ports).await;
+    check_refused(&["--threads", "0"], "invalid value '0' for '--threads").await;
     check_refused(&["--server-id", ""], "a value is required for '--server-id").await;
 }
 
@@ -77,6 +78,22 @@ async fn a_server_is_known_by_its_name() {
         }
     };
     tokio::time::timeout(PATIENCE, told).await.expect("the server tells its name");
+}
+
+#[tokio::test]
+async fn a_server_has_the_threads_that_it_is_given() {
+    let of = async |threads: &str| {
+        let server = ProcessServer::builder(KEELSON).arg("--threads").arg(threads).start().await;
+        let made = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+        server.raw().post("/api/v1/namespaces/default/configmaps", &made).await.expect(201);
+        let one = "/api/v1/namespaces/default/configmaps?fieldSelector=metadata.name=a";
+        let listed = server.raw().get(one).await.expect(200).json();
+        assert_eq!(listed["items"][0]["data"], json!({"k": "v"}));
+        std::fs::read_dir(format!("/proc/{}/task", server.pid().unwrap())).unwrap().count()
+    };
+    let (one, many) = (of("1").await, of("60").await);
+    // Other threads, such as those for the store, come and go.
+    assert!(many >= 60 && one < 60, "{one} threads, {many} threads");
 }
 
 #[tokio::test]
