@@ -1,6 +1,6 @@
 //! What an operator can set about the generic verbs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use keelson_resources::{Catalogue, Resource, StorageKind};
@@ -18,9 +18,9 @@ pub struct RegistryConfig {
     pub unchunked: HashSet<String>,
     /// Whether `limit` is honoured at `resourceVersion=0` also when no `resourceVersionMatch` is stated.
     pub limit_at_any_version: bool,
-    /// The versions in which resources (`horizontalpodautoscalers.autoscaling`) are stored, where that is not the usual
-    /// one. [`RegistryConfig::store_as`] fills it.
-    pub storage_versions: HashMap<String, String>,
+    /// The resources that are stored in another version than the usual one, and in which; of several settings the last
+    /// counts. [`RegistryConfig::store_as`] fills it.
+    pub storage_versions: Vec<(&'static Resource, &'static str)>,
     /// How much work one chunk may be.
     pub bounds: ListBounds,
     /// What services are given addresses and node ports from. Servers that share a store share these.
@@ -62,13 +62,13 @@ impl RegistryConfig {
             let known: Vec<&str> = resource.versions.iter().map(|version| version.name).collect();
             return Err(format!("{name} have no version {version:?}; there is: {}", known.join(", ")));
         };
-        self.storage_versions.insert(name.to_owned(), version.name.to_owned());
+        self.storage_versions.push((resource, version.name));
         Ok(())
     }
 
     /// The version in which a resource is stored, where that is not the usual one.
-    pub fn storage_version(&self, resource: &Resource) -> Option<&str> {
-        self.storage_versions.get(&resource.group_resource().to_string()).map(String::as_str)
+    pub fn storage_version(&self, resource: &Resource) -> Option<&'static str> {
+        self.storage_versions.iter().rfind(|(known, _)| known.is(resource)).map(|(_, version)| *version)
     }
 }
 
@@ -78,7 +78,7 @@ impl Default for RegistryConfig {
             chunking: true,
             unchunked: HashSet::new(),
             limit_at_any_version: false,
-            storage_versions: HashMap::new(),
+            storage_versions: Vec::new(),
             bounds: ListBounds::default(),
             service_ranges: ServiceRanges::default(),
             revision_wait: Duration::from_secs(3),

@@ -17,7 +17,7 @@ pub struct Collection {
     pub namespaced: bool,
     /// The resources that show it. The first is in the group that it is stored in.
     pub resources: Vec<&'static Resource>,
-    /// The stored paths that its resources' selectable fields read, each once.
+    /// The stored paths that its resources' selectable fields read and those that they note, each once.
     pub paths: Vec<&'static str>,
     /// The index in `paths` of the one by which events are dispatched.
     pub dispatch: Option<usize>,
@@ -40,7 +40,8 @@ impl Collection {
 
     pub(crate) fn add(&mut self, resource: &'static Resource) {
         self.resources.push(resource);
-        for path in resource.selectable_fields.iter().flat_map(|field| field.paths) {
+        let selectable = resource.selectable_fields.iter().flat_map(|field| field.paths);
+        for path in selectable.chain(resource.noted) {
             if !self.paths.contains(path) {
                 self.paths.push(path);
             }

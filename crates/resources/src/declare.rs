@@ -93,6 +93,7 @@ pub(crate) const fn cluster(
         name_rule: NameRule::DnsSubdomain,
         selectable_fields: &[],
         field_refusal: FieldRefusal::OnlyMetadata,
+        noted: &[],
         dispatch: None,
         generation: false,
         create_on_update: false,
@@ -159,6 +160,12 @@ impl Resource {
     pub(crate) const fn fields(mut self, refusal: FieldRefusal, fields: &'static [SelectableField]) -> Self {
         self.field_refusal = refusal;
         self.selectable_fields = fields;
+        self
+    }
+
+    /// Has the texts at stored paths at hand, for the server to find objects by.
+    pub(crate) const fn notes(mut self, paths: &'static [&'static str]) -> Self {
+        self.noted = paths;
         self
     }
 

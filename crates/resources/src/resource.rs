@@ -34,6 +34,8 @@ pub struct Resource {
     pub selectable_fields: &'static [SelectableField],
     /// How a selector on any other field is refused.
     pub field_refusal: FieldRefusal,
+    /// Stored paths by which the server itself finds objects, and no selector does.
+    pub noted: &'static [&'static str],
     /// The stored path that many watchers select by, each with one value; events are dispatched by it.
     pub dispatch: Option<&'static str>,
     /// Whether `metadata.generation` counts the changes of the spec.
@@ -194,6 +196,11 @@ impl Subresource {
 }
 
 impl Resource {
+    /// Whether both are the same resource, in whatever version.
+    pub fn is(&self, other: &Self) -> bool {
+        (self.plural, self.group) == (other.plural, other.group)
+    }
+
     /// A version it is served in.
     pub fn version(&self, name: &str) -> Option<&'static ServedVersion> {
         self.versions.iter().find(|version| version.name == name)

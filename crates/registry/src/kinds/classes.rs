@@ -20,8 +20,8 @@ const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// The classes that every cluster has, also before its server has made the objects.
 const SYSTEM: [(&str, i64); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// What stands in the bytes of a priority class that is the default.
-const GLOBAL_DEFAULT: &str = "\"globalDefault\":true";
+/// Where a priority class says that it is the default.
+const GLOBAL_DEFAULT: &str = "globalDefault";
 
 const PREEMPT: &str = "PreemptLowerPriority";
 
@@ -142,15 +142,17 @@ fn newest_default(
 
 /// The priority class that is the default: of several, which only a race can make, the one of least priority.
 fn default_priority(registry: &Registry) -> Result<Option<Object>, ApiError> {
-    let classes = registry.collection(&classes_target("scheduling.k8s.io", "priorityclasses")?)?.snapshot();
+    let target = classes_target("scheduling.k8s.io", "priorityclasses")?;
+    let classes = registry.collection(&target)?.snapshot();
+    let noted = target.stored().and_then(|stored| stored.path_index(GLOBAL_DEFAULT));
+    let noted = noted.ok_or_else(|| ApiError::Internal(format!("{GLOBAL_DEFAULT} is not noted")))?;
     // Every pod asks this, and nearly every class says no.
-    let may_be = classes.range("", None).filter(|entry| entry.object.text().contains(GLOBAL_DEFAULT));
-    let classes = may_be.map(|entry| entry.object.decode(entry.revision));
-    Ok(classes.filter(is_global_default).min_by_key(value))
+    let defaults = classes.range("", None).filter(|class| class.field(noted) == "true");
+    Ok(defaults.map(|class| class.object.decode(class.revision)).min_by_key(value))
 }
 
 fn is_global_default(class: &Object) -> bool {
-    class.get(&["globalDefault"]).and_then(Value::as_bool) == Some(true)
+    class.get(&[GLOBAL_DEFAULT]).and_then(Value::as_bool) == Some(true)
 }
 
 fn value(class: &Object) -> i64 {

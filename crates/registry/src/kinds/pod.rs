@@ -1,8 +1,8 @@
 //! Pods: each may stay for a while on a node that is in trouble.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use hashbrown::HashMap;
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
 use keelson_schema::Schemas;

@@ -11,5 +11,6 @@ pub(super) const DECLARATION: Group = Group {
     versions: &[version("v1", 15)],
     resources: &[cluster(GROUP, "priorityclasses", "priorityclass", "PriorityClass")
         .short_names(&["pc"])
+        .notes(&["globalDefault"])
         .counts_generations()],
 };
