@@ -3,10 +3,10 @@
 //! The function compares first and writes then, all at once. So a transaction that touches what an earlier one writes goes
 //! into a later wave; the waves of a group share one database transaction. Most groups have one.
 
-use std::collections::HashMap;
 use std::error::Error;
 
 use bytes::{Bytes, BytesMut};
+use hashbrown::HashMap;
 use keelson_meta::Revision;
 use keelson_storage::store::unix_seconds;
 use keelson_storage::{CommitError, Committed, Compare, Condition, KeyValue, StoreEvent, StoreKey, Transaction, Write};
