@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::queue::{Backoff, Outcome, Queue};
 use graph::{Dependent, Graph, ObjectId};
 use metadata::{Metadata, OwnerReference};
-use owners::{find_owner, target_of};
+use owners::{Place, find_owner, target_of};
 
 /// How many objects are worked on at once: enough to share commits, few enough to leave room for clients.
 const AT_ONCE: usize = 32;
@@ -172,10 +172,10 @@ impl GarbageCollection {
         for reference in object.metadata.owners() {
             match self.look_up(reference, object.id).await? {
                 Owner::Present => present = true,
-                Owner::Gone => leaving.push(reference.uid.clone()),
+                Owner::Gone => leaving.push(reference.uid.to_string()),
                 Owner::Waiting => {
                     waiting = true;
-                    leaving.push(reference.uid.clone());
+                    leaving.push(reference.uid.to_string());
                 }
             }
         }
@@ -222,7 +222,7 @@ impl GarbageCollection {
             () => PropagationPolicy::Background,
         });
         let preconditions = Preconditions {
-            uid: Some(object.metadata.uid.clone()),
+            uid: Some(object.metadata.uid.to_string()),
             resource_version: Some(object.revision.get().to_string()),
         };
         let options = DeleteOptions { preconditions, propagation_policy: Some(policy), ..DeleteOptions::default() };
@@ -230,14 +230,14 @@ impl GarbageCollection {
     }
 
     /// Looks for an owner where it must be, and whether what is there is the one that is meant.
-    async fn look_up(&self, reference: &OwnerReference, dependent: &ObjectId) -> Result<Owner, ApiError> {
-        let Some(id) = find_owner(reference, dependent) else { return Ok(Owner::Present) };
+    async fn look_up(&self, reference: &OwnerReference<'_>, dependent: &ObjectId) -> Result<Owner, ApiError> {
+        let Some(id) = find_owner(reference, dependent).map(Place::id) else { return Ok(Owner::Present) };
         let Some(target) = target_of(&id) else { return Ok(Owner::Present) };
-        let owner = match self.registry.get(&target, id.name(), &GetOptions::default()).await {
-            Ok(entry) => Metadata::read(&entry),
+        let entry = match self.registry.get(&target, id.name(), &GetOptions::default()).await {
             Err(ApiError::NotFound { .. }) => return Ok(Owner::Gone),
-            Err(error) => return Err(error),
+            found => found?,
         };
+        let owner = Metadata::read(&entry);
         Ok(match () {
             () if owner.uid != reference.uid => Owner::Gone,
             () if owner.holds(FINALIZER_FOREGROUND) => Owner::Waiting,
@@ -250,6 +250,6 @@ impl GarbageCollection {
 struct Visited<'a> {
     id: &'a ObjectId,
     target: Target,
-    metadata: Metadata,
+    metadata: Metadata<'a>,
     revision: Revision,
 }

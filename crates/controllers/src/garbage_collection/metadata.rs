@@ -11,12 +11,14 @@ use serde::de::IgnoredAny;
 /// then the object has no owners and is left alone.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Metadata {
+pub(super) struct Metadata<'e> {
     /// `uid`
-    pub(super) uid: String,
+    #[serde(borrow)]
+    pub(super) uid: Cow<'e, str>,
     deletion_timestamp: Option<IgnoredAny>,
     finalizers: Option<Vec<String>>,
-    owner_references: Option<Vec<OwnerReference>>,
+    #[serde(borrow)]
+    owner_references: Option<Vec<OwnerReference<'e>>>,
 }
 
 /// The same, as far as the index needs it: it is told of every object that is written, so nearly all of this is what the
@@ -24,15 +26,15 @@ pub(super) struct Metadata {
 #[derive(Clone, Copy)]
 pub(super) struct Ties<'e>(pub(super) &'e Entry);
 
-impl Ties<'_> {
+impl<'e> Ties<'e> {
     /// Whether the object has no owners and is not being deleted.
     pub(super) fn is_free(self) -> bool {
-        !self.is_deleted() && self.0.owner_references().is_none()
+        !self.is_deleted() && self.references().is_none()
     }
 
     /// Whether nothing has changed since the object was like this, and it is not being deleted.
     pub(super) fn are_those_of(self, before: Self) -> bool {
-        !self.is_deleted() && !before.is_deleted() && self.0.owner_references() == before.0.owner_references()
+        !self.is_deleted() && !before.is_deleted() && self.references() == before.references()
     }
 
     pub(super) fn is_deleted(self) -> bool {
@@ -40,8 +42,13 @@ impl Ties<'_> {
     }
 
     /// What can't be read has no owners.
-    pub(super) fn owners(self) -> Vec<OwnerReference> {
-        self.0.owner_references().and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
+    pub(super) fn owners(self) -> Vec<OwnerReference<'e>> {
+        self.references().and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
+    }
+
+    /// The owners as they are written.
+    pub(super) fn references(self) -> Option<&'e str> {
+        self.0.owner_references()
     }
 
     /// Whether the object is being deleted and waits for garbage collection.
@@ -52,7 +59,7 @@ impl Ties<'_> {
         }
     }
 
-    pub(super) fn uid(&self) -> Cow<'_, str> {
+    pub(super) fn uid(self) -> Cow<'e, str> {
         self.0.object.uid()
     }
 }
@@ -60,23 +67,27 @@ impl Ties<'_> {
 /// An element of `metadata.ownerReferences`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct OwnerReference {
-    pub(super) api_version: String,
-    pub(super) kind: String,
-    pub(super) name: String,
-    pub(super) uid: String,
+pub(super) struct OwnerReference<'e> {
+    #[serde(borrow)]
+    pub(super) api_version: Cow<'e, str>,
+    #[serde(borrow)]
+    pub(super) kind: Cow<'e, str>,
+    #[serde(borrow)]
+    pub(super) name: Cow<'e, str>,
+    #[serde(borrow)]
+    pub(super) uid: Cow<'e, str>,
     block_owner_deletion: Option<bool>,
 }
 
-impl Metadata {
-    pub(super) fn read(entry: &Entry) -> Self {
+impl<'e> Metadata<'e> {
+    pub(super) fn read(entry: &'e Entry) -> Self {
         serde_json::from_slice(entry.object.metadata()).unwrap_or_else(|error| {
             tracing::warn!(key = %entry.key, %error, "the metadata of an object can't be read");
             Self::default()
         })
     }
 
-    pub(super) fn owners(&self) -> &[OwnerReference] {
+    pub(super) fn owners(&self) -> &[OwnerReference<'e>] {
         self.owner_references.as_deref().unwrap_or_default()
     }
 
@@ -94,7 +105,7 @@ impl Metadata {
     }
 }
 
-impl OwnerReference {
+impl OwnerReference<'_> {
     /// Whether the owner, deleted in the foreground, waits for this object.
     pub(super) fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)

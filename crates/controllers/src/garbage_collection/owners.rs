@@ -2,25 +2,48 @@
 
 use keelson_meta::GroupVersion;
 use keelson_registry::Target;
-use keelson_resources::Catalogue;
+use keelson_resources::{Catalogue, CollectionId};
 
 use super::graph::ObjectId;
 use super::metadata::OwnerReference;
+
+/// Where an object must be.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    collection: CollectionId,
+    namespace: Option<&'a str>,
+    name: &'a str,
+}
+
+impl Place<'_> {
+    /// Whether the object would be this one.
+    pub(super) fn is_of(self, id: &ObjectId) -> bool {
+        self.collection == id.collection && self.name == id.name() && self.namespace == id.namespace()
+    }
+
+    pub(super) fn id(self) -> ObjectId {
+        let key = match self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name).into(),
+            None => self.name.into(),
+        };
+        ObjectId { collection: self.collection, key }
+    }
+}
 
 /// Where the owner is if it exists: an owner is in the namespace of its dependent, or in none.
 ///
 /// `None` when that can't be said, because the kind is not served here, or is in a namespace and the dependent is not. An
 /// object is never deleted for an owner that can't be looked for.
-pub(super) fn find_owner(reference: &OwnerReference, dependent: &ObjectId) -> Option<ObjectId> {
+pub(super) fn find_owner<'a>(reference: &'a OwnerReference<'_>, dependent: &'a ObjectId) -> Option<Place<'a>> {
     let catalogue = Catalogue::builtin();
     let GroupVersion { group, .. } = GroupVersion::parse(&reference.api_version)?;
     let collection = catalogue.collection_of(catalogue.by_kind(&group, &reference.kind)?)?;
-    let key = match (collection.namespaced, dependent.namespace()) {
-        (true, Some(namespace)) => format!("{namespace}/{}", reference.name),
+    let namespace = match (collection.namespaced, dependent.namespace()) {
         (true, None) => return None,
-        (false, _) => reference.name.clone(),
+        (true, namespace) => namespace,
+        (false, _) => None,
     };
-    Some(ObjectId { collection: collection.id, key: key.into() })
+    Some(Place { collection: collection.id, namespace, name: &reference.name })
 }
 
 /// The URL of an object, in the version that it is stored in.

@@ -1,14 +1,16 @@
-//! The index: from the uid of an owner to its dependents, and from a dependent to the uids of its owners.
+//! The index: from the uid of an owner to its dependents.
 //!
-//! It says who has to be visited after a change. It may say so too often, never too rarely.
+//! It says who has to be visited after a change. It may say so too often, never too rarely. Which owners a dependent had is
+//! not kept: the event that changes them says it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+use hashbrown::hash_map::EntryRef;
 use keelson_cache::{Cache, Entry, Event};
 use keelson_resources::CollectionId;
 
-use super::super::metadata::Ties;
+use super::super::metadata::{OwnerReference, Ties};
 use super::super::owners::find_owner;
 use super::ObjectId;
 use crate::queue::Queue;
@@ -16,24 +18,15 @@ use crate::queue::Queue;
 /// See the head of the module.
 #[derive(Default)]
 pub(super) struct Index {
-    /// Of each dependent, its owners.
-    owners: HashMap<ObjectId, Box<[Link]>>,
     /// Of each owner that anything refers to, whether it exists or not, its dependents.
     dependents: HashMap<Arc<str>, Dependents>,
     /// By uid, objects that are being deleted and wait for garbage collection.
     waiting: HashMap<Arc<str>, ObjectId>,
 }
 
-#[derive(Clone, PartialEq)]
-struct Link {
-    owner: Arc<str>,
-    /// Whether the owner, deleted in the foreground, waits for the dependent.
-    blocks: bool,
-}
-
 #[derive(Default)]
 struct Dependents {
-    /// With whether the owner waits for it.
+    /// With whether the owner, deleted in the foreground, waits for it.
     all: HashMap<ObjectId, bool>,
     blocking: usize,
     /// Where the owner was seen, until it is seen to go.
@@ -75,27 +68,15 @@ impl Index {
         current: Option<&Entry>,
         visits: &mut Vec<ObjectId>,
     ) {
-        match (previous, current) {
-            (_, Some(current)) => {
-                let ties = Ties(current);
-                if is_known(previous, ties) {
-                    return;
-                }
-                let id = ObjectId { collection, key: current.key.clone() };
-                self.link(cache, &id, ties, visits);
-                self.note_waiting(&id, ties, visits);
-            }
-            (Some(previous), None) => {
-                let id = ObjectId { collection, key: previous.key.clone() };
-                self.relink(&id, Box::default(), visits);
-                let uid = previous.object.uid();
-                self.waiting.remove(&*uid);
-                if let Some(known) = self.dependents.get_mut(&*uid) {
-                    known.owner_at = None;
-                    visits.extend(known.all.keys().cloned());
-                }
-            }
-            (None, None) => {}
+        let Some(changed) = current.or(previous) else { return };
+        if is_known(previous, current) {
+            return;
+        }
+        let id = ObjectId { collection, key: changed.key.clone() };
+        self.relink(cache, &id, previous.map(Ties), current.map(Ties), visits);
+        match current {
+            Some(current) => self.note_waiting(&id, Ties(current), visits),
+            None => self.note_gone(Ties(changed), visits),
         }
     }
 
@@ -110,68 +91,76 @@ impl Index {
         self.waiting.values()
     }
 
-    fn link(&mut self, cache: &Cache, id: &ObjectId, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
-        let mut orphaned = false;
-        let mut seen = Vec::new();
-        let links = ties.owners().into_iter().map(|reference| {
-            let place = find_owner(&reference, id);
-            // Nobody waits for what can't be decided about.
-            let blocks = reference.blocks() && place.is_some();
-            let (owner, known_at) = match self.dependents.get_key_value(reference.uid.as_str()) {
-                Some((owner, known)) => (owner.clone(), known.owner_at.as_ref()),
-                None => (reference.uid.as_str().into(), None),
-            };
-            if let Some(place) = place.filter(|place| Some(place) != known_at) {
-                match is_there(cache, &place, &owner) {
-                    true => seen.push((owner.clone(), place)),
-                    false => orphaned = true,
-                }
-            }
-            Link { owner, blocks }
-        });
-        let links: Box<[Link]> = links.collect();
-        if self.relink(id, links, visits) && orphaned && !ties.is_deleted() {
-            visits.push(id.clone());
+    /// Takes a dependent from the owners that it had to those that it has. Owners that wait are visited when they gain a
+    /// dependent, and when they lose the last one that they waited for.
+    fn relink(
+        &mut self,
+        cache: &Cache,
+        id: &ObjectId,
+        before: Option<Ties<'_>>,
+        after: Option<Ties<'_>>,
+        visits: &mut Vec<ObjectId>,
+    ) {
+        if before.and_then(Ties::references) == after.and_then(Ties::references) {
+            return;
         }
-        for (owner, place) in seen {
-            if let Some(known) = self.dependents.get_mut(&owner) {
-                known.owner_at = Some(place);
-            }
+        for reference in before.map(Ties::owners).unwrap_or_default() {
+            self.unlink(id, &reference, visits);
+        }
+        let Some(after) = after else { return };
+        let mut orphaned = false;
+        for reference in after.owners() {
+            orphaned |= !self.link(cache, id, &reference, visits);
+        }
+        if orphaned && !after.is_deleted() {
+            visits.push(id.clone());
         }
     }
 
-    /// Replaces the links of a dependent and tells whether they changed. Owners that wait are visited when they gain a
-    /// dependent, and when they lose the last one that they waited for.
-    fn relink(&mut self, id: &ObjectId, links: Box<[Link]>, visits: &mut Vec<ObjectId>) -> bool {
-        let before = self.owners.get(id).map_or(&[][..], |known| known);
-        if *before == *links {
-            return false;
+    /// Notes an owner of a dependent. False when the owner is not where it must be.
+    fn link(
+        &mut self,
+        cache: &Cache,
+        id: &ObjectId,
+        reference: &OwnerReference<'_>,
+        visits: &mut Vec<ObjectId>,
+    ) -> bool {
+        let owner = &*reference.uid;
+        let place = find_owner(reference, id);
+        let known = match self.dependents.entry_ref(owner) {
+            EntryRef::Occupied(known) => known.into_mut(),
+            EntryRef::Vacant(new) => new.insert_with_key(owner.into(), Dependents::default()),
+        };
+        // Nobody waits for what can't be decided about. An owner that is named twice counts once.
+        let blocks = known.all.entry(id.clone()).or_default();
+        if reference.blocks() && place.is_some() && !*blocks {
+            *blocks = true;
+            known.blocking += 1;
         }
-        let before = self.owners.remove(id).unwrap_or_default();
-        for Link { owner, .. } in &before {
-            let Some(known) = self.dependents.get_mut(owner) else { continue };
-            if known.all.remove(id) == Some(true) {
-                known.blocking -= 1;
-            }
-            if known.blocking == 0 {
-                visits.extend(self.waiting.get(owner).cloned());
-            }
-            if known.all.is_empty() {
-                self.dependents.remove(owner);
-            }
+        visits.extend(self.waiting.get(owner).cloned());
+        let Some(place) = place.filter(|place| !known.owner_at.as_ref().is_some_and(|at| place.is_of(at))) else {
+            return true;
+        };
+        let place = place.id();
+        let there = is_there(cache, &place, owner);
+        if there {
+            known.owner_at = Some(place);
         }
-        for Link { owner, blocks } in &links {
-            let known = self.dependents.entry(owner.clone()).or_default();
-            // An owner that is named twice counts once.
-            let old = known.all.get(id).copied().unwrap_or_default();
-            known.all.insert(id.clone(), old || *blocks);
-            known.blocking += usize::from(*blocks && !old);
+        there
+    }
+
+    fn unlink(&mut self, id: &ObjectId, reference: &OwnerReference<'_>, visits: &mut Vec<ObjectId>) {
+        let owner = &*reference.uid;
+        let Some(known) = self.dependents.get_mut(owner) else { return };
+        if known.all.remove(id) == Some(true) {
+            known.blocking -= 1;
+        }
+        if known.blocking == 0 {
             visits.extend(self.waiting.get(owner).cloned());
         }
-        if !links.is_empty() {
-            self.owners.insert(id.clone(), links);
+        if known.all.is_empty() {
+            self.dependents.remove(owner);
         }
-        true
     }
 
     fn note_waiting(&mut self, id: &ObjectId, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
@@ -182,15 +171,26 @@ impl Index {
             self.waiting.remove(&*ties.uid());
         }
     }
+
+    fn note_gone(&mut self, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
+        let uid = ties.uid();
+        self.waiting.remove(&*uid);
+        if let Some(known) = self.dependents.get_mut(&*uid) {
+            known.owner_at = None;
+            visits.extend(known.all.keys().cloned());
+        }
+    }
 }
 
 /// Whether the index says of an object already what it is to say. That holds for nearly all events: an object without owners
 /// is made, or its owners are those that it had, and it stays. Who is being deleted never ceases to be, so such an object
 /// is not among those that wait.
-fn is_known(previous: Option<&Entry>, ties: Ties<'_>) -> bool {
-    match previous {
-        None => ties.is_free(),
-        Some(previous) => ties.are_those_of(Ties(previous)),
+fn is_known(previous: Option<&Entry>, current: Option<&Entry>) -> bool {
+    match (previous.map(Ties), current.map(Ties)) {
+        (None, Some(current)) => current.is_free(),
+        (Some(previous), Some(current)) => current.are_those_of(previous),
+        // Others may refer to what is gone.
+        (_, None) => false,
     }
 }
 
@@ -199,4 +199,115 @@ fn is_known(previous: Option<&Entry>, ties: Ties<'_>) -> bool {
 fn is_there(cache: &Cache, owner: &ObjectId, uid: &str) -> bool {
     let found = cache.collection(usize::from(owner.collection.0)).get(&owner.key);
     found.is_some_and(|entry| entry.object.uid() == uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_cache::{CacheConfig, CollectionSpec};
+    use keelson_meta::{Revision, SystemClock};
+    use keelson_resources::Catalogue;
+    use keelson_storage::memory::MemoryStore;
+    use keelson_storage::{KeyValue, StoreKey};
+
+    use super::*;
+
+    /// An index that is told of config maps, in a cluster where nothing else is.
+    struct Told {
+        cache: Arc<Cache>,
+        index: Index,
+        collection: CollectionId,
+        known: HashMap<String, Arc<Entry>>,
+    }
+
+    impl Told {
+        async fn new() -> Self {
+            let specs = Catalogue::builtin().collections().iter().map(|collection| CollectionSpec {
+                prefix: collection.key_prefix(),
+                fields: Vec::new(),
+                dispatch: None,
+                namespaced: collection.namespaced,
+                complete: None,
+            });
+            let config = CacheConfig::new(Arc::new(SystemClock));
+            let cache = Cache::start(Arc::new(MemoryStore::new()), specs.collect(), config).await.unwrap();
+            let collection = Catalogue::builtin().collections().iter().find(|it| it.prefix == "configmaps").unwrap().id;
+            Self { cache, index: Index::default(), collection, known: HashMap::new() }
+        }
+
+        /// Tells of an object with this metadata, or that it is gone. Which objects are to be visited then.
+        fn tell(&mut self, name: &str, metadata: Option<&str>) -> Vec<String> {
+            let configmaps = self.cache.collection(usize::from(self.collection.0));
+            let current = metadata.map(|metadata| {
+                let key = StoreKey::new(format!("/registry/configmaps/a/{name}"));
+                let value = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata}}}"#).into();
+                configmaps.decode(&KeyValue { key, value, revision: Revision::new(1) }).unwrap()
+            });
+            let previous = match &current {
+                Some(current) => self.known.insert(name.to_owned(), current.clone()),
+                None => self.known.remove(name),
+            };
+            let mut visits = Vec::new();
+            self.index.apply(&self.cache, self.collection, previous.as_deref(), current.as_deref(), &mut visits);
+            visits.iter().map(|id| id.name().to_owned()).collect()
+        }
+
+        fn check(&self, owner: &str, expected: &[(&str, bool)]) {
+            let found = self.index.dependents(owner);
+            let mut found: Vec<_> = found.iter().map(|dependent| (dependent.id.name(), dependent.blocks)).collect();
+            found.sort_unstable();
+            assert_eq!(found, expected, "{owner}");
+        }
+    }
+
+    /// Metadata with these owners; a `!` in front of one that waits for its dependents.
+    fn owned_by(owners: &[&str]) -> String {
+        let reference = |owner: &&str| {
+            let (uid, blocks) = owner.strip_prefix('!').map_or((*owner, false), |uid| (uid, true));
+            format!(
+                r#"{{"apiVersion":"v1","kind":"ConfigMap","name":"{uid}","uid":"{uid}","blockOwnerDeletion":{blocks}}}"#
+            )
+        };
+        let owners: Vec<String> = owners.iter().map(reference).collect();
+        format!(r#"{{"uid":"d","ownerReferences":[{}]}}"#, owners.join(","))
+    }
+
+    const WAITING: &str = r#"{"uid":"o","deletionTimestamp":"t","finalizers":["foregroundDeletion"]}"#;
+
+    #[tokio::test]
+    async fn an_object_is_a_dependent_of_the_owners_that_it_has_now() {
+        let mut told = Told::new().await;
+        told.tell("d", Some(&owned_by(&["x", "!y", "y"])));
+        told.check("x", &[("d", false)]);
+        told.check("y", &[("d", true)]);
+        told.tell("e", Some(&owned_by(&["y"])));
+        told.tell("d", Some(&owned_by(&["y", "z"])));
+        told.check("x", &[]);
+        told.check("y", &[("d", false), ("e", false)]);
+        told.check("z", &[("d", false)]);
+        told.tell("d", None);
+        told.tell("e", Some("{}"));
+        assert!(told.index.dependents.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_object_is_visited_when_its_owner_is_missing_or_goes() {
+        let mut told = Told::new().await;
+        assert_eq!(told.tell("d", Some(&owned_by(&["o"]))), ["d"], "nobody has seen the owner");
+        assert!(told.tell("d", Some(&owned_by(&["o"]))).is_empty(), "its owners are those that it had");
+        told.tell("o", Some(r#"{"uid":"o"}"#));
+        assert_eq!(told.tell("o", None), ["d"]);
+    }
+
+    #[tokio::test]
+    async fn an_owner_that_waits_is_visited_when_it_gains_a_dependent_or_loses_the_last_that_it_waits_for() {
+        let mut told = Told::new().await;
+        told.tell("d", Some(&owned_by(&["!o"])));
+        told.tell("e", Some(&owned_by(&["!o"])));
+        assert_eq!(told.tell("o", Some(WAITING)), ["o"]);
+        assert!(told.tell("d", None).is_empty());
+        assert_eq!(told.tell("e", Some(&owned_by(&["o"])))[0], "o", "it no longer blocks");
+        assert_eq!(told.tell("f", Some(&owned_by(&["!o"])))[0], "o");
+        told.tell("o", None);
+        assert_eq!(told.index.waiting().count(), 0);
+    }
 }
