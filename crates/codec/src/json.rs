@@ -7,9 +7,9 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use keelson_meta::json::{Entry, Map, Number, Text, Value};
+use keelson_meta::json::{Map, Number, Text, Value};
 
-use crate::cursor::quote_or_backslash;
+use crate::cursor::{not_plain, quote_or_backslash};
 use crate::pretty;
 use crate::syntax;
 pub use crate::syntax::{JsonError, MAX_DEPTH};
@@ -19,6 +19,8 @@ const MAX_DUPLICATES: usize = 100;
 /// How many bytes of paths are written for that. A path is as long as the keys that a client chose for it, and may be met
 /// as often as there is room for a short key behind it.
 const MAX_DUPLICATE_BYTES: usize = 64 * 1024;
+/// Numbers of up to this many digits fit into 64 bits.
+const MAX_COUNT_DIGITS: usize = 19;
 
 /// A value and what was odd about its text.
 #[derive(Clone, Debug, PartialEq)]
@@ -170,16 +172,18 @@ struct Reader<'t> {
     at: usize,
     duplicates: Duplicates,
     /// Members of the objects that are being read. Each takes its own off the end when all are known, so that its map is
-    /// made once and of the right size: growing maps costs more than reading what is in them. With the places of the keys.
-    members: Vec<(usize, Text, Value)>,
+    /// made once and of the right size: growing maps costs more than reading what is in them.
+    members: Vec<(Text, Value)>,
+    /// The places of their keys.
+    places: Vec<usize>,
     /// The same for the elements of arrays.
     elements: Vec<Value>,
 }
 
 impl<'t> Reader<'t> {
     fn new(text: &'t str) -> Self {
-        let (members, elements) = (Vec::with_capacity(64), Vec::with_capacity(32));
-        Self { text, at: 0, duplicates: Duplicates::default(), members, elements }
+        let (members, places, elements) = (Vec::with_capacity(64), Vec::with_capacity(64), Vec::with_capacity(32));
+        Self { text, at: 0, duplicates: Duplicates::default(), members, places, elements }
     }
 
     /// The one value of the text.
@@ -217,22 +221,15 @@ impl<'t> Reader<'t> {
             }
             self.at += 1;
             let value = self.value(&Path::Key(path, &key), depth)?;
-            self.members.push((place, key, value));
+            self.members.push((key, value));
+            self.places.push(place);
             more = self.separator(b'}')?;
         }
         self.at += 1;
-        let mut map = Map::with_capacity(self.members.len() - start);
-        for (place, key, value) in self.members.drain(start..) {
-            match map.entry(key) {
-                Entry::Vacant(entry) => {
-                    entry.insert(value);
-                }
-                Entry::Occupied(mut entry) => {
-                    self.duplicates.add(place, path, entry.key());
-                    entry.insert(value);
-                }
-            }
-        }
+        let map = Map::from_fields(self.members.drain(start..), |number, key| {
+            self.duplicates.add(self.places[start + number], path, key);
+        });
+        self.places.truncate(start);
         Ok(Value::Object(map))
     }
 
@@ -265,24 +262,27 @@ impl<'t> Reader<'t> {
     /// The text that comes next, and stands behind its first quote.
     fn string(&mut self) -> Result<Text, GaveUp> {
         let start = self.at + 1;
-        let (mut end, mut escaped) = (start, false);
-        loop {
-            end += quote_or_backslash(&self.text.as_bytes()[end..]).ok_or(GaveUp)?;
-            if self.text.as_bytes()[end] == b'"' {
-                break;
+        let rest = &self.text.as_bytes()[start..];
+        let plain = not_plain(rest).ok_or(GaveUp)?;
+        match rest[plain] {
+            b'"' => {
+                self.at = start + plain + 1;
+                Ok(Text::new(&self.text[start..start + plain]))
             }
-            escaped = true;
+            b'\\' => self.escaped(start, start + plain),
+            _ => Err(GaveUp),
+        }
+    }
+
+    /// The text that begins at `start` and has its first backslash at `end`.
+    fn escaped(&mut self, start: usize, mut end: usize) -> Result<Text, GaveUp> {
+        while self.text.as_bytes().get(end) != Some(&b'"') {
             // Whatever is escaped, it does not end the text.
             end = (end + 2).min(self.text.len());
+            end += quote_or_backslash(&self.text.as_bytes()[end..]).ok_or(GaveUp)?;
         }
         self.at = end + 1;
-        if escaped {
-            return serde_json::from_str(&self.text[start - 1..=end]).map_err(|_| GaveUp);
-        }
-        let plain = &self.text[start..end];
-        // Looked at without an early end, so that it is done for many bytes at a time.
-        let is_control = plain.bytes().fold(false, |found, byte| found | (byte < 0x20));
-        if is_control { Err(GaveUp) } else { Ok(Text::new(plain)) }
+        serde_json::from_str(&self.text[start - 1..=end]).map_err(|_| GaveUp)
     }
 
     fn number(&mut self) -> Result<Value, GaveUp> {
@@ -290,6 +290,13 @@ impl<'t> Reader<'t> {
         let is_part = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
         let number = &rest[..rest.bytes().position(|byte| !is_part(byte)).unwrap_or(rest.len())];
         self.at += number.len();
+        // Nearly every number counts something.
+        let is_count = (1..=MAX_COUNT_DIGITS).contains(&number.len())
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+            && (number.len() == 1 || !number.starts_with('0'));
+        if is_count && let Ok(count) = number.parse::<u64>() {
+            return Ok(Value::Number(count.into()));
+        }
         serde_json::from_str::<Number>(number).map(Value::Number).map_err(|_| GaveUp)
     }
 

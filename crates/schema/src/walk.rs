@@ -1,8 +1,8 @@
 //! The walker: one pass over an object that checks types, finds unknown fields, and brings the object into the form in
 //! which Kubernetes would write it again.
 //!
-//! It reads as Go's decoder reads, with its words for errors, and knows nothing of what a field means. Arrays and maps are
-//! changed in place; an object is put together anew only if something in it is dropped, filled in or out of order.
+//! It reads as Go's decoder reads, with its words for errors, and knows nothing of what a field means. Everything is changed
+//! in place: each field of an object is given its position in declared order as its rank, by which it is sorted.
 
 mod base64;
 mod path;
@@ -10,7 +10,7 @@ mod report;
 mod scalar;
 mod times;
 
-use keelson_meta::json::{Map, Text, Value};
+use keelson_meta::json::{Map, Value};
 use keelson_meta::{Object, go_format};
 
 use crate::layout::Type;
@@ -42,7 +42,7 @@ impl SchemaRef<'_> {
     ///
     /// If the report has a type error, the object must be refused: parts of it may not have been looked at.
     pub fn walk(self, object: &mut Object, report: &mut WalkReport, options: WalkOptions) {
-        let mut walker = Walker { options, report, quiet: false, positions: Vec::with_capacity(64) };
+        let mut walker = Walker { options, report, quiet: false };
         // A fatal error stands in the report; nothing is left to do.
         let _ = walker.object(self, &mut object.0, &Path::Root);
     }
@@ -51,9 +51,9 @@ impl SchemaRef<'_> {
 /// The decoder that is being followed would stop here.
 struct Stop;
 
-/// The entry is dropped.
+/// The rank of a field that is dropped.
 const DROPPED: u32 = u32::MAX;
-/// The entry is kept although it is not declared.
+/// The rank of a field that is kept although it is not declared.
 const UNDECLARED: u32 = u32::MAX - 1;
 
 struct Walker<'r> {
@@ -61,8 +61,6 @@ struct Walker<'r> {
     report: &'r mut WalkReport,
     /// Inside a type that decodes itself: upstream does not look for unknown fields there, and its errors are fatal.
     quiet: bool,
-    /// For the objects on the way: where in declared order each entry belongs.
-    positions: Vec<u32>,
 }
 
 impl<'r> Walker<'r> {
@@ -153,25 +151,40 @@ impl<'r> Walker<'r> {
     }
 }
 
-/// Objects: what to do with each field, and the object put together anew.
+/// What became of the fields of an object.
+#[derive(Default)]
+struct Found {
+    /// Some are dropped.
+    dropped: bool,
+    /// Those that stay do not stand in declared order.
+    unordered: bool,
+    /// How many of those that stay are filled in when they are absent.
+    filled: usize,
+}
+
+/// Objects: what to do with each field.
 impl Walker<'_> {
     fn object(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<(), Stop> {
-        let start = self.positions.len();
-        let tidy = self.fields(schema, map, path);
-        let rebuilt = match tidy {
-            Ok(true) => Ok(()),
-            Ok(false) => self.rebuild(schema, map, start, path),
-            Err(stop) => Err(stop),
-        };
-        self.positions.truncate(start);
-        rebuilt
+        let found = self.fields(schema, map, path)?;
+        if found.dropped {
+            map.remove_rank(DROPPED);
+        }
+        let lacks = (self.options.normalise || self.options.defaults) && found.filled < schema.filled_count();
+        if lacks {
+            self.fill(schema, map, path)?;
+        }
+        if self.options.normalise && (lacks || found.unordered) {
+            map.sort_by_rank();
+        }
+        Ok(())
     }
 
-    /// Walks the fields and notes where each belongs; whether the object can stay as it is.
-    fn fields(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<bool, Stop> {
-        let (mut tidy, mut last, mut filled, mut near) = (true, 0, 0, 0);
-        for (name, value) in map.iter_mut() {
-            let position = match schema.position_near(name, near) {
+    /// Walks the fields and ranks them as they are declared.
+    fn fields(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<Found, Stop> {
+        let mut found = Found::default();
+        let (mut last, mut near) = (0, 0);
+        for (name, value, rank) in map.ranked_mut() {
+            *rank = match schema.position_near(name, near) {
                 None => self.undeclared(schema, name, path),
                 Some(position) => {
                     near = position + 1;
@@ -183,17 +196,19 @@ impl Walker<'_> {
                     if self.options.normalise && scalar::is_left_out(field, value) {
                         DROPPED
                     } else {
-                        filled += usize::from(field.filled());
+                        found.filled += usize::from(field.filled());
                         u32::try_from(position).unwrap_or(UNDECLARED)
                     }
                 }
             };
-            tidy &= position != DROPPED && (position >= last || !self.options.normalise);
-            last = position;
-            self.positions.push(position);
+            if *rank == DROPPED {
+                found.dropped = true;
+            } else {
+                found.unordered |= *rank < last;
+                last = *rank;
+            }
         }
-        let fills = self.options.normalise || self.options.defaults;
-        Ok(tidy && !(fills && filled < schema.filled_count()))
+        Ok(found)
     }
 
     fn undeclared(&mut self, schema: SchemaRef<'_>, name: &str, path: &Path<'_>) -> u32 {
@@ -206,40 +221,17 @@ impl Walker<'_> {
         if self.options.prune { DROPPED } else { UNDECLARED }
     }
 
-    /// Drops, fills in and sorts the entries of an object whose positions were noted from `start` on.
-    fn rebuild(&mut self, schema: SchemaRef<'_>, map: &mut Map, start: usize, path: &Path<'_>) -> Result<(), Stop> {
-        let positions = &self.positions[start..];
-        let mut entries: Vec<(u32, Text, Value)> = std::mem::take(map)
-            .into_iter()
-            .zip(positions)
-            .filter(|(_, position)| **position != DROPPED)
-            .map(|((name, value), position)| (*position, name, value))
-            .collect();
-        self.fill(schema, &mut entries, path)?;
-        if self.options.normalise {
-            entries.sort_by_key(|(position, ..)| *position);
-        }
-        *map = Map::from_distinct(entries.into_iter().map(|(_, name, value)| (name, value)));
-        Ok(())
-    }
-
     /// Adds the fields that are absent but have a default or are always written.
-    fn fill(
-        &mut self,
-        schema: SchemaRef<'_>,
-        entries: &mut Vec<(u32, Text, Value)>,
-        path: &Path<'_>,
-    ) -> Result<(), Stop> {
-        let given = entries.len();
+    fn fill(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<(), Stop> {
         for (position, field) in schema.fields().enumerate() {
-            let position = u32::try_from(position).unwrap_or(UNDECLARED);
-            if !field.filled() || entries[..given].iter().any(|(p, ..)| *p == position) {
+            let rank = u32::try_from(position).unwrap_or(UNDECLARED);
+            if !field.filled() || map.has_rank(rank) {
                 continue;
             }
             let name = field.field_name();
             if let Some(mut value) = self.filling(field) {
                 self.value(field, &mut value, &Path::Field { parent: path, owner: schema, name })?;
-                entries.push((position, name.into(), value));
+                map.push_ranked(name, value, rank);
             }
         }
         Ok(())

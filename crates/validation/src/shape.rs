@@ -96,8 +96,9 @@ impl Shape {
 
     /// Checks the object at a place.
     pub(crate) fn check<'v>(&self, at: &At<'v, '_>, run: &mut Run<'v>) {
-        // Rules about one field mostly follow each other, so that it has to be found once.
-        for about in self.rules.chunk_by(|(one, _), (other, _)| one == other) {
+        // Rules about one field mostly follow each other, so that it has to be found once. The compiler keeps equal names in
+        // one place; where it does not, a field is found again.
+        for about in self.rules.chunk_by(|(one, _), (other, _)| std::ptr::eq(*one, *other)) {
             let (name, _) = about[0];
             let field = if name.is_empty() { *at } else { at.field(name) };
             about.iter().for_each(|(_, rule)| rule.check(&field, run));

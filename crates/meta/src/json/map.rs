@@ -1,8 +1,8 @@
 //! The fields of an object, in the order they were given.
 //!
-//! They stand in one vector. An object has few fields as a rule, so a name is compared with each; what has more than
-//! [`SEARCHED_IN_ORDER`], such as a config map with thousands of keys, is indexed by a hash that withstands keys made to
-//! collide. Removing a field keeps the order of the others: among few they move up, among many a hole is left, and holes
+//! They stand in one vector. An object has few fields as a rule, so a name is compared with each, by a cheap hash first;
+//! what has more than [`SEARCHED_IN_ORDER`], such as a config map with thousands of keys, is indexed by a hash that
+//! withstands keys made to collide. Removing a field keeps the order of the others: among few they move up, among many a hole is left, and holes
 //! are closed when they are half of all. So every operation on one field costs at most what it takes to compare a few
 //! dozen names, taken over many operations also among many.
 //!
@@ -11,6 +11,7 @@
 mod entry;
 mod index;
 mod iter;
+mod rank;
 
 use std::hash::{Hash, Hasher};
 
@@ -36,18 +37,45 @@ pub struct Map {
 pub struct Slot {
     key: Option<Text>,
     value: Value,
+    /// That of the key.
+    hash: u32,
+    /// See [`Map::ranked_mut`].
+    rank: u32,
 }
 
 impl Slot {
     #[inline]
-    fn is(&self, key: &str) -> bool {
-        self.key.as_deref() == Some(key)
+    fn new(key: Text, value: Value) -> Self {
+        Self { hash: hash(&key), key: Some(key), value, rank: 0 }
+    }
+
+    #[inline]
+    fn is(&self, hash: u32, key: &str) -> bool {
+        self.hash == hash && self.key.as_deref() == Some(key)
     }
 
     #[inline]
     fn is_hole(&self) -> bool {
         self.key.is_none()
     }
+
+    /// The name of the field; that of a hole is empty.
+    #[inline]
+    fn name(&self) -> &str {
+        self.key.as_deref().unwrap_or_default()
+    }
+}
+
+/// A cheap hash of a name: its length and its two ends tell most names of one object apart.
+#[inline]
+fn hash(name: &str) -> u32 {
+    let bytes = name.as_bytes();
+    let (head, tail) = match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(head), Some(tail)) => (u32::from_le_bytes(*head), u32::from_le_bytes(*tail)),
+        _ => (bytes.iter().fold(0, |hash, byte| hash << 8 | u32::from(*byte)), 0),
+    };
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    (head.rotate_left(5) ^ tail ^ length).wrapping_mul(0x9e37_79b1)
 }
 
 impl Map {
@@ -65,9 +93,34 @@ impl Map {
 
     /// These fields, in their order. No name may come twice: this is not looked at, which saves a search for each.
     pub fn from_distinct(fields: impl Iterator<Item = (Text, Value)>) -> Self {
-        let slots = fields.map(|(key, value)| Slot { key: Some(key), value }).collect();
+        let slots = fields.map(|(key, value)| Slot::new(key, value)).collect();
         let mut map = Self { slots, index: None };
         map.reindex();
+        map
+    }
+
+    /// These fields, in their order. Of a name that comes again the last value counts, and `again` is told the number of
+    /// that field and its name.
+    pub fn from_fields(
+        fields: impl ExactSizeIterator<Item = (Text, Value)>,
+        mut again: impl FnMut(usize, &str),
+    ) -> Self {
+        let mut map = Self::with_capacity(fields.len());
+        // A bit for some hashes each: as long as that of a name is not set, nothing has to be searched.
+        let mut seen = 0_u64;
+        for (number, (key, value)) in fields.enumerate() {
+            let slot = Slot::new(key, value);
+            let bit = 1 << (slot.hash >> 26);
+            let known = if seen & bit == 0 { None } else { map.search(slot.hash, slot.name()) };
+            seen |= bit;
+            match known {
+                None => drop(map.push(slot)),
+                Some(place) => {
+                    again(number, slot.name());
+                    map.slots[place].value = slot.value;
+                }
+            }
+        }
         map
     }
 
@@ -103,11 +156,11 @@ impl Map {
 
     /// Sets a field and gives back what it was. One that is there keeps its place, a new one comes last.
     pub fn insert(&mut self, key: impl Into<Text>, value: impl Into<Value>) -> Option<Value> {
-        let (key, value) = (key.into(), value.into());
-        match self.position(&key) {
-            Some(place) => Some(std::mem::replace(&mut self.slots[place].value, value)),
+        let slot = Slot::new(key.into(), value.into());
+        match self.search(slot.hash, slot.name()) {
+            Some(place) => Some(std::mem::replace(&mut self.slots[place].value, slot.value)),
             None => {
-                self.push(key, value);
+                self.push(slot);
                 None
             }
         }
@@ -117,7 +170,7 @@ impl Map {
     pub fn insert_first(&mut self, key: impl Into<Text>, value: impl Into<Value>) {
         let key = key.into();
         self.remove(&key);
-        self.slots.insert(0, Slot { key: Some(key), value: value.into() });
+        self.slots.insert(0, Slot::new(key, value.into()));
         self.reindex();
     }
 
@@ -135,7 +188,8 @@ impl Map {
         let place = self.position(key)?;
         let Some(index) = &mut self.index else { return Some(self.slots.remove(place).value) };
         index.forget(key, place);
-        let slot = std::mem::replace(&mut self.slots[place], Slot { key: None, value: Value::Null });
+        let hole = Slot { key: None, value: Value::Null, hash: 0, rank: 0 };
+        let slot = std::mem::replace(&mut self.slots[place], hole);
         if index.holes * 2 > self.slots.len() {
             self.reindex();
         }
@@ -209,20 +263,25 @@ impl Map {
 
     #[inline]
     fn position(&self, key: &str) -> Option<usize> {
+        // Where a name is written in the code, its hash is worked out when that is compiled.
+        self.search(hash(key), key)
+    }
+
+    fn search(&self, hash: u32, key: &str) -> Option<usize> {
         match &self.index {
-            None => self.slots.iter().position(|slot| slot.is(key)),
-            Some(index) => index.find(key, &self.slots),
+            None => self.slots.iter().position(|slot| slot.is(hash, key)),
+            Some(index) => index.find(hash, key, &self.slots),
         }
     }
 
     /// Adds a field whose name is not there yet.
     #[inline]
-    fn push(&mut self, key: Text, value: Value) -> &mut Value {
+    fn push(&mut self, slot: Slot) -> &mut Value {
         let place = self.slots.len();
         if let Some(index) = &mut self.index {
-            index.note(&key, place, &self.slots);
+            index.note(slot.name(), place, &self.slots);
         }
-        self.slots.push(Slot { key: Some(key), value });
+        self.slots.push(slot);
         if self.index.is_none() && place >= SEARCHED_IN_ORDER {
             self.reindex();
         }
@@ -242,12 +301,12 @@ impl PartialEq for Map {
     /// Whether they have the same fields, in whatever order.
     fn eq(&self, other: &Self) -> bool {
         // What is compared mostly has one order, in which a name is found without a search.
-        let found = |place: usize, key: &str| match other.slots.get(place) {
-            Some(slot) if slot.is(key) => Some(&slot.value),
-            _ => other.get(key),
+        let found = |place: usize, slot: &Slot| match other.slots.get(place) {
+            Some(beside) if beside.is(slot.hash, slot.name()) => Some(&beside.value),
+            _ => other.search(slot.hash, slot.name()).map(|place| &other.slots[place].value),
         };
-        let mut fields = self.iter().enumerate();
-        self.len() == other.len() && fields.all(|(place, (key, value))| found(place, key) == Some(value))
+        let mut fields = self.slots.iter().filter(|slot| !slot.is_hole()).enumerate();
+        self.len() == other.len() && fields.all(|(place, slot)| found(place, slot) == Some(&slot.value))
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json as model;
 
-use super::map::SEARCHED_IN_ORDER;
+use super::map::{SEARCHED_IN_ORDER, Slot};
 use super::{Entry, Map, Text, Value, json, to_value};
 
 /// Names of which some are equal, and some too long to stand in the tree itself.
@@ -45,6 +45,8 @@ enum Step {
     First(String, i64),
     Retain(i64),
     Sort,
+    /// Rank each field by its value, drop those of one rank, sort, and add one.
+    Rank(u32),
     Append(Vec<String>),
     Clear,
 }
@@ -57,6 +59,7 @@ fn step(many: usize) -> impl Strategy<Value = Step> {
         2 => (key(many), 0..100_i64).prop_map(|(key, value)| Step::First(key, value)),
         1 => (50..100_i64).prop_map(Step::Retain),
         1 => Just(Step::Sort),
+        2 => (0..12_u32).prop_map(Step::Rank),
         3 => prop::collection::vec(key(many), 0..many).prop_map(Step::Append),
         1 => Just(Step::Clear),
     ]
@@ -82,6 +85,21 @@ fn run(step: &Step, map: &mut Map, model: &mut model::Map<String, model::Value>)
         Step::Sort => {
             map.sort_keys();
             model.sort_keys();
+        }
+        Step::Rank(dropped) => {
+            let rank = |value: Option<i64>| u32::try_from(value.unwrap_or_default() / 10).unwrap_or_default();
+            map.ranked_mut().for_each(|(_, value, place)| *place = rank(value.as_i64()));
+            map.remove_rank(*dropped);
+            map.sort_by_rank();
+            assert!(!map.has_rank(*dropped));
+            let mut fields: Vec<_> = std::mem::take(model).into_iter().collect();
+            fields.retain(|(_, value)| rank(value.as_i64()) != *dropped);
+            fields.sort_by_key(|(_, value)| rank(value.as_i64()));
+            model.extend(fields);
+            if !map.contains_key("ranked") {
+                map.push_ranked("ranked", Value::from(7), *dropped);
+                model.insert("ranked".to_owned(), 7.into());
+            }
         }
         Step::Append(keys) => {
             map.append(&mut keys.iter().map(|key| (key, 7)).collect());
@@ -123,11 +141,28 @@ proptest! {
         for step in &steps {
             run(step, &mut map, &mut model);
         }
-        prop_assert!(map.len() <= few);
+        prop_assert!(map.len() <= few + 1);
         same(&mut map, &mut model);
         let others: Map = model.iter().rev().map(|(key, value)| (key, value.as_i64())).collect();
         prop_assert_eq!(&map, &others, "the order does not matter");
         prop_assert!(map.is_empty() || map != Map::new());
+    }
+
+    #[test]
+    fn of_fields_of_one_name_the_last_value_counts_in_the_first_place(
+        keys in prop_oneof![Just(8), Just(80)].prop_flat_map(|many| prop::collection::vec(key(many), 0..120))
+    ) {
+        let (mut model, mut again) = (model::Map::new(), Vec::new());
+        for (number, key) in keys.iter().enumerate() {
+            if model.insert(key.clone(), number.into()).is_some() {
+                again.push((number, key.clone()));
+            }
+        }
+        let fields: Vec<(Text, Value)> = keys.iter().enumerate().map(|(n, key)| (key.into(), n.into())).collect();
+        let mut told = Vec::new();
+        let mut map = Map::from_fields(fields.into_iter(), |number, key| told.push((number, key.to_owned())));
+        prop_assert_eq!(told, again);
+        same(&mut map, &mut model);
     }
 
     #[test]
@@ -157,7 +192,8 @@ proptest! {
 
 #[test]
 fn values_and_fields_are_small() {
-    assert_eq!((size_of::<Text>(), size_of::<Value>(), size_of::<(Text, Value)>()), (24, 32, 56));
+    // A field is a line of the processor's cache.
+    assert_eq!((size_of::<Text>(), size_of::<Value>(), size_of::<Slot>()), (24, 32, 64));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use keelson_meta::json::{Map, Value};
 use super::element::same;
 use super::identity::{Items, Keys};
 use super::schema::FieldSchema;
-use super::set::FieldSet;
+use super::set::{FieldSet, Node};
 use super::sink::Sink;
 use super::step::Step;
 use super::view::{View, Walk};
@@ -38,7 +38,7 @@ pub(super) struct Hidden<'h> {
     pub(super) alone: Option<&'h FieldSet>,
 }
 
-impl Hidden<'_> {
+impl<'h> Hidden<'h> {
     /// What is hidden below a step, and whether the step itself is; `None` if all of it is.
     pub(super) fn below(self, step: Step<'_>) -> Option<(bool, Self)> {
         if self.whole.is_none() && self.alone.is_none() {
@@ -48,8 +48,8 @@ impl Hidden<'_> {
         if whole.is_some_and(|node| node.member) {
             return None;
         }
-        let below = Self { whole: whole.map(|node| &node.below), alone: alone.map(|node| &node.below) };
-        Some((alone.is_some_and(|node| node.member), below))
+        let below = |node: Option<&'h Node>| node.map(|node| &node.below).filter(|below| !below.is_empty());
+        Some((alone.is_some_and(|node| node.member), Self { whole: below(whole), alone: below(alone) }))
     }
 }
 
@@ -60,14 +60,14 @@ const MEMBERS: usize = 64;
 pub(super) struct Listing<'l, 'v, S, T> {
     members: Members,
     sink: &'l mut T,
-    /// The members of the objects on the way, sorted.
-    sorted: Vec<Entry<'v, S>>,
+    /// The members of the objects on the way.
+    entries: Vec<Entry<'v, S>>,
+    /// Their order: the first bytes of the name as a number, which tell most names apart, and the place of the entry.
+    sorted: Vec<(u64, usize)>,
 }
 
 #[derive(Clone, Copy)]
 struct Entry<'v, S> {
-    /// The first bytes of the name as a number, which tell most names apart.
-    head: u64,
     name: &'v str,
     value: &'v Value,
     view: View<S>,
@@ -76,7 +76,7 @@ struct Entry<'v, S> {
 
 impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     pub(super) fn new(members: Members, sink: &'l mut T) -> Self {
-        Self { members, sink, sorted: Vec::with_capacity(MEMBERS) }
+        Self { members, sink, entries: Vec::with_capacity(MEMBERS), sorted: Vec::with_capacity(MEMBERS) }
     }
 
     /// Tells the fields below a value.
@@ -158,18 +158,23 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     where
         S: FieldSchema<'a>,
     {
-        let start = self.sorted.len();
+        let start = self.entries.len();
         let mut near = 0;
         for (name, value) in value.as_object().into_iter().flatten() {
             let (view, declared) = view.member_near(name, &mut near);
-            self.sorted.push(Entry { head: head(name), name, value, view, declared });
+            self.sorted.push((head(name), self.entries.len()));
+            self.entries.push(Entry { name, value, view, declared });
         }
-        self.sorted[start..].sort_unstable_by(|left, right| (left.head, left.name).cmp(&(right.head, right.name)));
-        for place in start..self.sorted.len() {
+        let name = |place: usize| self.entries[place].name;
+        self.sorted[start..].sort_unstable_by(|(head, place), (other_head, other)| {
+            head.cmp(other_head).then_with(|| name(*place).cmp(name(*other)))
+        });
+        for next in start..self.sorted.len() {
             // What is below a member comes and goes behind these entries.
-            let entry = self.sorted[place];
-            tell(self, entry);
+            let (_, place) = self.sorted[next];
+            tell(self, self.entries[place]);
         }
+        self.entries.truncate(start);
         self.sorted.truncate(start);
     }
 

@@ -275,7 +275,8 @@ pub(super) fn write_json(text: &str, out: &mut String) {
 
 /// Whether a text stands in JSON as it is.
 fn is_plain(text: &str) -> bool {
-    text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
+    // Looked at without an early end, so that it is done for many bytes at a time.
+    text.bytes().fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\'))
 }
 
 /// Whether a text also stands as it is in the JSON that Go writes.

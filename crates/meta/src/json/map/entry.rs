@@ -1,6 +1,6 @@
 //! The place of one field, found once and then read or filled.
 
-use super::{Map, Text, Value};
+use super::{Map, Slot, Text, Value};
 
 /// The field of a name, or the place for it.
 pub enum Entry<'m> {
@@ -40,7 +40,7 @@ impl<'m> Entry<'m> {
 impl OccupiedEntry<'_> {
     /// The name of the field.
     pub fn key(&self) -> &str {
-        self.map.slots[self.place].key.as_deref().unwrap_or_default()
+        self.map.slots[self.place].name()
     }
 
     /// Changes the value and gives back what it was.
@@ -52,6 +52,6 @@ impl OccupiedEntry<'_> {
 impl<'m> VacantEntry<'m> {
     /// Adds the field behind all others.
     pub fn insert(self, value: impl Into<Value>) -> &'m mut Value {
-        self.map.push(self.key, value.into())
+        self.map.push(Slot::new(self.key, value.into()))
     }
 }

@@ -31,8 +31,8 @@ impl Index {
     }
 
     /// The place of the field of this name.
-    pub(super) fn find(&self, key: &str, slots: &[Slot]) -> Option<usize> {
-        let found = self.places.find(self.hasher.hash_one(key), |place| slots[*place as usize].is(key));
+    pub(super) fn find(&self, hash: u32, key: &str, slots: &[Slot]) -> Option<usize> {
+        let found = self.places.find(self.hasher.hash_one(key), |place| slots[*place as usize].is(hash, key));
         found.map(|place| *place as usize)
     }
 
@@ -40,7 +40,7 @@ impl Index {
     pub(super) fn note(&mut self, key: &str, place: usize, slots: &[Slot]) {
         let Self { places, hasher, .. } = self;
         let place = u32::try_from(place).expect("no object in memory has 2^32 fields");
-        let hash_of = |place: &u32| hasher.hash_one(slots[*place as usize].key.as_deref().unwrap_or_default());
+        let hash_of = |place: &u32| hasher.hash_one(slots[*place as usize].name());
         places.insert_unique(hasher.hash_one(key), place, hash_of);
     }
 
