@@ -3,6 +3,7 @@
 //! Entries are immutable and shared. Everything beside the object's own bytes is kept small: with 100,000 objects, a
 //! hundred bytes here are ten megabytes.
 
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -44,6 +45,7 @@ pub struct Entry {
 struct Fields(Option<Box<str>>);
 
 const SEPARATOR: char = '\0';
+const REPLACEMENT: &str = "\u{fffd}";
 
 impl Entry {
     /// Reads what a store holds under a key.
@@ -55,12 +57,10 @@ impl Entry {
         interner: &LabelInterner,
     ) -> Result<Self, DecodeError> {
         let checked = Checked::parse(value.clone())?;
-        let (object, summary) = match spec.complete.and_then(|complete| complete(&checked)) {
-            Some(completed) => (completed.clone(), completed.summary(&spec.fields)?),
-            None => {
-                let summary = checked.summary(&spec.fields)?;
-                (checked.into_object(), summary)
-            }
+        let completed = spec.complete.and_then(|complete| complete(&checked));
+        let (object, summary) = match &completed {
+            Some(completed) => (completed, completed.summary(&spec.fields)?),
+            None => (checked.object(), checked.summary(&spec.fields)?),
         };
         let rewritten = object.bytes().as_ptr() != value.as_ptr();
         Ok(Self::new(key, (object, rewritten), &summary, revision, interner))
@@ -80,20 +80,21 @@ impl Entry {
             object.text()
         );
         let summary = object.summary(&spec.fields)?;
-        Ok(Self::new(key, (object, false), &summary, revision, interner))
+        Ok(Self::new(key, (&object, false), &summary, revision, interner))
     }
 
     fn new(
         key: Arc<str>,
-        (object, rewritten): (StoredObject, bool),
-        summary: &Summary,
+        (object, rewritten): (&StoredObject, bool),
+        summary: &Summary<'_>,
         revision: Revision,
         interner: &LabelInterner,
     ) -> Self {
-        let labels = interner.intern(summary.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        let labels = interner.intern(summary.labels.iter().map(|(key, value)| (&**key, &**value)));
         let list_bytes = u32::try_from(object.item_len(revision)).expect("the marks of an object are smaller numbers");
         let leaving = summary.deletion_timestamp.is_some();
         let (owners, fields) = (summary.owners, Fields::join(&summary.fields));
+        let object = object.clone();
         Self { key, revision, labels, list_bytes, object, rewritten, leaving, owners, fields }
     }
 
@@ -126,8 +127,8 @@ impl Entry {
 }
 
 impl Fields {
-    fn join(texts: &[String]) -> Self {
-        if texts.iter().all(String::is_empty) {
+    fn join(texts: &[Cow<'_, str>]) -> Self {
+        if texts.iter().all(|text| text.is_empty()) {
             return Self(None);
         }
         let mut joined = String::with_capacity(texts.iter().map(|text| text.len() + 1).sum());
@@ -135,7 +136,10 @@ impl Fields {
             if place > 0 {
                 joined.push(SEPARATOR);
             }
-            joined.extend(text.chars().map(|c| if c == SEPARATOR { char::REPLACEMENT_CHARACTER } else { c }));
+            match text.contains(SEPARATOR) {
+                false => joined.push_str(text),
+                true => joined.push_str(&text.replace(SEPARATOR, REPLACEMENT)),
+            }
         }
         Self(Some(joined.into_boxed_str()))
     }
@@ -194,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_separator_in_a_field_does_not_shift_the_fields_behind_it() {
-        let fields = Fields::join(&["a\0b".to_owned(), "c".to_owned()]);
+        let fields = Fields::join(&["a\0b".into(), "c".into()]);
         assert_eq!(fields.0.as_deref(), Some("a\u{fffd}b\0c"));
     }
 }

@@ -2,12 +2,11 @@
 //!
 //! A label is one text, `key=value` (keys hold no `=`), because that is also the term under which the index knows it.
 
-use std::borrow::Borrow;
-use std::collections::HashSet;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
+use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -15,13 +14,15 @@ use smallvec::SmallVec;
 const FIRST_SWEEP: usize = 1024;
 /// As many labels as hardly any object has more of.
 const COMMON_LABELS: usize = 8;
+/// As many bytes as the labels of hardly any object have more of.
+const COMMON_BYTES: usize = 512;
 
 /// The labels of one object. Cloning is cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Option<Arc<LabelSet>>);
 
 /// The labels `key=value`, ascending by key.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq)]
 struct LabelSet(Box<[Arc<str>]>);
 
 impl Labels {
@@ -71,88 +72,91 @@ pub(crate) struct LabelInterner {
 #[derive(Default)]
 struct Pools {
     terms: Pool<Arc<str>>,
-    sets: Pool<SharedSet>,
+    sets: Pool<Arc<LabelSet>>,
+    hasher: DefaultHashBuilder,
 }
 
 impl LabelInterner {
     /// The labels with these keys and values. Allocates only where they are new.
+    ///
+    /// Cost: one look-up, if another object has these labels.
     pub(crate) fn intern<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
-        let mut joined = String::new();
+        let mut joined = String::with_capacity(COMMON_BYTES);
         let mut places: SmallVec<[Range<usize>; COMMON_LABELS]> = SmallVec::new();
         for (key, value) in labels {
             let start = joined.len();
-            joined.extend([key, "=", value]);
+            [key, "=", value].into_iter().for_each(|text| joined.push_str(text));
             places.push(start..joined.len());
         }
         if places.is_empty() {
             return Labels(None);
         }
-        places.sort_unstable_by(|a, b| joined[a.clone()].cmp(&joined[b.clone()]));
+        let mut terms: SmallVec<[&str; COMMON_LABELS]> = places.into_iter().map(|place| &joined[place]).collect();
+        terms.sort_unstable();
         // What another server stored may name a label twice.
-        places.dedup_by(|a, b| joined[a.clone()] == joined[b.clone()]);
-        let mut pools = self.pools.lock();
-        let terms: SmallVec<[Arc<str>; COMMON_LABELS]> =
-            places.into_iter().map(|place| pools.terms.intern(&joined[place], |text: &str| Arc::from(text))).collect();
-        let set = pools.sets.intern(&terms[..], |terms| SharedSet(Arc::new(LabelSet(terms.into()))));
-        Labels(Some(set.0))
+        terms.dedup();
+        Labels(Some(self.pools.lock().set(&terms)))
     }
 }
 
-/// A set that is looked for by its terms.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct SharedSet(Arc<LabelSet>);
-
-impl Borrow<[Arc<str>]> for SharedSet {
-    fn borrow(&self) -> &[Arc<str>] {
-        &self.0.0
+impl Pools {
+    /// The set of these terms, which strictly ascend.
+    fn set(&mut self, terms: &[&str]) -> Arc<LabelSet> {
+        let Self { terms: known, sets, hasher } = self;
+        let is_set = |set: &LabelSet| set.0.len() == terms.len() && set.0.iter().zip(terms).all(|(a, b)| **a == **b);
+        sets.intern(
+            hash(hasher, terms.iter().copied()),
+            |set| is_set(set),
+            |set| hash(hasher, set.0.iter().map(|term| &**term)),
+            || {
+                let term = |text: &&str| {
+                    let of = |text: &str| hash(hasher, [text].into_iter());
+                    known.intern(of(text), |known| known == *text, |known| of(known), || Arc::from(*text))
+                };
+                Arc::new(LabelSet(terms.iter().map(term).collect()))
+            },
+        )
     }
 }
 
-/// Something that is shared as long as somebody uses it.
-trait Shared: Clone + Eq + Hash {
-    /// Whether anybody has it beside the pool.
-    fn is_used(&self) -> bool;
-}
-
-impl Shared for Arc<str> {
-    fn is_used(&self) -> bool {
-        Self::strong_count(self) > 1
-    }
-}
-
-impl Shared for SharedSet {
-    fn is_used(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
-    }
+fn hash<'a>(hasher: &DefaultHashBuilder, texts: impl Iterator<Item = &'a str>) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    texts.for_each(|text| text.hash(&mut hasher));
+    hasher.finish()
 }
 
 /// Values that are shared as long as somebody uses them.
 struct Pool<T> {
-    known: HashSet<T>,
+    known: HashTable<T>,
     /// The size at which unused values are looked for. Twice what was in use the last time: O(1) a value in the mean.
     sweep_at: usize,
 }
 
 impl<T> Default for Pool<T> {
     fn default() -> Self {
-        Self { known: HashSet::new(), sweep_at: FIRST_SWEEP }
+        Self { known: HashTable::new(), sweep_at: FIRST_SWEEP }
     }
 }
 
-impl<T: Shared> Pool<T> {
-    fn intern<Q: Eq + Hash + ?Sized>(&mut self, value: &Q, make: impl FnOnce(&Q) -> T) -> T
-    where
-        T: Borrow<Q>,
-    {
-        if let Some(known) = self.known.get(value) {
+impl<T: ?Sized> Pool<Arc<T>> {
+    /// The value that is wanted, which has this hash. It is made if it is not known.
+    fn intern(
+        &mut self,
+        hash: u64,
+        is_wanted: impl Fn(&T) -> bool,
+        hash_of: impl Fn(&T) -> u64,
+        make: impl FnOnce() -> Arc<T>,
+    ) -> Arc<T> {
+        if let Some(known) = self.known.find(hash, |known| is_wanted(known)) {
             return known.clone();
         }
         if self.known.len() >= self.sweep_at {
-            self.known.retain(T::is_used);
+            // The pool itself has each once.
+            self.known.retain(|known| Arc::strong_count(known) > 1);
             self.sweep_at = FIRST_SWEEP.max(self.known.len() * 2);
         }
-        let made = make(value);
-        self.known.insert(made.clone());
+        let made = make();
+        self.known.insert_unique(hash, made.clone(), |known| hash_of(known));
         made
     }
 }

@@ -4,9 +4,10 @@
 //! lacks. It is known by its very bytes: a store that hands on the bytes that it was given saves that work; one that reads
 //! them again loses nothing. What is forgotten here is read like everybody else's.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use keelson_codec::StoredObject;
 use parking_lot::Mutex;
 

@@ -42,31 +42,37 @@ pub struct RawText<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
     /// Stands on the token at `at`.
+    #[inline]
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at, extents: &[], place: 0 }
     }
 
     /// The same where it is known where the text's arrays and objects end.
+    #[inline]
     pub(crate) fn over(bytes: &'a [u8], at: usize, extents: &'a Extents) -> Self {
         Self { bytes, at, extents: &extents.known, place: 0 }
     }
 
     /// Where the cursor stands.
+    #[inline]
     pub fn position(&self) -> usize {
         self.at
     }
 
     /// The byte at the cursor; 0 at the end, which no token starts with.
+    #[inline]
     pub fn peek(&self) -> u8 {
         self.bytes.get(self.at).copied().unwrap_or(0)
     }
 
     /// Steps over one byte.
+    #[inline]
     pub fn step(&mut self) {
         self.at += 1;
     }
 
     /// Steps over `expected` and says whether it was there.
+    #[inline]
     pub fn take(&mut self, expected: &[u8]) -> bool {
         let there = self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(expected));
         if there {
@@ -77,6 +83,7 @@ impl<'a> Cursor<'a> {
 
     /// The next key of the object the cursor is in, leaving the cursor on its value, which the caller must step over.
     /// `None` once the object is closed.
+    #[inline]
     pub fn key(&mut self) -> Option<RawText<'a>> {
         if self.peek() == b',' {
             self.at += 1;
@@ -91,6 +98,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over the string at the cursor.
+    #[inline]
     pub fn string(&mut self) -> RawText<'a> {
         let start = self.at + 1;
         self.skip_string();
@@ -98,6 +106,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over the value at the cursor and gives its bytes.
+    #[inline]
     pub fn raw(&mut self) -> &'a [u8] {
         let start = self.at;
         self.skip();
@@ -117,6 +126,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over the value at the cursor.
+    #[inline]
     pub fn skip(&mut self) {
         match self.peek() {
             b'"' => self.skip_string(),
@@ -154,6 +164,7 @@ impl<'a> Cursor<'a> {
 
     /// What is known of the array or object that begins here. Only those are stepped over on the way that the cursor has
     /// gone into since it skipped one.
+    #[inline]
     fn extent(&mut self) -> Option<Extent> {
         while let Some(extent) = self.extents.get(self.place) {
             if extent.start as usize >= self.at {
@@ -164,6 +175,7 @@ impl<'a> Cursor<'a> {
         None
     }
 
+    #[inline]
     fn skip_string(&mut self) {
         self.at += 1;
         loop {
@@ -190,6 +202,7 @@ impl Extents {
     }
 
     /// An array or object begins here.
+    #[inline]
     pub(crate) fn open(&mut self, at: usize) {
         let place = self.known.len();
         self.known.push(Extent { start: narrow(at), end: self.open, next: 0 });
@@ -197,6 +210,7 @@ impl Extents {
     }
 
     /// The one that was opened last ends before this.
+    #[inline]
     pub(crate) fn close(&mut self, at: usize) {
         let next = narrow(self.known.len());
         if let Some(extent) = self.known.get_mut(self.open as usize) {
@@ -207,12 +221,14 @@ impl Extents {
 }
 
 /// No text is as long as that: objects have a few MiB.
+#[inline]
 fn narrow(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 impl<'a> RawText<'a> {
     /// Whether this is the key `name`, which must not need escapes.
+    #[inline]
     pub fn is(self, name: &str) -> bool {
         self.0 == name.as_bytes()
     }
@@ -223,8 +239,15 @@ impl<'a> RawText<'a> {
     }
 
     /// The bytes between the quotes.
+    #[inline]
     pub fn bytes(self) -> &'a [u8] {
         self.0
+    }
+
+    /// The bytes of a text without escapes, which then stand for themselves.
+    #[inline]
+    pub fn plain(self) -> Option<&'a [u8]> {
+        (!self.0.contains(&b'\\')).then_some(self.0)
     }
 
     /// The text without its escapes.
@@ -238,39 +261,43 @@ impl<'a> RawText<'a> {
 }
 
 /// The distance to the next `"` or `\`, looked for eight bytes at a time.
+#[inline]
 pub(crate) fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     find(bytes, |word| zero_bytes(word ^ repeat(b'"')) | zero_bytes(word ^ repeat(b'\\')))
 }
 
 /// The distance to the next byte that does not stand for itself in a string: `"`, `\` or a control character.
+#[inline]
 pub(crate) fn not_plain(bytes: &[u8]) -> Option<usize> {
     let controls = |word: u64| word.wrapping_sub(repeat(0x20)) & !word & repeat(0x80);
     find(bytes, |word| controls(word) | zero_bytes(word ^ repeat(b'"')) | zero_bytes(word ^ repeat(b'\\')))
 }
 
 /// The distance to the first byte whose top bit `marks` sets. Bytes above it may be marked wrongly.
+#[inline]
 fn find(bytes: &[u8], marks: impl Fn(u64) -> u64) -> Option<usize> {
-    let mut distance = 0;
-    let (words, _) = bytes.as_chunks::<8>();
-    for word in words {
+    let mut rest = bytes;
+    while let Some((word, behind)) = rest.split_first_chunk() {
         let found = marks(u64::from_le_bytes(*word));
         if found != 0 {
-            return Some(distance + (found.trailing_zeros() / 8) as usize);
+            return Some(bytes.len() - rest.len() + (found.trailing_zeros() / 8) as usize);
         }
-        distance += 8;
+        rest = behind;
     }
     // A space stands for itself.
     let mut last = [b' '; 8];
-    last[..bytes.len() - distance].copy_from_slice(&bytes[distance..]);
+    last[..rest.len()].copy_from_slice(rest);
     let found = marks(u64::from_le_bytes(last));
-    (found != 0).then(|| distance + (found.trailing_zeros() / 8) as usize)
+    (found != 0).then(|| bytes.len() - rest.len() + (found.trailing_zeros() / 8) as usize)
 }
 
+#[inline]
 const fn repeat(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
 /// Sets the top bit of every byte that is zero. Only the lowest set bit is exact, which is the one that is used.
+#[inline]
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(repeat(0x01)) & !word & repeat(0x80)
 }

@@ -225,7 +225,7 @@ impl StoredObject {
     ///
     /// # Errors
     /// When a field of the metadata has a type that no stored object has.
-    pub fn summary(&self, fields: &[FieldPath]) -> Result<Summary, DecodeError> {
+    pub fn summary(&self, fields: &[FieldPath]) -> Result<Summary<'_>, DecodeError> {
         summary::read(Cursor::new(&self.bytes, self.body as usize), fields)
     }
 

@@ -68,9 +68,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<Layout, JsonError> {
 /// What may stand at the next token.
 #[derive(Clone, Copy)]
 enum Expect {
-    Value,
     ValueOrEnd,
-    Key,
     KeyOrEnd,
     CommaOrEnd,
 }
@@ -87,7 +85,7 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     fn run(&mut self) -> Result<(), JsonError> {
-        let mut expect = Expect::Value;
+        let mut expect = self.next(Self::value)?;
         loop {
             self.skip_whitespace();
             let Some(&byte) = self.bytes.get(self.at) else {
@@ -96,14 +94,25 @@ impl Checker<'_> {
             };
             expect = match expect {
                 Expect::ValueOrEnd if byte == b']' => self.close(),
-                Expect::Value | Expect::ValueOrEnd => self.value(byte)?,
+                Expect::ValueOrEnd => self.value(byte)?,
                 Expect::KeyOrEnd if byte == b'}' => self.close(),
-                Expect::Key | Expect::KeyOrEnd => self.key(byte)?,
+                Expect::KeyOrEnd => self.key(byte)?,
                 Expect::CommaOrEnd => self.separator(byte)?,
             };
         }
     }
 
+    /// Goes on with the next token, which there must be.
+    #[inline]
+    fn next(&mut self, go: impl FnOnce(&mut Self, u8) -> Result<Expect, JsonError>) -> Result<Expect, JsonError> {
+        self.skip_whitespace();
+        match self.bytes.get(self.at) {
+            Some(&byte) => go(self, byte),
+            None => Err(JsonError::UnexpectedEnd),
+        }
+    }
+
+    #[inline]
     fn skip_whitespace(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.bytes.get(self.at) {
             self.at += 1;
@@ -111,6 +120,7 @@ impl Checker<'_> {
         }
     }
 
+    #[inline]
     fn value(&mut self, byte: u8) -> Result<Expect, JsonError> {
         match byte {
             b'{' => return self.open(true),
@@ -125,6 +135,7 @@ impl Checker<'_> {
         Ok(Expect::CommaOrEnd)
     }
 
+    #[inline]
     fn open(&mut self, object: bool) -> Result<Expect, JsonError> {
         if self.depth == MAX_DEPTH {
             return Err(JsonError::TooDeep);
@@ -138,6 +149,7 @@ impl Checker<'_> {
         Ok(if object { Expect::KeyOrEnd } else { Expect::ValueOrEnd })
     }
 
+    #[inline]
     fn close(&mut self) -> Expect {
         self.depth -= 1;
         self.at += 1;
@@ -145,11 +157,14 @@ impl Checker<'_> {
         Expect::CommaOrEnd
     }
 
+    #[inline]
     fn in_object(&self) -> bool {
         let innermost = self.depth - 1;
         self.objects[innermost / 64] & (1 << (innermost % 64)) != 0
     }
 
+    /// Steps over a key and its value.
+    #[inline]
     fn key(&mut self, byte: u8) -> Result<Expect, JsonError> {
         if byte != b'"' {
             return self.invalid("looking for beginning of object key string");
@@ -159,13 +174,14 @@ impl Checker<'_> {
         match self.bytes.get(self.at) {
             Some(b':') => {
                 self.at += 1;
-                Ok(Expect::Value)
+                self.next(Self::value)
             }
             Some(_) => self.invalid("after object key"),
             None => Err(JsonError::UnexpectedEnd),
         }
     }
 
+    /// Steps over a comma and what follows it, or over an end.
     fn separator(&mut self, byte: u8) -> Result<Expect, JsonError> {
         if self.depth == 0 {
             return self.invalid("after top-level value");
@@ -173,11 +189,11 @@ impl Checker<'_> {
         match (self.in_object(), byte) {
             (true, b',') => {
                 self.at += 1;
-                Ok(Expect::Key)
+                self.next(Self::key)
             }
             (false, b',') => {
                 self.at += 1;
-                Ok(Expect::Value)
+                self.next(Self::value)
             }
             (true, b'}') | (false, b']') => Ok(self.close()),
             (true, _) => self.invalid("after object key:value pair"),
@@ -185,6 +201,7 @@ impl Checker<'_> {
         }
     }
 
+    #[inline]
     fn string(&mut self) -> Result<(), JsonError> {
         self.at += 1;
         loop {
@@ -304,6 +321,7 @@ impl Checker<'_> {
     }
 
     /// The next byte. Go feeds its scanner one space when the text ends, which is visible in some of its errors.
+    #[inline]
     fn peek(&self) -> u8 {
         self.bytes.get(self.at).copied().unwrap_or(b' ')
     }

@@ -219,10 +219,8 @@ fn keys<'a>(object: Option<Cursor<'a>>) -> Vec<&'a [u8]> {
 /// Copies what stands at those of the paths that begin with this member, and that there is something on the way to it.
 fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'a str>, tree: &mut Map) {
     for path in paths {
-        let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
-        if !key.is(name) {
-            continue;
-        }
+        let Some(rest) = step(key, path) else { continue };
+        let (name, rest) = (&path[..key.bytes().len()], Some(rest).filter(|rest| !rest.is_empty()));
         let Some(rest) = rest.filter(|_| value.peek() == b'{') else {
             tree.insert(name, read(value.clone()));
             continue;
@@ -235,6 +233,16 @@ fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'
             pick(key, &members, std::iter::once(rest), inner);
             members.skip();
         }
+    }
+}
+
+/// What is left of a path behind its first step, if that is this key.
+fn step<'a>(key: RawText<'_>, path: &'a str) -> Option<&'a str> {
+    let rest = path.as_bytes().strip_prefix(key.bytes())?;
+    match rest {
+        [] => Some(""),
+        [b'.', ..] => path.get(key.bytes().len() + 1..),
+        _ => None,
     }
 }
 

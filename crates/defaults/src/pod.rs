@@ -21,12 +21,14 @@ const SPEC_OF_POD: Shape = Shape {
         ("initContainers", Each(&RUNNING_CONTAINER)),
         ("containers", Each(&RUNNING_CONTAINER)),
     ],
-    then: &[Step::Also(&SPEC), Step::If { flag: "hostNetwork", then: &ON_HOST }],
+    then: &[Step::Also(&AROUND_CONTAINERS), Step::If { flag: "hostNetwork", then: &ON_HOST }],
 };
 
 /// A container asks for at least what it may not exceed.
-const RUNNING_CONTAINER: Shape =
-    Shape::of(&[("resources", In(&const { Shape::of(&[("requests", EntriesOf("limits"))]) }))]);
+const RUNNING_CONTAINER: Shape = Shape {
+    fields: &[("resources", In(&const { Shape::of(&[("requests", EntriesOf("limits"))]) }))],
+    then: &[Step::Also(&CONTAINER)],
+};
 
 /// On the host's network, a container's port is the host's.
 const ON_HOST: Shape = Shape::of(&[("initContainers", Each(&ON_HOST_PORTS)), ("containers", Each(&ON_HOST_PORTS))]);
@@ -35,10 +37,14 @@ const ON_HOST_PORTS: Shape =
     Shape::of(&[("ports", Each(&const { Shape::of(&[("hostPort", Copied("containerPort"))]) }))]);
 
 const SPEC: Shape = Shape {
+    fields: &[("initContainers", Each(&CONTAINER)), ("containers", Each(&CONTAINER))],
+    then: &[Step::Also(&AROUND_CONTAINERS)],
+};
+
+/// All of a spec but for the containers that its kind has rules of its own for.
+const AROUND_CONTAINERS: Shape = Shape {
     fields: &[
         ("volumes", Each(&VOLUME)),
-        ("initContainers", Each(&CONTAINER)),
-        ("containers", Each(&CONTAINER)),
         ("ephemeralContainers", Each(&CONTAINER)),
         ("restartPolicy", Text("Always")),
         ("terminationGracePeriodSeconds", Number(30)),

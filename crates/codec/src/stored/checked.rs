@@ -62,7 +62,7 @@ impl Checked {
     ///
     /// # Errors
     /// When a field of the metadata has a type that no stored object has.
-    pub fn summary(&self, fields: &[FieldPath]) -> Result<Summary, DecodeError> {
+    pub fn summary(&self, fields: &[FieldPath]) -> Result<Summary<'_>, DecodeError> {
         summary::read(Cursor::over(&self.object.bytes, self.object.body as usize, &self.extents), fields)
     }
 }

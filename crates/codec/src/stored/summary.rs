@@ -1,26 +1,27 @@
 //! What a cache keeps of an object, picked out of its bytes while the rest is skipped.
 
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 use super::DecodeError;
 use crate::cursor::{Cursor, RawText};
 
-/// What a cache needs to know about an object.
+/// What a cache needs to know about an object: texts of its bytes, but where these hold escapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct Summary<'a> {
     /// `metadata.name`.
-    pub name: String,
+    pub name: Cow<'a, str>,
     /// `metadata.namespace`, empty when the object is cluster scoped.
-    pub namespace: String,
+    pub namespace: Cow<'a, str>,
     /// `metadata.uid`.
-    pub uid: String,
+    pub uid: Cow<'a, str>,
     /// `metadata.labels`, sorted by key.
-    pub labels: Vec<(String, String)>,
+    pub labels: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The text of every field that was asked for, in the order it was asked for: strings as they are, numbers and
     /// booleans as JSON writes them, the empty string for fields that are absent, null, or not scalar.
-    pub fields: Vec<String>,
+    pub fields: Vec<Cow<'a, str>>,
     /// `metadata.deletionTimestamp`.
-    pub deletion_timestamp: Option<String>,
+    pub deletion_timestamp: Option<Cow<'a, str>>,
     /// `metadata.generation`.
     pub generation: Option<i64>,
     /// Where the value of `metadata.ownerReferences` begins in the bytes, unless it is null.
@@ -47,8 +48,8 @@ impl FieldPath {
 const PATHS_PER_PASS: usize = u64::BITS as usize;
 
 /// Reads the summary. The cursor stands on the key `metadata`, which is the first one after kind and apiVersion.
-pub(super) fn read(mut cursor: Cursor<'_>, paths: &[FieldPath]) -> Result<Summary, DecodeError> {
-    let mut summary = Summary { fields: vec![String::new(); paths.len()], ..Summary::default() };
+pub(super) fn read<'a>(mut cursor: Cursor<'a>, paths: &[FieldPath]) -> Result<Summary<'a>, DecodeError> {
+    let mut summary = Summary { fields: vec![Cow::default(); paths.len()], ..Summary::default() };
     cursor.take(b"\"metadata\":");
     let metadata = cursor.clone();
     cursor.take(b"{");
@@ -65,7 +66,7 @@ pub(super) fn read(mut cursor: Cursor<'_>, paths: &[FieldPath]) -> Result<Summar
     Ok(summary)
 }
 
-fn read_metadata(cursor: &mut Cursor<'_>, summary: &mut Summary) -> Result<(), DecodeError> {
+fn read_metadata<'a>(cursor: &mut Cursor<'a>, summary: &mut Summary<'a>) -> Result<(), DecodeError> {
     while let Some(key) = cursor.key() {
         match key.bytes() {
             b"name" => summary.name = text(cursor, "name")?,
@@ -89,14 +90,14 @@ fn read_metadata(cursor: &mut Cursor<'_>, summary: &mut Summary) -> Result<(), D
 }
 
 /// A string; null counts as the empty one, as it does for Go.
-fn text(cursor: &mut Cursor<'_>, field: &'static str) -> Result<String, DecodeError> {
+fn text<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result<Cow<'a, str>, DecodeError> {
     match cursor.peek() {
-        b'"' | b'n' => Ok(cursor.scalar().unwrap_or_default().into_owned()),
+        b'"' | b'n' => Ok(cursor.scalar().unwrap_or_default()),
         _ => Err(DecodeError::Metadata(field)),
     }
 }
 
-fn labels(cursor: &mut Cursor<'_>) -> Result<Vec<(String, String)>, DecodeError> {
+fn labels<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(Cow<'a, str>, Cow<'a, str>)>, DecodeError> {
     let mut labels = Vec::new();
     if cursor.take(b"null") {
         return Ok(labels);
@@ -105,21 +106,21 @@ fn labels(cursor: &mut Cursor<'_>) -> Result<Vec<(String, String)>, DecodeError>
         return Err(DecodeError::Metadata("labels"));
     }
     while let Some(key) = cursor.key() {
-        labels.push((key.decode().into_owned(), text(cursor, "labels")?));
+        labels.push((key.decode(), text(cursor, "labels")?));
     }
     labels.sort_unstable();
     Ok(labels)
 }
 
 /// Follows up to 64 paths at once; a set of paths is a mask of their indexes.
-struct Follow<'a> {
-    paths: &'a [FieldPath],
-    found: &'a mut [String],
+struct Follow<'p, 'f, 'a> {
+    paths: &'p [FieldPath],
+    found: &'f mut [Cow<'a, str>],
 }
 
-impl Follow<'_> {
+impl<'a> Follow<'_, '_, 'a> {
     /// Visits the members of the root object and stops as soon as every path was met.
-    fn root(&mut self, mut cursor: Cursor<'_>, mut active: u64) {
+    fn root(&mut self, mut cursor: Cursor<'a>, mut active: u64) {
         while active != 0
             && let Some(key) = cursor.key()
         {
@@ -129,9 +130,14 @@ impl Follow<'_> {
     }
 
     /// Visits one member of an object at `depth` and says which paths go through it.
-    fn member(&mut self, cursor: &mut Cursor<'_>, key: RawText<'_>, depth: usize, active: u64) -> u64 {
-        let name = key.decode();
-        let through = self.matching(active, depth, |step| step == &*name);
+    fn member(&mut self, cursor: &mut Cursor<'a>, key: RawText<'a>, depth: usize, active: u64) -> u64 {
+        let through = match key.plain() {
+            Some(name) => self.matching(active, depth, |step| step.as_bytes() == name),
+            None => {
+                let name = key.decode();
+                self.matching(active, depth, |step| step == &*name)
+            }
+        };
         if through == 0 {
             cursor.skip();
         } else {
@@ -141,17 +147,17 @@ impl Follow<'_> {
     }
 
     /// Visits a value that `active` paths lead to in `depth` steps.
-    fn value(&mut self, cursor: &mut Cursor<'_>, depth: usize, active: u64) {
+    fn value(&mut self, cursor: &mut Cursor<'a>, depth: usize, active: u64) {
         if cursor.peek() != b'{' {
             let text = cursor.scalar().unwrap_or_default();
-            for (index, path) in self.paths.iter().enumerate() {
-                if active & (1 << index) != 0 && path.0.len() == depth {
-                    self.found[index].replace_range(.., &text);
+            for index in indexes(active) {
+                if self.paths[index].0.len() == depth {
+                    self.found[index].clone_from(&text);
                 }
             }
             return;
         }
-        cursor.take(b"{");
+        cursor.step();
         while let Some(key) = cursor.key() {
             self.member(cursor, key, depth, active);
         }
@@ -159,12 +165,18 @@ impl Follow<'_> {
 
     /// The paths of `active` whose step at `depth` passes the test.
     fn matching(&self, active: u64, depth: usize, test: impl Fn(&str) -> bool) -> u64 {
-        let mut mask = 0;
-        for (index, path) in self.paths.iter().enumerate() {
-            if active & (1 << index) != 0 && path.0.get(depth).is_some_and(|step| test(step)) {
-                mask |= 1 << index;
-            }
-        }
-        mask
+        indexes(active)
+            .filter(|index| self.paths[*index].0.get(depth).is_some_and(|step| test(step)))
+            .fold(0, |mask, index| mask | 1 << index)
     }
+}
+
+/// The indexes in a mask, ascending.
+fn indexes(mask: u64) -> impl Iterator<Item = usize> {
+    let mut left = mask;
+    std::iter::from_fn(move || {
+        let index = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(index)
+    })
 }

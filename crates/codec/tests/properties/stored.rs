@@ -1,5 +1,7 @@
 //! Stored objects come back as they went in, and summaries agree with whole objects.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use keelson_codec::cursor::Cursor;
 use keelson_codec::{DecodeError, FieldPath, StoredObject, Summary};
@@ -31,18 +33,21 @@ fn shown(mut object: Map, revision: Revision) -> Map {
 }
 
 /// The summary, made from the value tree.
-fn summary_of(object: &Map) -> Summary {
+fn summary_of(object: &Map) -> Summary<'static> {
     let object = Value::Object(object.clone());
     let metadata = &object["metadata"];
-    let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+    let text = |field: &str| Cow::from(metadata[field].as_str().unwrap_or_default().to_owned());
     let mut labels: Vec<_> = metadata["labels"].as_object().into_iter().flatten().collect();
     labels.sort_unstable_by_key(|(key, _)| *key);
     Summary {
         name: text("name"),
         namespace: text("namespace"),
         uid: text("uid"),
-        labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value.as_str().unwrap().to_owned())).collect(),
-        fields: FIELDS.iter().map(|path| field_text(&object, path)).collect(),
+        labels: labels
+            .into_iter()
+            .map(|(key, value)| (key.to_owned().into(), value.as_str().unwrap().to_owned().into()))
+            .collect(),
+        fields: FIELDS.iter().map(|path| field_text(&object, path).into()).collect(),
         deletion_timestamp: Some(text("deletionTimestamp")).filter(|time| !time.is_empty()),
         generation: metadata["generation"].as_i64(),
         owners: None,

@@ -79,5 +79,5 @@ pub(crate) async fn create(registry: &Registry, target: &Target, name: &str, met
         object.set_meta("namespace", namespace.as_str());
     }
     let created = registry.create(target, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
-    created.object.summary(&[]).unwrap().uid
+    created.object.uid().into_owned()
 }

@@ -31,12 +31,11 @@ pub(super) async fn one(
             renderer.answer(StatusCode::OK, &last.object, last.revision)?
         }
         Deleted::Gone(last) => {
-            let uid = last.object.summary(&[]).map(|summary| summary.uid).unwrap_or_default();
             let details = StatusDetails {
                 name: name.to_owned(),
                 group: target.resource.group.to_owned(),
                 kind: target.resource.plural.to_owned(),
-                uid,
+                uid: last.object.uid().into_owned(),
                 ..StatusDetails::default()
             };
             respond::status(&Status::success(details), renderer.media())

@@ -26,7 +26,7 @@ async fn create(server: &Registry, target: &Target, name: &str, spec: Option<Val
 async fn uid(server: &Registry, name: &str) -> String {
     let namespaces = namespaces_target().unwrap();
     let entry = server.get(&namespaces, name, &GetOptions::default()).await.unwrap();
-    entry.object.summary(&[]).unwrap().uid
+    entry.object.uid().into_owned()
 }
 
 /// Marks a namespace and lets it go, as if it were empty.
