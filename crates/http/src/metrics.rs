@@ -6,54 +6,27 @@
 mod classic;
 mod observation;
 mod process;
+mod requests;
 mod source;
 
 use std::fmt;
 
 use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeLabelSet, text};
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 pub use observation::{Observation, ServedResource};
 pub use source::{MetricKind, MetricSource, Sample};
 
+use requests::Requests;
 use source::SourceCollector;
-
-/// Upper ends of the duration buckets, in seconds: those of the reference, so that its dashboards fit.
-const DURATION_BUCKETS: [f64; 23] = [
-    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
-    45.0, 60.0,
-];
 
 /// The media type of the classic text format.
 pub const CLASSIC_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The media type of the OpenMetrics text format.
 pub const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    verb: &'static str,
-    group: &'static str,
-    version: &'static str,
-    resource: &'static str,
-    subresource: &'static str,
-    scope: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CodeLabels {
-    verb: &'static str,
-    group: &'static str,
-    version: &'static str,
-    resource: &'static str,
-    subresource: &'static str,
-    scope: &'static str,
-    code: u16,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
@@ -63,37 +36,25 @@ struct KindLabels {
 /// All metrics of a server.
 pub struct Metrics {
     registry: RwLock<Registry>,
-    requests: Family<CodeLabels, Counter>,
-    durations: Family<RequestLabels, Histogram, fn() -> Histogram>,
-    in_flight: Family<KindLabels, Gauge>,
-    long_running: Family<RequestLabels, Gauge>,
+    requests: Requests,
+    /// How many requests that change something are being answered, and how many that do not.
+    writing: Gauge,
+    reading: Gauge,
 }
 
 impl Metrics {
     /// The metrics of requests and of the process.
     pub fn new() -> Self {
-        let metrics = Self {
-            registry: RwLock::new(Registry::default()),
-            requests: Family::default(),
-            durations: Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)),
-            in_flight: Family::default(),
-            long_running: Family::default(),
-        };
-        // The registry puts `_total` behind counters and a full stop behind help texts.
-        let mut registry = metrics.registry.write();
-        registry.register("apiserver_request", "Requests, by what they asked and the code", metrics.requests.clone());
-        registry.register(
-            "apiserver_request_duration_seconds",
-            "Time from the head of a request to the end of its answer",
-            metrics.durations.clone(),
-        );
-        registry.register(
-            "apiserver_current_inflight_requests",
-            "Requests being answered, watches apart",
-            metrics.in_flight.clone(),
-        );
-        registry.register("apiserver_longrunning_requests", "Watches being served", metrics.long_running.clone());
-        drop(registry);
+        let mut registry = Registry::default();
+        let requests = Requests::default();
+        registry.register_collector(Box::new(requests.clone()));
+        let in_flight = Family::<KindLabels, Gauge>::default();
+        let [writing, reading] =
+            ["mutating", "readOnly"].map(|request_kind| in_flight.get_or_create_owned(&KindLabels { request_kind }));
+        // The registry puts a full stop behind help texts.
+        let help = "Requests being answered, watches apart";
+        registry.register("apiserver_current_inflight_requests", help, in_flight);
+        let metrics = Self { registry: RwLock::new(registry), requests, writing, reading };
         metrics.add_source(process::ProcessSource::new());
         metrics
     }

@@ -4,6 +4,7 @@
 //! are resource paths from their third part on, `namespaces/<name>` narrows, a GET without a name is a list or a watch,
 //! and a DELETE without a name is a deletecollection. Whether the resource exists is not known here.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use http::{Method, Uri};
@@ -29,7 +30,7 @@ pub enum Verb {
     /// Delete a collection.
     DeleteCollection,
     /// The lower-case method: of every request that is not for a resource, and of unusual methods.
-    Other(String),
+    Other(Cow<'static, str>),
 }
 
 impl Verb {
@@ -53,7 +54,7 @@ impl Verb {
         match self {
             Self::Get | Self::List | Self::Watch => true,
             Self::Create | Self::Update | Self::Patch | Self::Delete | Self::DeleteCollection => false,
-            Self::Other(method) => matches!(method.as_str(), "get" | "head" | "options"),
+            Self::Other(method) => matches!(&**method, "get" | "head" | "options"),
         }
     }
 
@@ -80,8 +81,21 @@ impl Verb {
             "PUT" => Self::Update,
             "PATCH" => Self::Patch,
             "DELETE" => Self::Delete,
-            other => Self::Other(other.to_ascii_lowercase()),
+            _ => Self::of_page(method),
         }
+    }
+
+    fn of_page(method: &Method) -> Self {
+        Self::Other(match method.as_str() {
+            "GET" => "get".into(),
+            "HEAD" => "head".into(),
+            "POST" => "post".into(),
+            "PUT" => "put".into(),
+            "PATCH" => "patch".into(),
+            "DELETE" => "delete".into(),
+            "OPTIONS" => "options".into(),
+            other => other.to_ascii_lowercase().into(),
+        })
     }
 }
 
@@ -170,7 +184,7 @@ impl RequestInfo {
     fn non_resource(method: &Method) -> Self {
         Self {
             is_resource_request: false,
-            verb: Verb::Other(method.as_str().to_ascii_lowercase()),
+            verb: Verb::of_page(method),
             group: String::new(),
             version: String::new(),
             resource: String::new(),

@@ -83,7 +83,7 @@ impl Pipeline {
         let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
         let long_running = info.is_long_running();
         let target = self.router.target(&info);
-        let mut observation = Observation::begin(self.metrics.clone(), &info, target.as_ref().map(ServedResource::of));
+        let mut observation = Observation::begin(&self.metrics, &info, target.as_ref().map(ServedResource::of));
 
         let (outcome, place) = match self.flow_control.admit(&info) {
             Ok(place) => (panics::caught(self.admit(identity, info, target, parts, body, error_form)).await, place),
@@ -97,7 +97,7 @@ impl Pipeline {
         observation.answered(response.status());
         let response =
             response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, (observation, place))) });
-        flow_control::marked(request_id::stamped(without_caching(response), &request_id))
+        flow_control::marked(request_id::stamped(without_caching(response), request_id))
     }
 
     /// The filters that may refuse.

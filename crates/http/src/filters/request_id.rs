@@ -14,12 +14,12 @@ const MAX_CLIENT_ID_BYTES: usize = 64;
 pub(super) fn of(headers: &HeaderMap, random: &dyn Random) -> HeaderValue {
     let usable = |id: &&HeaderValue| !id.is_empty() && id.len() <= MAX_CLIENT_ID_BYTES && id.to_str().is_ok();
     headers.get(AUDIT_ID).filter(usable).cloned().unwrap_or_else(|| {
-        HeaderValue::from_str(&random.uuid()).expect("a UUID is made of hexadecimal digits and dashes")
+        HeaderValue::try_from(random.uuid()).expect("a UUID is made of hexadecimal digits and dashes")
     })
 }
 
 /// The answer with its id.
-pub(super) fn stamped(mut response: Response<ResponseBody>, id: &HeaderValue) -> Response<ResponseBody> {
-    response.headers_mut().insert(AUDIT_ID, id.clone());
+pub(super) fn stamped(mut response: Response<ResponseBody>, id: HeaderValue) -> Response<ResponseBody> {
+    response.headers_mut().insert(AUDIT_ID, id);
     response
 }

@@ -25,7 +25,7 @@ pub(super) fn of(info: &RequestInfo, parts: &Parts) -> Result<Option<Duration>, 
     if info.is_long_running() {
         return Ok(None);
     }
-    let query = parts.uri.query().unwrap_or_default();
+    let Some(query) = parts.uri.query() else { return Ok(Some(REQUEST_TIMEOUT)) };
     let asked = form_urlencoded::parse(query.as_bytes()).find(|(key, value)| key == "timeout" && !value.is_empty());
     let Some((_, asked)) = asked else { return Ok(Some(REQUEST_TIMEOUT)) };
     let asked = go_duration(&asked)

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use keelson_registry::Target;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use super::{CodeLabels, KindLabels, Metrics, RequestLabels};
+use super::Metrics;
+use super::requests::{RequestLabels, Series};
 use crate::request_info::{RequestInfo, Verb};
 
 /// The names of a resource that is served. Only these become label values.
@@ -38,67 +40,40 @@ impl ServedResource {
 /// there was an answer, and only the gauges are set back.
 #[derive(Debug)]
 pub struct Observation {
-    metrics: Arc<Metrics>,
-    labels: RequestLabels,
-    kind: Kind,
+    series: Arc<Series>,
+    /// How many like it there are now.
+    in_flight: Gauge,
     started: Instant,
     code: Option<StatusCode>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    LongRunning,
-    Mutating,
-    ReadOnly,
-}
-
-impl Kind {
-    fn labels(self) -> Option<KindLabels> {
-        match self {
-            Self::LongRunning => None,
-            Self::Mutating => Some(KindLabels { request_kind: "mutating" }),
-            Self::ReadOnly => Some(KindLabels { request_kind: "readOnly" }),
-        }
-    }
-}
-
 impl Observation {
     /// Begins to count a request. `served` is `None` when the path names no resource that is served.
-    pub fn begin(metrics: Arc<Metrics>, info: &RequestInfo, served: Option<ServedResource>) -> Self {
+    pub fn begin(metrics: &Metrics, info: &RequestInfo, served: Option<ServedResource>) -> Self {
         let ServedResource { group, version, resource, subresource } = served.unwrap_or_default();
         let labels = RequestLabels { verb: verb(info), group, version, resource, subresource, scope: scope(info) };
-        let kind = match () {
-            () if info.is_long_running() => Kind::LongRunning,
-            () if info.verb.is_read() => Kind::ReadOnly,
-            () => Kind::Mutating,
+        let series = metrics.requests.series(labels, info.is_long_running());
+        let in_flight = match series.running() {
+            Some(running) => running,
+            None if info.verb.is_read() => &metrics.reading,
+            None => &metrics.writing,
         };
-        let observation = Self { metrics, labels, kind, started: Instant::now(), code: None };
-        observation.count_in_flight(1);
-        observation
+        in_flight.inc();
+        let in_flight = in_flight.clone();
+        Self { series, in_flight, started: Instant::now(), code: None }
     }
 
     /// Notes the code of the answer.
     pub fn answered(&mut self, code: StatusCode) {
         self.code = Some(code);
     }
-
-    fn count_in_flight(&self, change: i64) {
-        match self.kind.labels() {
-            None => self.metrics.long_running.get_or_create(&self.labels).inc_by(change),
-            Some(labels) => self.metrics.in_flight.get_or_create(&labels).inc_by(change),
-        };
-    }
 }
 
 impl Drop for Observation {
     fn drop(&mut self) {
-        self.count_in_flight(-1);
-        let Some(code) = self.code else { return };
-        let RequestLabels { verb, group, version, resource, subresource, scope } = self.labels.clone();
-        let labels = CodeLabels { verb, group, version, resource, subresource, scope, code: code.as_u16() };
-        self.metrics.requests.get_or_create(&labels).inc();
-        if self.kind != Kind::LongRunning {
-            self.metrics.durations.get_or_create(&self.labels).observe(self.started.elapsed().as_secs_f64());
+        self.in_flight.dec();
+        if let Some(code) = self.code {
+            self.series.answered(code, self.started.elapsed());
         }
     }
 }
@@ -114,7 +89,7 @@ fn verb(info: &RequestInfo) -> &'static str {
         Verb::Patch => "PATCH",
         Verb::Delete => "DELETE",
         Verb::DeleteCollection => "DELETECOLLECTION",
-        Verb::Other(method) => match method.as_str() {
+        Verb::Other(method) => match &**method {
             "get" => "GET",
             "head" => "HEAD",
             "post" => "POST",
@@ -147,7 +122,7 @@ mod tests {
 
     fn observe(metrics: &Arc<Metrics>, target: &str, served: Option<ServedResource>, code: StatusCode) {
         let info = RequestInfo::parse(&Method::GET, &target.parse().unwrap());
-        let mut observation = Observation::begin(metrics.clone(), &info, served);
+        let mut observation = Observation::begin(metrics, &info, served);
         observation.answered(code);
     }
 
@@ -204,7 +179,7 @@ mod tests {
                 r#"apiserver_longrunning_requests{{verb="WATCH",group="",version="v1",resource="pods",subresource="",scope="cluster"}} {count}"#
             )
         };
-        let observation = Observation::begin(metrics.clone(), &info, Some(PODS));
+        let observation = Observation::begin(&metrics, &info, Some(PODS));
         assert!(metrics.classic().unwrap().contains(&line(1)));
         drop(observation);
         assert!(metrics.classic().unwrap().contains(&line(0)));

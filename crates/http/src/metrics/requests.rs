@@ -1,0 +1,127 @@
+//! What is counted of requests: one series for all that ask the same of the same resource.
+//!
+//! A request finds its series once, when it begins, and counts in it when it ends.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use http::StatusCode;
+use parking_lot::{Mutex, RwLock};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+/// Upper ends of the duration buckets, in seconds: those of the reference, so that its dashboards fit.
+const DURATION_BUCKETS: [f64; 23] = [
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0,
+];
+
+/// What is alike of the requests of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RequestLabels {
+    pub(super) verb: &'static str,
+    pub(super) group: &'static str,
+    pub(super) version: &'static str,
+    pub(super) resource: &'static str,
+    pub(super) subresource: &'static str,
+    pub(super) scope: &'static str,
+}
+
+#[derive(Debug, EncodeLabelSet)]
+struct CodeLabel {
+    code: u16,
+}
+
+/// All series. A clone is the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requests(Arc<RwLock<HashMap<RequestLabels, Arc<Series>>>>);
+
+/// What was counted of requests that are alike.
+#[derive(Debug)]
+pub(super) struct Series {
+    /// How many were answered, by code. Few codes are ever seen of one.
+    answered: Mutex<Vec<(StatusCode, u64)>>,
+    length: Length,
+}
+
+#[derive(Debug)]
+enum Length {
+    /// They end, and this is how long they took.
+    Short(Histogram),
+    /// They are watches, and so many are being served.
+    Long(Gauge),
+}
+
+impl Requests {
+    /// The series of a request. All with the same labels are long-running, or none.
+    pub(super) fn series(&self, labels: RequestLabels, long_running: bool) -> Arc<Series> {
+        if let Some(known) = self.0.read().get(&labels) {
+            return known.clone();
+        }
+        let length = || match long_running {
+            true => Length::Long(Gauge::default()),
+            false => Length::Short(Histogram::new(DURATION_BUCKETS)),
+        };
+        let new = || Arc::new(Series { answered: Mutex::default(), length: length() });
+        self.0.write().entry(labels).or_insert_with(new).clone()
+    }
+}
+
+impl Series {
+    /// How many are being served, where they are long-running.
+    pub(super) fn running(&self) -> Option<&Gauge> {
+        match &self.length {
+            Length::Short(_) => None,
+            Length::Long(running) => Some(running),
+        }
+    }
+
+    /// Counts a request that was answered, and ended so long after its head had come.
+    pub(super) fn answered(&self, code: StatusCode, after: Duration) {
+        let mut answered = self.answered.lock();
+        match answered.iter_mut().find(|(known, _)| *known == code) {
+            Some((_, count)) => *count += 1,
+            None => answered.push((code, 1)),
+        }
+        drop(answered);
+        if let Length::Short(durations) = &self.length {
+            durations.observe(after.as_secs_f64());
+        }
+    }
+}
+
+impl Collector for Requests {
+    // The encoder puts `_total` behind counters.
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let all = self.0.read();
+        let (name, help) = ("apiserver_request", "Requests, by what they asked and the code.");
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, series) in all.iter() {
+            for (code, count) in series.answered.lock().iter() {
+                let labels = (*labels, CodeLabel { code: code.as_u16() });
+                family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+            }
+        }
+        let name = "apiserver_request_duration_seconds";
+        let help = "Time from the head of a request to the end of its answer.";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (labels, series) in all.iter() {
+            if let Length::Short(durations) = &series.length {
+                durations.encode(family.encode_family(labels)?)?;
+            }
+        }
+        let (name, help) = ("apiserver_longrunning_requests", "Watches being served.");
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, series) in all.iter() {
+            if let Length::Long(running) = &series.length {
+                running.encode(family.encode_family(labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
