@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use keelson_meta::json::is_same_name;
+
 use crate::builder::Compiled;
 use crate::layout::{
     FIELD_DEFAULT, FIELD_DOC, FIELD_FLAGS, FIELD_MERGE_KEY, FIELD_NAME, FIELD_NODE, FILLED, HEADER_WORDS, ListType,
@@ -84,8 +86,10 @@ impl Schemas {
 
     #[inline]
     fn at(&self, node: u32) -> SchemaRef<'_> {
-        let tags = self.get(Section::Nodes, node as usize, NODE_TAGS);
-        SchemaRef { schemas: self, node, field: NONE, tags, flags: 0 }
+        let words: &[[u8; 4]; NODE_COUNT + 1] = self.record(Section::Nodes, node as usize);
+        let word = |word: usize| u32::from_le_bytes(words[word]);
+        let (tags, child, count) = (word(NODE_TAGS), word(NODE_CHILD), word(NODE_COUNT));
+        SchemaRef { schemas: self, node, field: NONE, tags, child, count, flags: 0 }
     }
 
     #[inline]
@@ -94,6 +98,14 @@ impl Schemas {
             Some(bytes) => u32::from_le_bytes(*bytes),
             None => NONE,
         }
+    }
+
+    /// The first words of a record, which are looked up at once.
+    #[inline]
+    fn record<const WORDS: usize>(&self, section: Section, record: usize) -> &[[u8; 4]; WORDS] {
+        let section = section as usize;
+        let start = (self.sections[section].0 + record * RECORD_WORDS[section]) * 4;
+        self.tables[start..].as_chunks().0.first_chunk().expect("records are whole")
     }
 
     #[inline]
@@ -161,8 +173,10 @@ pub struct SchemaRef<'a> {
     schemas: &'a Schemas,
     node: u32,
     field: u32,
-    /// The tags of the schema and the flags of the field, which every use looks at.
+    /// What every use looks at: the tags of the schema, its `NODE_CHILD` and `NODE_COUNT`, and the flags of the field.
     tags: u32,
+    child: u32,
+    count: u32,
     flags: u32,
 }
 
@@ -185,8 +199,7 @@ impl<'a> SchemaRef<'a> {
     }
 
     #[inline]
-    fn reference(self, word: usize) -> Option<SchemaRef<'a>> {
-        let node = self.node_word(word);
+    fn reference(self, node: u32) -> Option<SchemaRef<'a>> {
         (node != NONE).then(|| self.schemas.at(node))
     }
 
@@ -216,7 +229,7 @@ impl<'a> SchemaRef<'a> {
     #[inline]
     pub fn items(self) -> Option<SchemaRef<'a>> {
         match self.of() {
-            Type::Array | Type::Map => self.reference(NODE_CHILD),
+            Type::Array | Type::Map => self.reference(self.child),
             _ => None,
         }
     }
@@ -224,7 +237,7 @@ impl<'a> SchemaRef<'a> {
     /// The two choices of an either: an object, and something that is none.
     pub fn choices(self) -> Option<(SchemaRef<'a>, SchemaRef<'a>)> {
         match self.of() {
-            Type::Either => Some((self.reference(NODE_CHILD)?, self.reference(NODE_COUNT)?)),
+            Type::Either => Some((self.reference(self.child)?, self.reference(self.count)?)),
             _ => None,
         }
     }
@@ -232,21 +245,22 @@ impl<'a> SchemaRef<'a> {
     /// How many fields an object declares.
     #[inline]
     pub(crate) fn field_count(self) -> usize {
-        if self.of() == Type::Object { (self.node_word(NODE_COUNT) & 0xffff) as usize } else { 0 }
+        if self.of() == Type::Object { (self.count & 0xffff) as usize } else { 0 }
     }
 
     /// How many fields are filled in when they are absent: those always written, and those with a default.
     pub(crate) fn filled_count(self) -> usize {
-        (self.node_word(NODE_COUNT) >> 16) as usize
+        (self.count >> 16) as usize
     }
 
     /// The field at this position of the declared order.
     #[inline]
     pub(crate) fn field_at(self, position: usize) -> SchemaRef<'a> {
-        let field = self.node_word(NODE_CHILD) as usize + position;
-        let node = self.schemas.get(Section::Fields, field, FIELD_NODE);
-        let flags = self.schemas.get(Section::Fields, field, FIELD_FLAGS);
-        SchemaRef { field: u32::try_from(field).unwrap_or(NONE), flags, ..self.schemas.at(node) }
+        let field = self.child as usize + position;
+        let words: &[[u8; 4]; FIELD_FLAGS + 1] = self.schemas.record(Section::Fields, field);
+        let field = u32::try_from(field).unwrap_or(NONE);
+        let (node, flags) = (u32::from_le_bytes(words[FIELD_NODE]), u32::from_le_bytes(words[FIELD_FLAGS]));
+        SchemaRef { field, flags, ..self.schemas.at(node) }
     }
 
     /// The fields of an object in declared order.
@@ -263,12 +277,12 @@ impl<'a> SchemaRef<'a> {
             // What is no object has no first field either.
             return None;
         }
-        let (first, wanted) = (self.node_word(NODE_CHILD) as usize, hash(name));
+        let (first, wanted) = (self.child as usize, hash(name));
         let hashes = self.schemas.hashes(first, count);
         let near = near.min(count);
         let is_it = |position: &usize| {
-            let candidate = || self.schemas.get(Section::Fields, first + position, FIELD_NAME);
-            hashes[*position] == wanted.to_le_bytes() && self.schemas.name_bytes(candidate()) == name.as_bytes()
+            let candidate = || self.schemas.name_bytes(self.schemas.get(Section::Fields, first + position, FIELD_NAME));
+            hashes[*position] == wanted.to_le_bytes() && is_same_name(candidate(), name.as_bytes())
         };
         (near..count).find(is_it).or_else(|| (0..near).find(is_it))
     }

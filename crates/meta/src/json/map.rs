@@ -51,7 +51,7 @@ impl Slot {
 
     #[inline]
     fn is(&self, hash: u32, key: &str) -> bool {
-        self.hash == hash && self.key.as_deref() == Some(key)
+        self.hash == hash && !self.is_hole() && is_same_name(self.name().as_bytes(), key.as_bytes())
     }
 
     #[inline]
@@ -64,6 +64,23 @@ impl Slot {
     fn name(&self) -> &str {
         self.key.as_deref().unwrap_or_default()
     }
+}
+
+/// Whether two names are the same. Most are so short that this takes less than the call that comparing bytes is.
+#[inline]
+pub fn is_same_name(left: &[u8], right: &[u8]) -> bool {
+    /// The first and the last bytes of a name that has as many; they may overlap.
+    #[inline]
+    fn ends<const N: usize>(name: &[u8]) -> Option<(&[u8; N], &[u8; N])> {
+        Some((name.first_chunk()?, name.last_chunk()?))
+    }
+    left.len() == right.len()
+        && match left.len() {
+            8..=16 => ends::<8>(left) == ends(right),
+            4..8 => ends::<4>(left) == ends(right),
+            17..=32 => ends::<16>(left) == ends(right),
+            _ => left == right,
+        }
 }
 
 /// A cheap hash of a name: its length and its two ends tell most names of one object apart.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json as model;
 
 use super::map::{SEARCHED_IN_ORDER, Slot};
-use super::{Entry, Map, Text, Value, json, to_value};
+use super::{Entry, Map, Text, Value, is_same_name, json, to_value};
 
 /// Names of which some are equal, and some too long to stand in the tree itself.
 fn key(many: usize) -> impl Strategy<Value = String> {
@@ -163,6 +163,17 @@ proptest! {
         let mut map = Map::from_fields(fields.into_iter(), |number, key| told.push((number, key.to_owned())));
         prop_assert_eq!(told, again);
         same(&mut map, &mut model);
+    }
+
+    #[test]
+    fn names_are_the_same_if_their_bytes_are(name in "[ab]{0,40}", other in "[ab]{0,40}", place in 0..40_usize) {
+        let mut changed = name.clone().into_bytes();
+        prop_assert!(is_same_name(name.as_bytes(), &changed));
+        prop_assert_eq!(is_same_name(name.as_bytes(), other.as_bytes()), name == other);
+        if let Some(byte) = changed.get_mut(place) {
+            *byte = b'c';
+            prop_assert!(!is_same_name(name.as_bytes(), &changed));
+        }
     }
 
     #[test]

@@ -70,6 +70,7 @@ pub enum Member<S> {
 }
 
 impl<'a> FieldSchema<'a> for SchemaRef<'a> {
+    #[inline]
     fn form(self) -> Form {
         match self.of() {
             Type::Any if self.preserves_unknown_fields() => Form::Deduced,
@@ -90,10 +91,12 @@ impl<'a> FieldSchema<'a> for SchemaRef<'a> {
         }
     }
 
+    #[inline]
     fn member(self, name: &str) -> Member<Self> {
         self.member_near(name, &mut 0)
     }
 
+    #[inline]
     fn member_near(self, name: &str, near: &mut usize) -> Member<Self> {
         if let Some(field) = self.field_near(name, near) {
             return Member::Field(field);
@@ -105,6 +108,7 @@ impl<'a> FieldSchema<'a> for SchemaRef<'a> {
         }
     }
 
+    #[inline]
     fn items(self) -> Option<Self> {
         SchemaRef::items(self)
     }

@@ -228,7 +228,11 @@ pub(super) fn write_node(node: &Node, out: &mut String) {
 /// Appends the name of a member of `fieldsV1`, as JSON.
 pub(super) fn write_step(step: Step<'_>, out: &mut String) {
     match step {
-        Step::Field(name) if is_plain(name) => out.extend(["\"f:", name, "\""]),
+        Step::Field(name) if is_plain(name) => {
+            out.push_str("\"f:");
+            out.push_str(name);
+            out.push('"');
+        }
         Step::Field(name) => write_json(&format!("f:{name}"), out),
         Step::Key { names, values } => write_key(names.iter().copied().zip(values.iter().copied()), out),
         Step::Value(value) if write_simple("\"v:", value, out) => out.push('"'),

@@ -9,10 +9,10 @@ mod endpoints;
 mod last_applied;
 mod versions;
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
+use hashbrown::HashMap;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::Value;
 use keelson_meta::{GroupVersionKind, Object};

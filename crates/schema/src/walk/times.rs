@@ -28,6 +28,9 @@ pub(super) enum Canonical {
 /// # Errors
 /// Go's message.
 pub(super) fn canonical(text: &str, precision: Precision) -> Result<Canonical, String> {
+    if is_written_so(text, precision) {
+        return Ok(Canonical::Unchanged);
+    }
     let mut reader = Reader { rest: text, text, layout: layout(precision) };
     reader.read(precision)?;
     if text == ZERO {
@@ -42,6 +45,25 @@ pub(super) fn canonical(text: &str, precision: Precision) -> Result<Canonical, S
         None => return Ok(Canonical::Unchanged),
     };
     Ok(if written == text { Canonical::Unchanged } else { Canonical::Text(written) })
+}
+
+/// Whether a time is plainly one of this century as it is written, as nearly all are.
+fn is_written_so(text: &str, precision: Precision) -> bool {
+    let form: &[u8] = match precision {
+        Precision::Seconds => b"20dd-dd-ddTdd:dd:ddZ",
+        Precision::Microseconds => b"20dd-dd-ddTdd:dd:dd.ddddddZ",
+    };
+    let text = text.as_bytes();
+    let fits = |(byte, form): (&u8, &u8)| if *form == b'd' { byte.is_ascii_digit() } else { byte == form };
+    let within = |place: usize, least: &[u8], most: &[u8]| (least..=most).contains(&&text[place..place + 2]);
+    text.len() == form.len()
+        && text.iter().zip(form).all(fits)
+        && within(5, b"01", b"12")
+        // Every month has so many days.
+        && within(8, b"01", b"28")
+        && text[11..13] <= b"23"[..]
+        && text[14] < b'6'
+        && text[17] < b'6'
 }
 
 fn layout(precision: Precision) -> &'static str {
