@@ -204,6 +204,13 @@ async fn a_pod_has_the_priority_of_its_class() {
     let expect = "priorityclasses.scheduling.k8s.io \"second\" is forbidden: PriorityClass usual is already marked as \
                   default. Only one default can exist";
     assert_eq!(second["message"], expect);
+    raw.put(format!("{CLASSES}/usual"), &class("usual", 7, false)).await.expect(200);
+    raw.post(CLASSES, &class("second", 8, true)).await.expect(201);
+    let moved = post("moved", None).await.expect(201).json();
+    assert_eq!(shown(moved), [json!(8), json!("Never"), json!("second")]);
+    raw.delete(format!("{CLASSES}/second")).await.expect(200);
+    let without = post("without", None).await.expect(201).json();
+    assert_eq!(shown(without), [json!(0), json!("PreemptLowerPriority"), Value::Null]);
     let system = post("system", Some("system-cluster-critical")).await.expect(201).json();
     assert_eq!(system["spec"]["priority"], 2_000_000_000);
 }
