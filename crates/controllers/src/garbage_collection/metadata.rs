@@ -1,6 +1,7 @@
 //! What garbage collection reads of an object: a few fields of its metadata, and nothing of the rest.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use keelson_cache::Entry;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
@@ -24,43 +25,50 @@ pub(super) struct Metadata<'e> {
 /// The same, as far as the index needs it: it is told of every object that is written, so nearly all of this is what the
 /// cache knows already.
 #[derive(Clone, Copy)]
-pub(super) struct Ties<'e>(pub(super) &'e Entry);
+pub(super) struct Ties<'e> {
+    entry: &'e Entry,
+    /// The owners as they are written.
+    pub(super) references: Option<&'e str>,
+}
 
 impl<'e> Ties<'e> {
+    pub(super) fn of(entry: &'e Entry) -> Self {
+        Self { entry, references: entry.owner_references() }
+    }
+
     /// Whether the object has no owners and is not being deleted.
     pub(super) fn is_free(self) -> bool {
-        !self.is_deleted() && self.references().is_none()
+        !self.is_deleted() && self.references.is_none()
     }
 
     /// Whether nothing has changed since the object was like this, and it is not being deleted.
     pub(super) fn are_those_of(self, before: Self) -> bool {
-        !self.is_deleted() && !before.is_deleted() && self.references() == before.references()
+        !self.is_deleted() && !before.is_deleted() && self.references == before.references
+    }
+
+    pub(super) fn key(self) -> &'e Arc<str> {
+        &self.entry.key
     }
 
     pub(super) fn is_deleted(self) -> bool {
-        self.0.leaving
+        self.entry.leaving
     }
 
     /// What can't be read has no owners.
     pub(super) fn owners(self) -> Vec<OwnerReference<'e>> {
-        self.references().and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
-    }
-
-    /// The owners as they are written.
-    pub(super) fn references(self) -> Option<&'e str> {
-        self.0.owner_references()
+        self.references.and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
     }
 
     /// Whether the object is being deleted and waits for garbage collection.
     pub(super) fn waits_for_collection(self) -> bool {
         self.is_deleted() && {
-            let metadata = Metadata::read(self.0);
+            let metadata = Metadata::read(self.entry);
             metadata.holds(FINALIZER_ORPHAN) || metadata.holds(FINALIZER_FOREGROUND)
         }
     }
 
     pub(super) fn uid(self) -> Cow<'e, str> {
-        self.0.object.uid()
+        self.entry.object.uid()
     }
 }
 
@@ -114,8 +122,6 @@ impl OwnerReference<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use keelson_cache::{Cache, CacheConfig, CollectionSpec};
     use keelson_meta::{Revision, SystemClock};
     use keelson_storage::memory::MemoryStore;
@@ -147,11 +153,11 @@ mod tests {
     async fn only_owners_and_deletion_tie_an_object() {
         let bare = with("{}").await;
         let free = with(r#"{"name":"a","labels":{"ownerReferences":"b"},"ownerReferences":null,"managedFields":[{"fieldsV1":{"f:metadata":{"f:ownerReferences":{}}}}]}"#).await;
-        assert!(Ties(&free).is_free() && Ties(&free).are_those_of(Ties(&bare)));
-        assert!(Ties(&free).owners().is_empty());
+        assert!(Ties::of(&free).is_free() && Ties::of(&free).are_those_of(Ties::of(&bare)));
+        assert!(Ties::of(&free).owners().is_empty());
         for tied in [r#"{"ownerReferences":[]}"#, r#"{"deletionTimestamp":"2026-01-01T00:00:00Z"}"#] {
             let object = with(tied).await;
-            assert!(!Ties(&object).is_free() && !Ties(&object).are_those_of(Ties(&free)), "{tied}");
+            assert!(!Ties::of(&object).is_free() && !Ties::of(&object).are_those_of(Ties::of(&free)), "{tied}");
         }
     }
 
@@ -159,9 +165,9 @@ mod tests {
     async fn only_the_metadata_of_the_object_itself_counts() {
         let object = r#"{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"\"metadata\":","uid":"u"},"spec":{"template":{"metadata":{"deletionTimestamp":"t","ownerReferences":[]}}}}"#;
         let object = entry(object).await;
-        assert_eq!((&*Ties(&object).uid(), Ties(&object).is_free()), ("u", true));
+        assert_eq!((&*Ties::of(&object).uid(), Ties::of(&object).is_free()), ("u", true));
         let bare = with("{}").await;
-        assert!(Ties(&bare).is_free() && Ties(&bare).uid().is_empty());
+        assert!(Ties::of(&bare).is_free() && Ties::of(&bare).uid().is_empty());
     }
 
     #[tokio::test]
@@ -170,8 +176,8 @@ mod tests {
             let held = format!(r#"{{"uid":"u","finalizers":["a/b","{finalizers}"]}}"#);
             let leaving = held.replace(r#""finalizers""#, r#""deletionTimestamp":"t","finalizers""#);
             let (held, leaving) = (with(&held).await, with(&leaving).await);
-            assert!(!Ties(&held).waits_for_collection());
-            assert_eq!((Ties(&leaving).waits_for_collection(), &*Ties(&leaving).uid()), (waits, "u"));
+            assert!(!Ties::of(&held).waits_for_collection());
+            assert_eq!((Ties::of(&leaving).waits_for_collection(), &*Ties::of(&leaving).uid()), (waits, "u"));
         }
     }
 
@@ -182,10 +188,10 @@ mod tests {
         let same = with(r#"{"ownerReferences":[{"uid":"u"}],"finalizers":[]}"#).await;
         let other = with(r#"{"ownerReferences":[{"uid":"v"}]}"#).await;
         let leaving = with(r#"{"deletionTimestamp":"t","ownerReferences":[{"uid":"u"}]}"#).await;
-        let [owned, same, other, leaving] = [&owned, &same, &other, &leaving].map(|entry| Ties(entry));
+        let [owned, same, other, leaving] = [&owned, &same, &other, &leaving].map(|entry| Ties::of(entry));
         assert_eq!(owned.owners()[0].uid, "u");
         assert!(owned.are_those_of(same) && !owned.are_those_of(other));
-        assert!(!Ties(&bare).are_those_of(owned));
+        assert!(!Ties::of(&bare).are_those_of(owned));
         assert!(!leaving.are_those_of(owned) && !leaving.are_those_of(leaving));
     }
 }

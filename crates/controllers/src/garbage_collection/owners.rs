@@ -36,8 +36,8 @@ impl Place<'_> {
 /// object is never deleted for an owner that can't be looked for.
 pub(super) fn find_owner<'a>(reference: &'a OwnerReference<'_>, dependent: &'a ObjectId) -> Option<Place<'a>> {
     let catalogue = Catalogue::builtin();
-    let GroupVersion { group, .. } = GroupVersion::parse(&reference.api_version)?;
-    let collection = catalogue.collection_of(catalogue.by_kind(&group, &reference.kind)?)?;
+    let (group, _) = GroupVersion::split(&reference.api_version)?;
+    let collection = catalogue.collection_of(catalogue.by_kind(group, &reference.kind)?)?;
     let namespace = match (collection.namespaced, dependent.namespace()) {
         (true, None) => return None,
         (true, namespace) => namespace,

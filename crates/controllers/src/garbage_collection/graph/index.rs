@@ -68,15 +68,13 @@ impl Index {
         current: Option<&Entry>,
         visits: &mut Vec<ObjectId>,
     ) {
-        let Some(changed) = current.or(previous) else { return };
-        if is_known(previous, current) {
-            return;
-        }
-        let id = ObjectId { collection, key: changed.key.clone() };
-        self.relink(cache, &id, previous.map(Ties), current.map(Ties), visits);
-        match current {
-            Some(current) => self.note_waiting(&id, Ties(current), visits),
-            None => self.note_gone(Ties(changed), visits),
+        let (before, after) = (previous.map(Ties::of), current.map(Ties::of));
+        let Some(changed) = after.or(before).filter(|_| !is_known(before, after)) else { return };
+        let id = ObjectId { collection, key: changed.key().clone() };
+        self.relink(cache, &id, before, after, visits);
+        match after {
+            Some(after) => self.note_waiting(&id, after, visits),
+            None => self.note_gone(changed, visits),
         }
     }
 
@@ -101,7 +99,7 @@ impl Index {
         after: Option<Ties<'_>>,
         visits: &mut Vec<ObjectId>,
     ) {
-        if before.and_then(Ties::references) == after.and_then(Ties::references) {
+        if before.and_then(|ties| ties.references) == after.and_then(|ties| ties.references) {
             return;
         }
         for reference in before.map(Ties::owners).unwrap_or_default() {
@@ -185,10 +183,10 @@ impl Index {
 /// Whether the index says of an object already what it is to say. That holds for nearly all events: an object without owners
 /// is made, or its owners are those that it had, and it stays. Who is being deleted never ceases to be, so such an object
 /// is not among those that wait.
-fn is_known(previous: Option<&Entry>, current: Option<&Entry>) -> bool {
-    match (previous.map(Ties), current.map(Ties)) {
-        (None, Some(current)) => current.is_free(),
-        (Some(previous), Some(current)) => current.are_those_of(previous),
+fn is_known(before: Option<Ties<'_>>, after: Option<Ties<'_>>) -> bool {
+    match (before, after) {
+        (None, Some(after)) => after.is_free(),
+        (Some(before), Some(after)) => after.are_those_of(before),
         // Others may refer to what is gone.
         (_, None) => false,
     }
