@@ -3,6 +3,7 @@
 //! The chain and the signature were verified in the TLS handshake. A connection may outlive its certificate, so the
 //! validity period is kept and checked again at each request.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -13,7 +14,7 @@ use crate::user::{AUTHENTICATED, User};
 /// A user, and how long the proof of it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIdentity {
-    user: User,
+    user: Arc<User>,
     not_before: SystemTime,
     not_after: SystemTime,
 }
@@ -41,14 +42,14 @@ impl ClientIdentity {
         let mut groups: Vec<String> = texts(certificate.subject().iter_organization()).collect();
         groups.push(AUTHENTICATED.to_owned());
         Ok(Self {
-            user: User { name, groups, ..User::default() },
+            user: Arc::new(User { name, groups, ..User::default() }),
             not_before: instant(certificate.validity().not_before.timestamp()),
             not_after: instant(certificate.validity().not_after.timestamp()),
         })
     }
 
     /// The user, if the certificate is valid at this time.
-    pub fn user_at(&self, now: SystemTime) -> Option<&User> {
+    pub fn user_at(&self, now: SystemTime) -> Option<&Arc<User>> {
         (self.not_before <= now && now <= self.not_after).then_some(&self.user)
     }
 }

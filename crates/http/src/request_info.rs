@@ -9,6 +9,7 @@ use std::fmt;
 
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
+use smallvec::SmallVec;
 
 /// What a request wants to do, in the words of authorization rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -134,6 +135,9 @@ pub struct RequestInfo {
     pub rest: Vec<String>,
 }
 
+/// How many parts a path has at the most, but for what follows a proxy: those of a subresource of an object.
+const USUAL_PARTS: usize = 8;
+
 /// Subresources of a namespace, which are not resources within it.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
@@ -148,7 +152,7 @@ impl RequestInfo {
 
     /// Reads the path of a resource. One that names none leaves everything as it is.
     fn read_path(&mut self, method: &Method, path: &str, query: &str) {
-        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let parts: SmallVec<[&str; USUAL_PARTS]> = path.trim_matches('/').split('/').collect();
         // Empty and relative segments name nothing, and must never reach a storage key.
         if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
             return;

@@ -1,5 +1,7 @@
 //! What the edge hands to the verb handlers, and what it expects back.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use http::Response;
 use http::request::Parts;
@@ -21,7 +23,7 @@ pub struct ApiRequest {
     /// The body, not yet read.
     pub body: RequestBody,
     /// Who asks.
-    pub user: User,
+    pub user: Arc<User>,
     /// The form in which an error is told.
     pub error_form: MediaType,
     /// Cancelled when the server begins to stop: streams without end must then end, cleanly.

@@ -57,10 +57,19 @@ impl GroupVersion {
     /// # Errors
     /// `None` when the text has more than one slash.
     pub fn parse(api_version: &str) -> Option<Self> {
+        let (group, version) = Self::split(api_version)?;
+        Some(Self { group: group.to_owned(), version: version.to_owned() })
+    }
+
+    /// The group and the version of an `apiVersion`, where they stand.
+    ///
+    /// # Errors
+    /// As [`GroupVersion::parse`].
+    pub fn split(api_version: &str) -> Option<(&str, &str)> {
         match api_version.split_once('/') {
-            None => Some(Self { group: String::new(), version: api_version.to_owned() }),
+            None => Some(("", api_version)),
             Some((_, version)) if version.contains('/') => None,
-            Some((group, version)) => Some(Self { group: group.to_owned(), version: version.to_owned() }),
+            parts => parts,
         }
     }
 }

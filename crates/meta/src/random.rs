@@ -29,7 +29,8 @@ pub trait Random: Send + Sync + 'static {
     fn uuid(&self) -> String {
         let mut bytes = [0; 16];
         self.fill(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+        let uuid = uuid::Builder::from_random_bytes(bytes).into_uuid();
+        uuid.hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).to_owned()
     }
 
     /// The five characters that are put behind a `generateName`.

@@ -43,11 +43,11 @@ pub(crate) fn convert(target: &Target, object: &mut Object, to: &GroupVersionKin
     let api_version = object.api_version().unwrap_or_default();
     let foreign =
         || ApiError::Internal(format!("a stored {} is in the version {api_version:?}, which is not served", to.kind));
-    let from = GroupVersion::parse(api_version).ok_or_else(foreign)?;
-    if (&from.group, &from.version) == (&to.group, &to.version) {
+    let from = GroupVersion::split(api_version).ok_or_else(foreign)?;
+    let wanted = (to.group.as_str(), to.version.as_str());
+    if from == wanted {
         return Ok(());
     }
-    let (from, wanted) = ((from.group.as_str(), from.version.as_str()), (to.group.as_str(), to.version.as_str()));
     let conversion = Conversion::between(target.resource.group, target.resource.kind, from, wanted);
     let conversion = conversion.ok_or_else(foreign)?;
     conversion.convert(object)?;

@@ -15,7 +15,6 @@ use crate::target::Target;
 #[derive(Clone, Debug)]
 pub struct VersionedView {
     kind: GroupVersionKind,
-    api_version: String,
     view: Option<&'static View>,
     /// Whether the kind has no other version, which is the case of most.
     sole: bool,
@@ -24,10 +23,8 @@ pub struct VersionedView {
 impl VersionedView {
     /// The view of a target.
     pub fn of(target: &Target) -> Self {
-        let kind = target.kind();
-        let api_version = kind.group_version().to_string();
         let view = Views::builtin().of(target.resource, target.version.name);
-        Self { sole: view.is_none_or(View::is_sole), view, kind, api_version }
+        Self { kind: target.kind(), sole: view.is_none_or(View::is_sole), view }
     }
 
     /// The kind in this version.
@@ -37,7 +34,7 @@ impl VersionedView {
 
     /// Whether the object is stored in this version, so that its bytes are shown as they are.
     pub fn is_same(&self, object: &StoredObject) -> bool {
-        self.sole || object.api_version() == self.api_version
+        self.sole || self.view.is_some_and(|view| object.api_version() == view.api_version)
     }
 
     /// Whether items of lists are the stored bytes, whichever version an object is stored in: items do not name their

@@ -3,6 +3,8 @@
 //!
 //! The subresource and the version of an entry are those of the target; they are no matter of the writer.
 
+use std::sync::Arc;
+
 use keelson_access::User;
 use keelson_meta::go_format::is_print;
 use keelson_meta::options::FIELD_MANAGER_MAX;
@@ -16,12 +18,12 @@ const SERVER: &str = "keelson";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
     manager: String,
-    user: Option<User>,
+    user: Option<Arc<User>>,
 }
 
 impl Writer {
     /// The writer of a request: the `fieldManager` of its options, else the program that its `User-Agent` begins with.
-    pub fn of_request(field_manager: Option<&str>, user_agent: &str, user: &User) -> Self {
+    pub fn of_request(field_manager: Option<&str>, user_agent: &str, user: &Arc<User>) -> Self {
         let named = match field_manager {
             Some(manager) if !manager.is_empty() => Self::named(manager),
             _ => Self::named(&program(user_agent)),
@@ -47,7 +49,7 @@ impl Writer {
 
     /// The user whose request it is; `None` for the server's own writes.
     pub fn user(&self) -> Option<&User> {
-        self.user.as_ref()
+        self.user.as_deref()
     }
 }
 
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn a_writer_is_who_it_says_or_else_its_program() {
         let check = |field_manager: Option<&str>, user_agent: &str, expected: &str| {
-            assert_eq!(Writer::of_request(field_manager, user_agent, &User::default()).manager(), expected);
+            assert_eq!(Writer::of_request(field_manager, user_agent, &Arc::default()).manager(), expected);
         };
         check(Some("me"), "kubectl/v1.36.2", "me");
         check(None, "kubectl/v1.36.2 (linux/amd64)", "kubectl");

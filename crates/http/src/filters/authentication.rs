@@ -1,5 +1,6 @@
 //! Who makes a request.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures::future::BoxFuture;
@@ -42,12 +43,12 @@ pub(super) async fn user(
     tokens: Option<&dyn TokenAuthenticator>,
     headers: &HeaderMap,
     now: SystemTime,
-) -> Result<User, ApiError> {
+) -> Result<Arc<User>, ApiError> {
     match (identity, bearer_token(headers), tokens) {
         (Some(identity), ..) => identity.user_at(now).cloned().ok_or(ApiError::Unauthorized),
-        (None, Some(token), Some(tokens)) => tokens.user(token).await,
+        (None, Some(token), Some(tokens)) => tokens.user(token).await.map(Arc::new),
         (None, Some(_), None) => Err(ApiError::Unauthorized),
-        (None, None, _) => Ok(User::anonymous()),
+        (None, None, _) => Ok(Arc::new(User::anonymous())),
     }
 }
 
@@ -68,7 +69,7 @@ mod tests {
     async fn a_client_without_credentials_is_anonymous_and_one_with_a_wrong_token_is_refused() {
         let now = SystemTime::UNIX_EPOCH;
         let mut headers = HeaderMap::new();
-        assert_eq!(user(None, None, &headers, now).await.unwrap(), User::anonymous());
+        assert_eq!(*user(None, None, &headers, now).await.unwrap(), User::anonymous());
         headers.insert(AUTHORIZATION, "Bearer x".parse().unwrap());
         assert_eq!(user(None, None, &headers, now).await.unwrap_err(), ApiError::Unauthorized);
     }

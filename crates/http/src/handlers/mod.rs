@@ -75,7 +75,7 @@ impl ResourceHandlers {
 }
 
 /// Who writes: what the request's options call it, or else its program.
-fn writer(parts: &Parts, user: &User, field_manager: Option<&str>) -> Writer {
+fn writer(parts: &Parts, user: &Arc<User>, field_manager: Option<&str>) -> Writer {
     let user_agent = parts.headers.get(USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
     Writer::of_request(field_manager, user_agent.as_deref().unwrap_or_default(), user)
 }

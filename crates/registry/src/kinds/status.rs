@@ -1,6 +1,5 @@
 //! The status that a new object begins with.
 
-use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
@@ -12,8 +11,8 @@ use crate::target::Target;
 
 /// The status of a new object, with what is written even when there is nothing to say; `None` for no status at all.
 pub(crate) fn initial_status(target: &Target, object: &Object, now: SystemTime) -> Option<Value> {
-    let stored = GroupVersion::parse(object.api_version()?)?;
-    let schema = Schemas::builtin().kind(&stored.group, &stored.version, target.resource.kind)?;
+    let (group, version) = GroupVersion::split(object.api_version()?)?;
+    let schema = Schemas::builtin().kind(group, version, target.resource.kind)?;
     let field = schema.field("status")?;
     let mut status = Object(stated(target, object, now));
     if status.0.is_empty() && field.omitted_when_zero() {
@@ -53,17 +52,17 @@ const COMPUTE: [&str; 2] = ["cpu", "memory"];
 pub(crate) fn quality_of_service(pod: &Object) -> &'static str {
     let containers = ["containers", "initContainers"];
     let containers = containers.iter().filter_map(|list| pod.get(&["spec", list])?.as_array()).flatten();
-    let (mut asked, mut guaranteed) = (BTreeSet::new(), true);
+    let (mut asked, mut guaranteed) = (false, true);
     for container in containers {
         let amounts = |of: &str| COMPUTE.map(|resource| amount(container, of, resource));
         let (requests, limits) = (amounts("requests"), amounts("limits"));
         guaranteed &= limits.iter().all(Option::is_some) && requests == limits;
-        asked.extend(requests.into_iter().chain(limits).flatten());
+        asked |= requests.iter().chain(&limits).any(Option::is_some);
     }
-    match (asked.is_empty(), guaranteed) {
-        (true, _) => "BestEffort",
-        (false, true) => "Guaranteed",
-        (false, false) => "Burstable",
+    match (asked, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
     }
 }
 
