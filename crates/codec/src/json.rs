@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use keelson_meta::json::{Map, Number, Text, Value};
+use keelson_meta::json::{Map, Number, Slot, Text, Value};
 
 use crate::cursor::{not_plain, quote_or_backslash};
 use crate::pretty;
@@ -173,7 +173,7 @@ struct Reader<'t> {
     duplicates: Duplicates,
     /// Members of the objects that are being read. Each takes its own off the end when all are known, so that its map is
     /// made once and of the right size: growing maps costs more than reading what is in them.
-    members: Vec<(Text, Value)>,
+    members: Vec<Slot>,
     /// The places of their keys.
     places: Vec<usize>,
     /// The same for the elements of arrays.
@@ -221,12 +221,12 @@ impl<'t> Reader<'t> {
             }
             self.at += 1;
             let value = self.value(&Path::Key(path, &key), depth)?;
-            self.members.push((key, value));
+            self.members.push(Slot::new(key, value));
             self.places.push(place);
             more = self.separator(b'}')?;
         }
         self.at += 1;
-        let map = Map::from_fields(self.members.drain(start..), |number, key| {
+        let map = Map::from_slots(self.members.drain(start..), |number, key| {
             self.duplicates.add(self.places[start + number], path, key);
         });
         self.places.truncate(start);

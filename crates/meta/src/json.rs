@@ -23,7 +23,7 @@ pub use compact_str::CompactString as Text;
 pub use serde_json::Number;
 
 pub use crate::json_value as json;
-pub use map::{Entry, IntoIter, Iter, IterMut, Map, OccupiedEntry, VacantEntry, is_same_name};
+pub use map::{Entry, IntoIter, Iter, IterMut, Map, OccupiedEntry, Slot, VacantEntry, is_same_name};
 pub use place::Place;
 pub use to_value::to_value;
 

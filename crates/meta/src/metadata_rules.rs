@@ -3,6 +3,8 @@
 //! The types are already known to be right (`metadata_types`). Rules give all their complaints at once, in upstream's
 //! order; within labels and annotations, which upstream walks in random order, in the order of the document.
 
+use std::borrow::Cow;
+
 use crate::json::{Map, Value, json};
 
 use crate::field_error::FieldError;
@@ -132,7 +134,9 @@ fn annotation_errors(object: &Object) -> Vec<FieldError> {
     for (key, value) in object.annotations() {
         total += key.len() + value.len();
         // Keys are label keys of which the domain may have upper case letters.
-        let faults = label_key_faults(&key.to_lowercase()).into_iter();
+        let is_lower_case = key.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
+        let lower_case = if is_lower_case { Cow::Borrowed(key) } else { Cow::Owned(key.to_lowercase()) };
+        let faults = label_key_faults(&lower_case).into_iter();
         errors.extend(faults.map(|fault| FieldError::invalid(FIELD, key, fault)));
     }
     if total > ANNOTATIONS_MAX {
@@ -186,16 +190,17 @@ fn owner_errors(object: &Object) -> Vec<FieldError> {
     const FIELD: &str = "metadata.ownerReferences";
     let references: Vec<_> = object.meta_list("ownerReferences").iter().filter_map(Value::as_object).collect();
     let mut errors = Vec::new();
-    let mut first_controller: Option<String> = None;
+    let mut first_controller: Option<&Map> = None;
     for reference in &references {
         errors.extend(owner_reference_errors(FIELD, reference));
         if reference.get("controller") != Some(&Value::Bool(true)) {
             continue;
         }
-        let controller = format!("{}/{}", text(reference, "kind"), text(reference, "name"));
-        match &first_controller {
-            None => first_controller = Some(controller),
+        match first_controller {
+            None => first_controller = Some(reference),
             Some(first) => {
+                let named = |owner: &Map| format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+                let (first, controller) = (named(first), named(reference));
                 let all: Vec<Value> = references.iter().map(|reference| owner_value(reference)).collect();
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and \

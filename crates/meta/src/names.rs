@@ -179,21 +179,25 @@ pub fn regex_fault(text: &str, regex: &str, examples: &[&str]) -> String {
 }
 
 fn is_subdomain(text: &str) -> bool {
-    text.split('.').all(is_dns_label)
+    text.as_bytes().split(|byte| *byte == b'.').all(is_label)
 }
 
 fn is_dns_label(text: &str) -> bool {
+    is_label(text.as_bytes())
+}
+
+fn is_label(text: &[u8]) -> bool {
     let edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     bounded(text, edge, |byte| edge(byte) || *byte == b'-')
 }
 
 fn is_label_text(text: &str) -> bool {
-    bounded(text, u8::is_ascii_alphanumeric, |byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    bounded(text.as_bytes(), u8::is_ascii_alphanumeric, inner)
 }
 
 /// Whether the text is not empty, begins and ends with an `edge` character, and has only `inner` ones.
-fn bounded(text: &str, edge: impl Fn(&u8) -> bool, inner: impl Fn(&u8) -> bool) -> bool {
-    let bytes = text.as_bytes();
+fn bounded(bytes: &[u8], edge: impl Fn(&u8) -> bool, inner: impl Fn(&u8) -> bool) -> bool {
     bytes.first().is_some_and(&edge) && bytes.last().is_some_and(&edge) && bytes.iter().all(inner)
 }
 

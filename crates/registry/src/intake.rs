@@ -144,6 +144,9 @@ pub(crate) fn place(target: &Target, object: &mut Object) -> Result<(), ApiError
 /// # Errors
 /// 400 when it is not.
 pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), ApiError> {
+    if is_of_type(target, object) {
+        return Ok(());
+    }
     let expected = target.kind();
     let kind = object.kind().filter(|kind| !kind.is_empty()).unwrap_or(&expected.kind);
     let expected_version = expected.group_version().to_string();
@@ -178,6 +181,16 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
     Err(ApiError::BadRequest(format!(
         "the API version in the data ({api_version}) does not match the expected API version ({expected_version})"
     )))
+}
+
+/// Whether an object says that it is of the target's kind and version.
+fn is_of_type(target: &Target, object: &Object) -> bool {
+    let (group, version) = (target.resource.group, target.version.name);
+    let names_it = |api_version: &str| match group {
+        "" => api_version == version,
+        group => api_version.strip_prefix(group).and_then(|rest| rest.strip_prefix('/')) == Some(version),
+    };
+    object.kind() == Some(target.resource.kind) && object.api_version().is_some_and(names_it)
 }
 
 /// How the reference server's messages name the unversioned types of a group.

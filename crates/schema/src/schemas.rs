@@ -60,7 +60,7 @@ impl Schemas {
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<SchemaRef<'_>> {
         let found = self.search(Section::Kinds, |i| {
             let name = |word| self.name(self.get(Section::Kinds, i, word));
-            (name(0), name(1), name(2)).cmp(&(kind, group, version))
+            name(0).cmp(kind).then_with(|| name(1).cmp(group)).then_with(|| name(2).cmp(version))
         })?;
         Some(self.at(self.get(Section::Kinds, found, 3)))
     }
@@ -279,12 +279,18 @@ impl<'a> SchemaRef<'a> {
         }
         let (first, wanted) = (self.child as usize, hash(name));
         let hashes = self.schemas.hashes(first, count);
-        let near = near.min(count);
+        let wanted = wanted.to_le_bytes();
         let is_it = |position: &usize| {
-            let candidate = || self.schemas.name_bytes(self.schemas.get(Section::Fields, first + position, FIELD_NAME));
-            hashes[*position] == wanted.to_le_bytes() && is_same_name(candidate(), name.as_bytes())
+            let candidate = self.schemas.get(Section::Fields, first + position, FIELD_NAME);
+            is_same_name(self.schemas.name_bytes(candidate), name.as_bytes())
         };
-        (near..count).find(is_it).or_else(|| (0..near).find(is_it))
+        let find = |hashes: &[[u8; 4]], start: usize| {
+            let places = hashes.iter().enumerate().filter(|(_, hash)| **hash == wanted);
+            places.map(|(place, _)| start + place).find(is_it)
+        };
+        let near = near.min(count);
+        let (before, behind) = hashes.split_at(near);
+        find(behind, near).or_else(|| find(before, 0))
     }
 
     /// The field with this name.

@@ -14,6 +14,7 @@ mod iter;
 mod rank;
 
 use std::hash::{Hash, Hasher};
+use std::vec::Drain;
 
 use super::{Text, Value};
 use index::Index;
@@ -33,7 +34,7 @@ pub struct Map {
 }
 
 /// A field, or the hole that one left.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Slot {
     key: Option<Text>,
     value: Value,
@@ -44,8 +45,9 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// A field.
     #[inline]
-    fn new(key: Text, value: Value) -> Self {
+    pub fn new(key: Text, value: Value) -> Self {
         Self { hash: hash(&key), key: Some(key), value, rank: 0 }
     }
 
@@ -64,6 +66,18 @@ impl Slot {
     fn name(&self) -> &str {
         self.key.as_deref().unwrap_or_default()
     }
+}
+
+/// Whether each of these has a hash of its own. Where two names share one, it takes a search to tell them apart.
+fn are_distinct(slots: &[Slot]) -> bool {
+    // A bit for some hashes each: as long as that of a name is not set, it is a new one.
+    let mut seen = 0_u64;
+    slots.iter().enumerate().all(|(place, slot)| {
+        let bit = 1 << (slot.hash >> 26);
+        let is_new = seen & bit == 0 || slots[..place].iter().all(|before| before.hash != slot.hash);
+        seen |= bit;
+        is_new
+    })
 }
 
 /// Whether two names are the same. Most are so short that this takes less than the call that comparing bytes is.
@@ -118,19 +132,13 @@ impl Map {
 
     /// These fields, in their order. Of a name that comes again the last value counts, and `again` is told the number of
     /// that field and its name.
-    pub fn from_fields(
-        fields: impl ExactSizeIterator<Item = (Text, Value)>,
-        mut again: impl FnMut(usize, &str),
-    ) -> Self {
-        let mut map = Self::with_capacity(fields.len());
-        // A bit for some hashes each: as long as that of a name is not set, nothing has to be searched.
-        let mut seen = 0_u64;
-        for (number, (key, value)) in fields.enumerate() {
-            let slot = Slot::new(key, value);
-            let bit = 1 << (slot.hash >> 26);
-            let known = if seen & bit == 0 { None } else { map.search(slot.hash, slot.name()) };
-            seen |= bit;
-            match known {
+    pub fn from_slots(slots: Drain<'_, Slot>, mut again: impl FnMut(usize, &str)) -> Self {
+        if slots.len() <= SEARCHED_IN_ORDER && are_distinct(slots.as_slice()) {
+            return Self { slots: slots.collect(), index: None };
+        }
+        let mut map = Self::with_capacity(slots.len());
+        for (number, slot) in slots.enumerate() {
+            match map.search(slot.hash, slot.name()) {
                 None => drop(map.push(slot)),
                 Some(place) => {
                     again(number, slot.name());

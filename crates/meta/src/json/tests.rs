@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json as model;
 
-use super::map::{SEARCHED_IN_ORDER, Slot};
-use super::{Entry, Map, Text, Value, is_same_name, json, to_value};
+use super::map::SEARCHED_IN_ORDER;
+use super::{Entry, Map, Slot, Text, Value, is_same_name, json, to_value};
 
 /// Names of which some are equal, and some too long to stand in the tree itself.
 fn key(many: usize) -> impl Strategy<Value = String> {
@@ -158,9 +158,9 @@ proptest! {
                 again.push((number, key.clone()));
             }
         }
-        let fields: Vec<(Text, Value)> = keys.iter().enumerate().map(|(n, key)| (key.into(), n.into())).collect();
+        let mut slots: Vec<_> = keys.iter().enumerate().map(|(n, key)| Slot::new(key.into(), n.into())).collect();
         let mut told = Vec::new();
-        let mut map = Map::from_fields(fields.into_iter(), |number, key| told.push((number, key.to_owned())));
+        let mut map = Map::from_slots(slots.drain(..), |number, key| told.push((number, key.to_owned())));
         prop_assert_eq!(told, again);
         same(&mut map, &mut model);
     }

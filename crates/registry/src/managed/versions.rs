@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
+use keelson_meta::Object;
 use keelson_meta::json::Value;
-use keelson_meta::{GroupVersion, GroupVersionKind, Object};
 use keelson_patch::fields::{FieldSet, Versions};
 use keelson_schema::{SchemaRef, Schemas};
 
@@ -22,11 +22,11 @@ impl<'t> KindVersions<'t> {
         Self { target }
     }
 
-    /// The kind in this version; `None` for a version that it does not have.
-    fn kind(&self, version: &str) -> Option<GroupVersionKind> {
-        let GroupVersion { group, version } = GroupVersion::parse(version)?;
-        let served = group == self.target.resource.group && self.target.resource.version(&version).is_some();
-        served.then(|| self.target.resource.gvk(&version))
+    /// The name of this version without its group; `None` for a version that the kind does not have.
+    fn version(&self, version: &str) -> Option<&'static str> {
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let version = self.target.resource.version(version).filter(|_| group == self.target.resource.group)?;
+        Some(version.name)
     }
 }
 
@@ -34,12 +34,12 @@ impl Versions<'static> for KindVersions<'_> {
     type Schema = SchemaRef<'static>;
 
     fn schema(&self, version: &str) -> Option<SchemaRef<'static>> {
-        let kind = self.kind(version)?;
-        Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind)
+        let resource = self.target.resource;
+        Schemas::builtin().kind(resource.group, self.version(version)?, resource.kind)
     }
 
     fn convert(&self, object: &Value, version: &str) -> Option<Value> {
-        let kind = self.kind(version)?;
+        let kind = self.target.resource.gvk(self.version(version)?);
         let mut object = Object::from_value(object.clone())?;
         convert(self.target, &mut object, &kind).ok()?;
         Some(object.into_value())
