@@ -142,7 +142,7 @@ impl Collection {
         let key = stored.key.as_str();
         let key = key.strip_prefix(&self.spec.prefix).unwrap_or(key).into();
         let entry = match self.written.take(&stored.value) {
-            Some(object) => Entry::written(key, object, stored.revision, &self.spec, &self.labels),
+            Some(object) => Entry::written(key, &object, stored.revision, &self.spec, &self.labels),
             None => Entry::decode(key, &stored.value, stored.revision, &self.spec, &self.labels),
         };
         entry.map(Arc::new)
@@ -150,7 +150,7 @@ impl Collection {
 
     /// Says that this server is about to write an object: when it comes back from the store, in these very bytes, it is taken
     /// as it is. It must lack nothing that [`CollectionSpec::complete`] adds.
-    pub fn announce(&self, object: &StoredObject) {
+    pub fn announce(&self, object: Checked) {
         self.written.announce(object);
     }
 

@@ -69,18 +69,19 @@ impl Entry {
     /// The same of an object that this server has written.
     pub(crate) fn written(
         key: Arc<str>,
-        object: StoredObject,
+        written: &Checked,
         revision: Revision,
         spec: &CollectionSpec,
         interner: &LabelInterner,
     ) -> Result<Self, DecodeError> {
+        let object = written.object();
         debug_assert!(
             spec.complete.is_none_or(|complete| complete(&object.clone().into()).is_none()),
             "an object was written that lacks something: {}",
             object.text()
         );
-        let summary = object.summary(&spec.fields)?;
-        Ok(Self::new(key, (&object, false), &summary, revision, interner))
+        let summary = written.summary(&spec.fields)?;
+        Ok(Self::new(key, (object, false), &summary, revision, interner))
     }
 
     fn new(

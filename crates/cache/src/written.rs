@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use keelson_codec::StoredObject;
+use keelson_codec::Checked;
 use parking_lot::Mutex;
 
 /// How many objects are remembered, and how many bytes they have together: far more than are written at a time, and what
@@ -23,7 +23,7 @@ pub(crate) struct Written(Mutex<Objects>);
 #[derive(Default)]
 struct Objects {
     /// By where their bytes are. Each holds its bytes, so no others can be there meanwhile.
-    at: HashMap<usize, StoredObject>,
+    at: HashMap<usize, Checked>,
     /// Where, in the order in which they were announced, whether they are still waited for or not.
     order: VecDeque<(usize, usize)>,
     /// Of all in `order`.
@@ -32,10 +32,11 @@ struct Objects {
 
 impl Written {
     /// An object is about to be written. Cost: a lock and an entry of a hash map.
-    pub(crate) fn announce(&self, object: &StoredObject) {
-        let (place, length) = (place(object.bytes()), object.bytes().len());
+    pub(crate) fn announce(&self, object: Checked) {
+        let bytes = object.object().bytes();
+        let (place, length) = (place(bytes), bytes.len());
         let mut objects = self.0.lock();
-        objects.at.insert(place, object.clone());
+        objects.at.insert(place, object);
         objects.order.push_back((place, length));
         objects.bytes += length;
         while objects.order.len() > MOST_OBJECTS || objects.bytes > MOST_BYTES {
@@ -47,9 +48,9 @@ impl Written {
     }
 
     /// The object that has these very bytes, if it was announced. It is forgotten with that.
-    pub(crate) fn take(&self, value: &Bytes) -> Option<StoredObject> {
+    pub(crate) fn take(&self, value: &Bytes) -> Option<Checked> {
         let mut objects = self.0.lock();
-        objects.at.remove(&place(value)).filter(|object| object.bytes().len() == value.len())
+        objects.at.remove(&place(value)).filter(|object| object.object().bytes().len() == value.len())
     }
 }
 
@@ -61,32 +62,38 @@ fn place(bytes: &Bytes) -> usize {
 mod tests {
     use super::*;
 
-    fn object(text: &str) -> StoredObject {
+    fn object(text: &str) -> Checked {
         let value = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{text}"}}}}"#);
-        StoredObject::parse(value.into()).unwrap()
+        Checked::parse(value.into()).unwrap()
+    }
+
+    fn take(written: &Written, bytes: &Bytes) -> Option<Bytes> {
+        written.take(bytes).map(|object| object.object().bytes().clone())
     }
 
     #[test]
     fn an_object_is_known_by_its_bytes_alone_and_once() {
         let (written, ours) = (Written::default(), object("a"));
-        written.announce(&ours);
-        assert_eq!(written.take(&Bytes::copy_from_slice(ours.bytes())), None, "equal bytes of somebody else's");
-        assert_eq!(written.take(&ours.bytes().slice(..5)), None, "a part of them");
-        written.announce(&ours);
-        assert_eq!(written.take(&ours.bytes().clone()), Some(ours.clone()));
-        assert_eq!(written.take(ours.bytes()), None);
+        let bytes = ours.object().bytes();
+        written.announce(ours.clone());
+        assert_eq!(take(&written, &Bytes::copy_from_slice(bytes)), None, "equal bytes of somebody else's");
+        assert_eq!(take(&written, &bytes.slice(..5)), None, "a part of them");
+        written.announce(ours.clone());
+        assert_eq!(take(&written, &bytes.clone()).as_ref(), Some(bytes));
+        assert_eq!(take(&written, bytes), None);
     }
 
     #[test]
     fn what_never_comes_back_does_not_pile_up() {
         let written = Written::default();
-        let few: Vec<StoredObject> = (0..MOST_OBJECTS + 1).map(|number| object(&number.to_string())).collect();
-        few.iter().for_each(|object| written.announce(object));
-        assert_eq!(written.take(few[0].bytes()), None);
-        assert!(written.take(few[1].bytes()).is_some());
+        let few: Vec<Checked> = (0..MOST_OBJECTS + 1).map(|number| object(&number.to_string())).collect();
+        few.iter().for_each(|object| written.announce(object.clone()));
+        let is_there = |object: &Checked| written.take(object.object().bytes()).is_some();
+        assert!(!is_there(&few[0]));
+        assert!(is_there(&few[1]));
         let large = object(&"x".repeat(MOST_BYTES - 1000));
-        written.announce(&large);
-        assert_eq!(written.take(few[2].bytes()), None);
-        assert!(written.take(large.bytes()).is_some());
+        written.announce(large.clone());
+        assert!(!is_there(&few[2]));
+        assert!(is_there(&large));
     }
 }

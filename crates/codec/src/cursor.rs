@@ -28,7 +28,7 @@ struct Extent {
     next: u32,
 }
 
-/// Where the arrays and objects of a text end.
+/// Where arrays and objects of a text end: all of them, or some.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
     /// In the order in which they begin. Of one that is open, the end is the place of the one around it.
@@ -47,7 +47,7 @@ impl<'a> Cursor<'a> {
         Self { bytes, at, extents: &[], place: 0 }
     }
 
-    /// The same where it is known where the text's arrays and objects end.
+    /// The same where it is known where arrays and objects of the text end.
     #[inline]
     pub(crate) fn over(bytes: &'a [u8], at: usize, extents: &'a Extents) -> Self {
         Self { bytes, at, extents: &extents.known, place: 0 }
@@ -201,6 +201,12 @@ impl Extents {
         Self { known: Vec::with_capacity(bytes / BYTES_PER_EXTENT + 1), open: 0 }
     }
 
+    /// Forgets everything, for another text.
+    pub(crate) fn clear(&mut self) {
+        self.known.clear();
+        self.open = 0;
+    }
+
     /// An array or object begins here.
     #[inline]
     pub(crate) fn open(&mut self, at: usize) {
@@ -230,7 +236,8 @@ impl<'a> RawText<'a> {
     /// Whether this is the key `name`, which must not need escapes.
     #[inline]
     pub fn is(self, name: &str) -> bool {
-        self.0 == name.as_bytes()
+        // Most that are as long begin otherwise, which is seen without a call.
+        self.0.len() == name.len() && self.0.first() == name.as_bytes().first() && self.0 == name.as_bytes()
     }
 
     /// Whether this is one of the keys `names`, which must not need escapes.

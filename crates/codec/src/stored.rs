@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use bytes::Bytes;
-use keelson_meta::json::{Map, Value};
+use keelson_meta::json::Value;
 use keelson_meta::{GroupVersionKind, Object, Revision};
 use keelson_protobuf::ProtobufError;
 use thiserror::Error;
@@ -23,9 +23,11 @@ use crate::cursor::{Cursor, Extents};
 use crate::json;
 use crate::json::JsonError;
 
+mod canonical;
 mod checked;
 mod summary;
 
+use canonical::Canonical;
 pub use checked::Checked;
 pub use summary::{FieldPath, Summary};
 
@@ -63,7 +65,7 @@ const SCRATCH_BYTES: usize = 64 * 1024;
 
 thread_local! {
     /// Where objects are written before it is known how long they are: what is kept of them is then made at its size.
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: RefCell<Canonical> = RefCell::default();
 }
 
 /// Bytes that do not hold an object.
@@ -105,14 +107,7 @@ impl StoredObject {
 
     /// The same with `metadata.managedFields` as compact JSON text, if it is not in the object.
     pub fn encode_with(object: &Object, managed_fields: Option<&str>) -> Self {
-        SCRATCH.with_borrow_mut(|out| {
-            out.clear();
-            let (body, splice) = write_canonical(object, managed_fields, out);
-            let stored = Self::with_marks(Bytes::copy_from_slice(out), body, splice);
-            out.clear();
-            out.shrink_to(SCRATCH_BYTES);
-            stored
-        })
+        written(object, managed_fields, |_| ()).0
     }
 
     /// Takes bytes that were stored. Canonical bytes are checked in one pass and kept as they are, without a copy;
@@ -310,73 +305,21 @@ fn decoded(text: &[u8]) -> Object {
     Object(map)
 }
 
-/// Writes an object in canonical form and gives the marks: where its metadata and where its resourceVersion begin.
-fn write_canonical(object: &Object, managed_fields: Option<&str>, out: &mut Vec<u8>) -> (usize, usize) {
-    write_header(out, object.kind().unwrap_or_default(), object.api_version().unwrap_or_default());
-    let body = out.len();
-    out.extend_from_slice(b"\"metadata\":{");
-    let nothing = Map::new();
-    let mut fields = Fields { first: true, out };
-    let splice = write_metadata(&mut fields, object.metadata().unwrap_or(&nothing), managed_fields);
-    fields.out.push(b'}');
-    fields.first = false;
-    for (key, value) in &object.0 {
-        if !matches!(key, "kind" | "apiVersion" | "metadata") {
-            fields.write(key, value);
-        }
-    }
-    fields.out.push(b'}');
-    (body, splice)
-}
-
-/// Writes members of a JSON object, with the commas between them.
-struct Fields<'o> {
-    first: bool,
-    out: &'o mut Vec<u8>,
-}
-
-impl Fields<'_> {
-    fn write(&mut self, key: &str, value: &Value) {
-        self.key(key);
-        json::write(value, self.out);
-    }
-
-    fn write_text(&mut self, key: &str, json: &str) {
-        self.key(key);
-        self.out.extend_from_slice(json.as_bytes());
-    }
-
-    fn key(&mut self, key: &str) {
-        if !self.first {
-            self.out.push(b',');
-        }
-        self.first = false;
-        json::write_string(key, self.out);
-        self.out.push(b':');
-    }
-}
-
-/// Writes the fields of the metadata and gives the place of the resourceVersion.
-fn write_metadata(fields: &mut Fields<'_>, metadata: &Map, managed_fields: Option<&str>) -> usize {
-    let managed_fields = managed_fields.filter(|_| !metadata.contains_key(MANAGED_FIELDS));
-    let write_known = |fields: &mut Fields<'_>, names: &[&str]| {
-        for name in names {
-            if let Some(text) = managed_fields.filter(|_| *name == MANAGED_FIELDS) {
-                fields.write_text(name, text);
-            } else if let Some(value) = metadata.get(name) {
-                fields.write(name, value);
-            }
-        }
-    };
-    write_known(fields, &IDENTITY);
-    let splice = fields.out.len();
-    write_known(fields, &DETAILS);
-    for (name, value) in metadata {
-        if !IDENTITY.contains(&name) && !DETAILS.contains(&name) && !NEVER_STORED.contains(&name) {
-            fields.write(name, value);
-        }
-    }
-    splice
+/// Writes an object in canonical form, and hands what was noted of its text to `note`.
+fn written<T>(
+    object: &Object,
+    managed_fields: Option<&str>,
+    note: impl FnOnce(&mut Extents) -> T,
+) -> (StoredObject, T) {
+    SCRATCH.with_borrow_mut(|canonical| {
+        canonical.text.clear();
+        canonical.extents.clear();
+        let (body, splice) = canonical.write(object, managed_fields);
+        let stored = StoredObject::with_marks(Bytes::copy_from_slice(&canonical.text), body, splice);
+        canonical.text.clear();
+        canonical.text.shrink_to(SCRATCH_BYTES);
+        (stored, note(&mut canonical.extents))
+    })
 }
 
 fn write_header(out: &mut Vec<u8>, kind: &str, api_version: &str) {

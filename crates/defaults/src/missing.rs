@@ -45,8 +45,7 @@ impl Shape {
             }
             found.place = 0;
         }
-        let picked = found.picked.clone();
-        self.lacks_rest(&object, &mut found) || found.picked != picked
+        self.lacks_rest(&object, &mut found)
     }
 
     /// Looks at one member of the object, whose value is at the cursor; where it ends, if that was found out.
@@ -82,7 +81,7 @@ impl Shape {
         false
     }
 
-    /// Whether anything is filled in for fields that are not there, or by steps; these change what they have picked.
+    /// Whether anything is filled in for fields that are not there, or by steps.
     fn lacks_rest(&self, object: &Cursor<'_>, found: &mut Found) -> bool {
         let absent = |place: usize| found.stated & (1 << (found.place + place)) == 0;
         if self.fields.iter().enumerate().any(|(place, (_, rule))| absent(place) && rule.fills_absent(object)) {
@@ -94,8 +93,9 @@ impl Shape {
             Step::If { then, .. } => found.flag && then.lacks(&mut object.clone()),
             Step::Alone { .. } => !found.others,
             Step::Run(_, function) => {
-                function(&mut found.picked);
-                false
+                let mut filled = found.picked.clone();
+                function(&mut filled);
+                filled != found.picked
             }
         })
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
-use keelson_codec::{FieldPath, StoredObject, json};
+use keelson_codec::{Checked, FieldPath, json};
 use keelson_meta::clock::SystemClock;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{Object, Revision};
@@ -105,14 +105,14 @@ fn read(cache: &Cache, pods: &StoredPods, numbers: &[usize], own: bool) -> f64 {
     let mut took = 0.0;
     // As many as may be announced at a time.
     for numbers in numbers.chunks(READ_AT_ONCE) {
-        let objects: Vec<(StoreKey, StoredObject)> =
+        let objects: Vec<(StoreKey, Checked)> =
             numbers.iter().map(|number| (pods.key(*number), pods.object(*number, "Running"))).collect();
         if own {
-            objects.iter().for_each(|(_, object)| collection.announce(object));
+            objects.iter().for_each(|(_, object)| collection.announce(object.clone()));
         }
         let stored: Vec<KeyValue> = objects
             .into_iter()
-            .map(|(key, object)| KeyValue { key, value: object.bytes().clone(), revision: Revision::new(1) })
+            .map(|(key, object)| KeyValue { key, value: object.object().bytes().clone(), revision: Revision::new(1) })
             .collect();
         let began = cpu();
         for stored in &stored {
@@ -183,10 +183,10 @@ impl StoredPods {
     }
 
     fn value(&self, number: usize, phase: &str) -> Bytes {
-        self.object(number, phase).bytes().clone()
+        self.object(number, phase).object().bytes().clone()
     }
 
-    fn object(&self, number: usize, phase: &str) -> StoredObject {
+    fn object(&self, number: usize, phase: &str) -> Checked {
         let mut pod = json::parse(&self.pods.body(number)).unwrap().value;
         let fields = ["metadata", "spec"].map(|part| (format!("f:{part}"), fields(&pod[part])));
         // As it is created.
@@ -199,7 +199,7 @@ impl StoredPods {
             "manager": "bench", "operation": "Update", "apiVersion": "v1", "time": "2026-01-02T03:04:05Z",
             "fieldsType": "FieldsV1", "fieldsV1": fields.into_iter().collect::<Map>(),
         }]);
-        StoredObject::encode(&Object::from_value(pod).unwrap())
+        Checked::encode_with(&Object::from_value(pod).unwrap(), None)
     }
 }
 

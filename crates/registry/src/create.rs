@@ -1,6 +1,6 @@
 //! Creating an object.
 
-use keelson_codec::stored::StoredObject;
+use keelson_codec::stored::Checked;
 use keelson_meta::names::generate_name;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::{ApiError, Object};
@@ -117,7 +117,7 @@ impl Registry {
                 // Each attempt starts from what was sent, not from what the last one could not get.
                 let mut completed = draft.object.clone();
                 companions = self.accompany(target, None, Some(&mut completed), attempt).await?;
-                encoded = StoredObject::encode_with(&completed, draft.managed.as_deref());
+                encoded = Checked::encode_with(&completed, draft.managed.as_deref());
             }
             match self.commit_new(target, &name, &encoded, guard, companions, dry_run).await? {
                 Attempt::Done(created) => return Ok(Some(created)),
@@ -136,30 +136,31 @@ impl Registry {
         &self,
         target: &Target,
         name: &str,
-        encoded: &StoredObject,
+        encoded: &Checked,
         guard: Option<Compare>,
         companions: Companions,
         dry_run: bool,
     ) -> Result<Attempt, ApiError> {
+        let object = encoded.object();
         let relative = target.relative_key(name);
         if dry_run {
             if self.newest(target, &relative).await?.is_some() {
                 return Ok(Attempt::NameTaken);
             }
             self.rehearse(companions).await?;
-            return Ok(Attempt::Done(Written::new(encoded.clone(), None)));
+            return Ok(Attempt::Done(Written::new(object.clone(), None)));
         }
         let collection = self.collection(target)?;
-        collection.announce(encoded);
+        collection.announce(encoded.clone());
         let key = StoreKey::new(format!("{}{relative}", collection.prefix()));
         let mut compares = vec![Compare { key: key.clone(), condition: Condition::Absent }];
         compares.extend(guard);
-        let writes = vec![Write::Put { key, value: encoded.bytes().clone(), expires: self.expiry(target) }];
+        let writes = vec![Write::Put { key, value: object.bytes().clone(), expires: self.expiry(target) }];
         let mut transaction = Transaction { compares, writes };
         let own = transaction.compares.len();
         companions.join(&mut transaction);
         match self.store().commit(transaction).await {
-            Ok(committed) => Ok(Attempt::Done(Written::new(encoded.clone(), committed.revisions.first().copied()))),
+            Ok(committed) => Ok(Attempt::Done(Written::new(object.clone(), committed.revisions.first().copied()))),
             Err(CommitError::Compare { index: 0, .. }) => Ok(Attempt::NameTaken),
             Err(CommitError::Compare { index, .. }) if index >= own => {
                 companions.lost(index - own).map(|()| Attempt::PlanAgain)

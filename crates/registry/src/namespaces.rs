@@ -60,7 +60,7 @@ impl Registry {
         let mut object = self.to_storage(target, object)?;
         stamp_new(self, target, &mut object);
         kinds::prepare_create(target, &mut object);
-        Ok(Draft { object, managed }.encode())
+        Ok(Draft { object, managed }.encode().into_object())
     }
 
     /// The condition under which an object may be created in the target's namespace: that the namespace is as it is now.

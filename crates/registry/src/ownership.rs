@@ -85,7 +85,7 @@ impl Registry {
             let held = object.deletion_timestamp().is_none() || !object.finalizers().is_empty();
             let stays = held || !kinds::may_go(target, &object);
             let draft = Draft { object, managed };
-            Ok(if stays { Change::Put(draft) } else { Change::Remove(draft.encode()) })
+            Ok(if stays { Change::Put(draft) } else { Change::Remove(draft.encode().into_object()) })
         });
         change.await.map(|_| ())
     }

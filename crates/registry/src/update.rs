@@ -107,7 +107,7 @@ impl Registry {
         validate_update(target, &stored, &next)?;
         let managed = managed::keep_times(&stored, current.managed, &mut next, managed);
         if stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && kinds::may_go(target, &next) {
-            return Ok(Change::Remove(Draft { object: next, managed }.encode()));
+            return Ok(Change::Remove(Draft { object: next, managed }.encode().into_object()));
         }
         Ok(Change::Put(Draft { object: next, managed }))
     }

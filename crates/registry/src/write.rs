@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use keelson_cache::Entry;
-use keelson_codec::stored::StoredObject;
+use keelson_codec::stored::{Checked, StoredObject};
 use keelson_meta::error::ConflictKind;
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction, Write};
@@ -66,8 +66,8 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn encode(&self) -> StoredObject {
-        StoredObject::encode_with(&self.object, self.managed.as_deref())
+    pub(crate) fn encode(&self) -> Checked {
+        Checked::encode_with(&self.object, self.managed.as_deref())
     }
 }
 
@@ -120,25 +120,25 @@ impl Registry {
         for attempt in 1..=CHANGE_ATTEMPTS {
             let mut changed = change(&current)?;
             let companions = self.accompany(target, Some(&current), changed.put(), attempt - 1).await?;
-            let (write, object) = match changed {
-                Change::Remove(last) => (Write::Delete { key: store_key.clone() }, last),
+            let (write, object, written) = match changed {
+                Change::Remove(last) => (Write::Delete { key: store_key.clone() }, last, None),
                 Change::Put(draft) => {
-                    let encoded = draft.encode();
-                    if encoded.bytes() == current.object.bytes() && !current.rewritten {
-                        return Ok(Written::new(encoded, Some(current.revision)));
+                    let written = draft.encode();
+                    let object = written.object().clone();
+                    if object.bytes() == current.object.bytes() && !current.rewritten {
+                        return Ok(Written::new(object, Some(current.revision)));
                     }
-                    let value = encoded.bytes().clone();
-                    (Write::Put { key: store_key.clone(), value, expires: self.expiry(target) }, encoded)
+                    let value = object.bytes().clone();
+                    let put = Write::Put { key: store_key.clone(), value, expires: self.expiry(target) };
+                    (put, object, Some(written))
                 }
             };
             if dry_run {
                 self.rehearse(companions).await?;
                 return Ok(Written::new(object, Some(current.revision)));
             }
-            let removed = matches!(write, Write::Delete { .. });
-            if !removed {
-                collection.announce(&object);
-            }
+            let removed = written.is_none();
+            written.into_iter().for_each(|written| collection.announce(written));
             let mut transaction = Transaction {
                 compares: vec![Compare { key: store_key.clone(), condition: Condition::At(current.revision) }],
                 writes: vec![write],

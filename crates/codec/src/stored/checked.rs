@@ -2,17 +2,17 @@
 //!
 //! Whoever takes bytes from a store looks into them several times: for the marks, for what is selected by, for what they
 //! lack. The check, which reads every byte anyway, notes where each array and object ends, so that the others step over
-//! what they don't look at.
+//! what they don't look at. Who writes an object notes as much of it as is looked for in what one has written oneself.
 
 use bytes::Bytes;
 use keelson_meta::Object;
 use keelson_meta::json::Value;
 
-use super::{DecodeError, ENCRYPTED_START, FieldPath, StoredObject, Summary, find_marks, summary};
+use super::{DecodeError, ENCRYPTED_START, FieldPath, StoredObject, Summary, find_marks, summary, written};
 use crate::cursor::{Cursor, Extents};
 use crate::{json, syntax};
 
-/// An object that was just read, and where everything in its text ends.
+/// An object that was just read or written, and where things in its text end.
 #[derive(Clone, Debug)]
 pub struct Checked {
     object: StoredObject,
@@ -41,6 +41,12 @@ impl Checked {
             Value::Object(map) => Ok(StoredObject::encode(&Object(map)).into()),
             _ => Err(DecodeError::NotAnObject),
         }
+    }
+
+    /// Writes the object as [`StoredObject::encode_with`] does.
+    pub fn encode_with(object: &Object, managed_fields: Option<&str>) -> Self {
+        let (object, extents) = written(object, managed_fields, |extents| extents.clone());
+        Self { object, extents }
     }
 
     /// The object.
