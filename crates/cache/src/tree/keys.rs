@@ -8,6 +8,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::BufMut;
+
 /// How many bytes an end takes.
 const END: usize = size_of::<u32>();
 
@@ -39,15 +41,16 @@ impl Keys {
         };
         let prefix = &first[..common(first, last)];
         let lengths = keys.iter().map(|key| key.as_ref().len() - prefix.len());
-        let mut memory = Self::room(keys.len(), prefix.len() + lengths.clone().sum::<usize>());
-        let mut at = 0;
-        for length in lengths {
-            at += length;
-            memory.extend_from_slice(&end(at).to_le_bytes());
-        }
-        memory.extend_from_slice(prefix);
-        keys.iter().for_each(|key| memory.extend_from_slice(&key.as_ref()[prefix.len()..]));
-        Self::from_memory(keys.len(), prefix.len(), memory)
+        let bytes = lengths.clone().sum();
+        Self::written(keys.len(), prefix, bytes, |out| {
+            let mut at = 0;
+            for length in lengths {
+                at += length;
+                out.put_u32_le(end(at));
+            }
+            out.put_slice(prefix);
+            keys.iter().for_each(|key| out.put_slice(&key.as_ref()[prefix.len()..]));
+        })
     }
 
     /// How many there are.
@@ -78,10 +81,11 @@ impl Keys {
         let Some(rest) = key.strip_prefix(parts.prefix) else {
             return Err(if *key < *parts.prefix { 0 } else { self.len() });
         };
+        let wanted = beginning(rest);
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match parts.rest(middle).cmp(rest) {
+            match parts.beginning(middle).cmp(&wanted).then_with(|| parts.rest(middle).cmp(rest)) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return Ok(middle),
                 Ordering::Greater => high = middle,
@@ -99,28 +103,27 @@ impl Keys {
             return Self::of(&all);
         };
         let cut = parts.start(at);
-        let mut memory = Self::room(self.len() + 1, parts.prefix.len() + parts.rests.len() + rest.len());
-        memory.extend_from_slice(parts.ends[..at].as_flattened());
-        memory.extend_from_slice(&end(cut + rest.len()).to_le_bytes());
-        let behind = (at..self.len()).flat_map(|at| end(parts.end(at) + rest.len()).to_le_bytes());
-        memory.extend(behind);
-        for piece in [parts.prefix, &parts.rests[..cut], rest, &parts.rests[cut..]] {
-            memory.extend_from_slice(piece);
-        }
-        Self::from_memory(self.len() + 1, parts.prefix.len(), memory)
+        Self::written(self.len() + 1, parts.prefix, parts.rests.len() + rest.len(), |out| {
+            out.put_slice(parts.ends[..at].as_flattened());
+            out.put_u32_le(end(cut + rest.len()));
+            (at..self.len()).for_each(|at| out.put_u32_le(end(parts.end(at) + rest.len())));
+            for piece in [parts.prefix, &parts.rests[..cut], rest, &parts.rests[cut..]] {
+                out.put_slice(piece);
+            }
+        })
     }
 
     /// The same without one.
     pub(super) fn without(&self, at: usize) -> Self {
         let parts = self.parts();
         let (from, to) = (parts.start(at), parts.end(at));
-        let mut memory = Self::room(self.len() - 1, parts.prefix.len() + parts.rests.len() - (to - from));
-        memory.extend_from_slice(parts.ends[..at].as_flattened());
-        memory.extend((at + 1..self.len()).flat_map(|at| end(parts.end(at) - (to - from)).to_le_bytes()));
-        for piece in [parts.prefix, &parts.rests[..from], &parts.rests[to..]] {
-            memory.extend_from_slice(piece);
-        }
-        Self::from_memory(self.len() - 1, parts.prefix.len(), memory)
+        Self::written(self.len() - 1, parts.prefix, parts.rests.len() - (to - from), |out| {
+            out.put_slice(parts.ends[..at].as_flattened());
+            (at + 1..self.len()).for_each(|at| out.put_u32_le(end(parts.end(at) - (to - from))));
+            for piece in [parts.prefix, &parts.rests[..from], &parts.rests[to..]] {
+                out.put_slice(piece);
+            }
+        })
     }
 
     /// Some of them.
@@ -137,13 +140,12 @@ impl Keys {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Memory for so many keys with so many bytes.
-    fn room(keys: usize, bytes: usize) -> Vec<u8> {
-        Vec::with_capacity(keys * END + bytes)
-    }
-
-    fn from_memory(keys: usize, common: usize, memory: Vec<u8>) -> Self {
-        Self { len: end(keys), common: end(common), memory: memory.into() }
+    /// So many keys, which begin like this and have so many more bytes, as `write` writes them: all of the memory.
+    fn written(keys: usize, prefix: &[u8], bytes: usize, write: impl FnOnce(&mut &mut [u8])) -> Self {
+        // Made at its size and in its place, since most writes of a tree come by here.
+        let mut memory: Arc<[u8]> = std::iter::repeat_n(0, keys * END + prefix.len() + bytes).collect();
+        write(&mut Arc::get_mut(&mut memory).expect("nobody else has it yet"));
+        Self { len: end(keys), common: end(prefix.len()), memory }
     }
 
     fn parts(&self) -> Parts<'_> {
@@ -162,8 +164,28 @@ impl<'a> Parts<'a> {
         u32::from_le_bytes(self.ends[at]) as usize
     }
 
+    /// The [`beginning`] of a rest: nearly all differ there, so few are compared with a call.
+    fn beginning(&self, at: usize) -> u64 {
+        let (start, end) = (self.start(at), self.end(at));
+        match self.rests.get(start..).and_then(<[u8]>::first_chunk) {
+            // What follows a short one belongs to the next.
+            Some(bytes) if end - start < bytes.len() => u64::from_be_bytes(*bytes) & !(u64::MAX >> (8 * (end - start))),
+            Some(bytes) => u64::from_be_bytes(*bytes),
+            None => beginning(&self.rests[start..end]),
+        }
+    }
+
     fn rest(&self, at: usize) -> &'a [u8] {
         &self.rests[self.start(at)..self.end(at)]
+    }
+}
+
+/// The first bytes of a text, or all of a short one, so that of two texts the one with the smaller beginning is the smaller
+/// one.
+fn beginning(text: &[u8]) -> u64 {
+    match text.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => text.iter().rfold(0, |word, byte| (word >> 8) | u64::from(*byte) << 56),
     }
 }
 
@@ -174,4 +196,49 @@ pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
 
 fn end(at: usize) -> u32 {
     u32::try_from(at).expect("a node holds a few keys, each shorter than an object of a few MiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::{btree_set, vec};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Texts of which many begin alike, about as long as what is compared without a call, and with zeroes in them.
+    fn text() -> impl Strategy<Value = Vec<u8>> {
+        vec(prop_oneof![Just(0), Just(1), Just(b'a'), Just(0xff)], 0..12)
+    }
+
+    fn check(keys: &Keys, model: &BTreeSet<Vec<u8>>) {
+        assert!(keys.all().eq(model.iter().cloned()), "{model:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn keys_are_found_where_they_stand_and_others_where_they_would(
+            texts in btree_set(text(), 0..20), others in vec(text(), 20),
+        ) {
+            let sorted: Vec<&Vec<u8>> = texts.iter().collect();
+            let keys = Keys::of(&sorted);
+            check(&keys, &texts);
+            for other in texts.iter().chain(&others) {
+                let place = sorted.binary_search(&other);
+                prop_assert_eq!(keys.find(other), place, "{:?} in {:?}", other, texts);
+                let mut changed = texts.clone();
+                match place {
+                    Ok(at) => {
+                        changed.remove(other);
+                        check(&keys.without(at), &changed);
+                    }
+                    Err(at) => {
+                        changed.insert(other.clone());
+                        check(&keys.with(at, other), &changed);
+                    }
+                }
+            }
+        }
+    }
 }
