@@ -13,6 +13,7 @@ use crate::resource::{Resource, ServedVersion, StorageKind};
 #[derive(Debug)]
 pub struct Catalogue {
     groups: &'static [Group],
+    by_plural: HashMap<(&'static str, &'static str), &'static Resource>,
     collections: Vec<Collection>,
     collection_of: HashMap<&'static str, CollectionId>,
 }
@@ -52,7 +53,7 @@ impl Catalogue {
 
     /// A resource in whatever version.
     pub fn resource(&self, group: &str, plural: &str) -> Option<&'static Resource> {
-        self.group(group)?.resource(plural)
+        self.by_plural.get(&(group, plural)).copied()
     }
 
     /// The resource whose objects are of a kind.
@@ -76,8 +77,10 @@ impl Catalogue {
     }
 
     fn new(groups: &'static [Group]) -> Self {
-        let mut catalogue = Self { groups, collections: Vec::new(), collection_of: HashMap::new() };
+        let mut catalogue =
+            Self { groups, by_plural: HashMap::new(), collections: Vec::new(), collection_of: HashMap::new() };
         for resource in groups.iter().flat_map(|group| group.resources) {
+            catalogue.by_plural.insert((resource.group, resource.plural), resource);
             if let StorageKind::Persisted { prefix, .. } = resource.storage {
                 catalogue.collect(prefix, resource);
             }

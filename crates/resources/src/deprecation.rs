@@ -35,7 +35,7 @@ const DEPRECATIONS: &[Deprecation] = &[
 pub fn deprecation(group: &str, version: &str, kind: &str) -> Option<String> {
     let found = DEPRECATIONS
         .iter()
-        .find(|known| (known.group, known.version) == (group, version) && known.kinds.contains(&kind))?;
+        .find(|known| known.kinds.contains(&kind) && (known.group, known.version) == (group, version))?;
     let slash = if group.is_empty() { "" } else { "/" };
     let until = found.until.map(|until| format!(", unavailable in v1.{until}+")).unwrap_or_default();
     let instead = found.instead.map(|instead| format!("; use {instead}")).unwrap_or_default();

@@ -25,12 +25,6 @@ pub struct GroupVersionEntry {
 }
 
 impl Group {
-    /// The resource of a plural name.
-    pub fn resource(&self, plural: &str) -> Option<&'static Resource> {
-        let place = self.resources.binary_search_by(|resource| resource.plural.cmp(plural)).ok()?;
-        Some(&self.resources[place])
-    }
-
     /// The resources that are served in a version, ordered by plural name.
     pub fn served_in(&self, version: &str) -> impl Iterator<Item = (&'static Resource, &'static crate::ServedVersion)> {
         self.resources.iter().filter_map(move |resource| Some((resource, resource.version(version)?)))

@@ -2,10 +2,9 @@
 
 use std::sync::LazyLock;
 
-use hashbrown::HashMap;
 use keelson_meta::Object;
-use keelson_meta::json::{Map, Value, json};
-use keelson_schema::Schemas;
+use keelson_meta::json::{Value, json};
+use keelson_schema::{SchemaRef, Schemas};
 
 /// How long a pod stays on a node that is not ready or can't be reached.
 const TOLERATION_SECONDS: i64 = 300;
@@ -31,20 +30,15 @@ pub(super) fn tolerate_troubles(pod: &mut Object) {
 /// Puts the members of a pod's `spec` where its schema has them, after some were added. What is in them is in order
 /// already, so this is much less work than a walk of the whole pod.
 pub(super) fn spec_in_order(pod: &mut Object) {
-    static POSITIONS: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
-        let spec = Schemas::builtin().kind("", "v1", "Pod").and_then(|pod| pod.field("spec"));
-        let fields = spec.into_iter().flat_map(keelson_schema::SchemaRef::fields);
-        fields.enumerate().map(|(position, field)| (field.field_name(), position)).collect()
-    });
-    let position = |name: &str| POSITIONS.get(name).copied();
-    let Some(Value::Object(spec)) = pod.0.get_mut("spec") else { return };
-    if spec.keys().is_sorted_by_key(&position) {
-        return;
+    static SPEC: LazyLock<Option<SchemaRef<'static>>> =
+        LazyLock::new(|| Schemas::builtin().kind("", "v1", "Pod")?.field("spec"));
+    let (Some(schema), Some(Value::Object(spec))) = (*SPEC, pod.0.get_mut("spec")) else { return };
+    let mut behind = 0;
+    for (name, _, rank) in spec.ranked_mut() {
+        let declared = schema.field_near(name, &mut behind).is_some();
+        *rank = if declared { u32::try_from(behind).unwrap_or(u32::MAX) } else { 0 };
     }
-    let mut members: Vec<_> =
-        std::mem::take(spec).into_iter().map(|(name, value)| (position(&name), name, value)).collect();
-    members.sort_by_key(|(position, ..)| *position);
-    *spec = Map::from_distinct(members.into_iter().map(|(_, name, value)| (name, value)));
+    spec.sort_by_rank();
 }
 
 fn tolerates(toleration: &Value, trouble: &str) -> bool {
@@ -69,5 +63,14 @@ mod tests {
         check(json!([{ "operator": "Exists" }]), &[""]);
         check(json!([{ "key": TROUBLES[1], "effect": "NoExecute" }]), &[TROUBLES[1], TROUBLES[0]]);
         check(json!([{ "key": TROUBLES[0], "effect": "NoSchedule" }]), &[TROUBLES[0], TROUBLES[0], TROUBLES[1]]);
+    }
+
+    #[test]
+    fn what_was_added_to_a_pod_stands_where_its_schema_has_it() {
+        let spec = json!({ "containers": [], "nodeName": "n", "unknown": 1, "tolerations": [], "volumes": [] });
+        let mut pod = Object::from_value(json!({ "spec": spec })).unwrap();
+        spec_in_order(&mut pod);
+        let spec = pod.get(&["spec"]).and_then(Value::as_object).unwrap();
+        assert_eq!(spec.keys().collect::<Vec<_>>(), ["unknown", "volumes", "containers", "nodeName", "tolerations"]);
     }
 }
