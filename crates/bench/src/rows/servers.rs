@@ -15,8 +15,8 @@ use crate::pods::Pods;
 use crate::wire::{Client, Request};
 
 const SERVERS: usize = 2;
-/// Requests in flight at each server.
-const IN_FLIGHT: usize = 48;
+/// Requests in flight at each server: enough that it has some to work on while those of a whole group wait for the disk.
+const IN_FLIGHT: usize = 96;
 /// Rows in one insert.
 const BATCH: usize = 16;
 /// Length of each side of a round.
