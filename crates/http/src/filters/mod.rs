@@ -12,6 +12,7 @@ mod request_id;
 mod time_limit;
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, HeaderValue};
@@ -86,7 +87,10 @@ impl Pipeline {
         let mut observation = Observation::begin(&self.metrics, &info, target.as_ref().map(ServedResource::of));
 
         let (outcome, place) = match self.flow_control.admit(&info) {
-            Ok(place) => (panics::caught(self.admit(identity, info, target, parts, body, error_form)).await, place),
+            Ok(place) => {
+                let answer = pin!(self.admit(identity, info, target, parts, body, error_form));
+                (panics::caught(answer).await, place)
+            }
             Err(refused) => (Err(refused), None),
         };
 
@@ -115,7 +119,7 @@ impl Pipeline {
         authorization::permit(&user, &info)?;
         let limit = time_limit::of(&info, &parts)?;
         let request = ApiRequest { info, parts, body, user, error_form, stopping: self.stopping.clone() };
-        time_limit::within(limit, self.router.route(request, target)).await
+        time_limit::within(limit, pin!(self.router.route(request, target))).await
     }
 }
 

@@ -3,13 +3,14 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 
 use futures::FutureExt;
 use keelson_meta::ApiError;
 
 /// Turns a panic into an error. State shared between requests must be whole after one: locks do not poison, and writes
-/// happen in the store's transactions.
-pub(super) async fn caught<T>(answer: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+/// happen in the store's transactions. The answer is borrowed, since what is handed to an async function is kept twice in it.
+pub(super) async fn caught<T>(answer: Pin<&mut impl Future<Output = Result<T, ApiError>>>) -> Result<T, ApiError> {
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| {
         tracing::error!(panic = text(panic.as_ref()), "a request panicked");
         Err(ApiError::Internal("this request caused the server to panic; its log has the details".to_owned()))
@@ -23,11 +24,13 @@ fn text(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     #[tokio::test]
     async fn a_panic_is_an_internal_error() {
-        let outcome: Result<(), _> = caught(async { panic!("at work") }).await;
+        let outcome: Result<(), _> = caught(pin!(async { panic!("at work") })).await;
         assert_eq!(outcome.unwrap_err().code(), 500);
     }
 }

@@ -4,6 +4,7 @@
 //! that a long list is never cut for its length. Watches end by themselves.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use http::Response;
@@ -33,13 +34,13 @@ pub(super) fn of(info: &RequestInfo, parts: &Parts) -> Result<Option<Duration>, 
     Ok(Some(if asked.is_zero() { REQUEST_TIMEOUT } else { asked.min(REQUEST_TIMEOUT) }))
 }
 
-/// Waits for the head of an answer, and watches over its body.
+/// Waits for the head of an answer, which is borrowed as in [`super::panics::caught`], and watches over its body.
 ///
 /// # Errors
 /// [`ApiError::Timeout`] when the time is over.
 pub(super) async fn within(
     limit: Option<Duration>,
-    answer: impl Future<Output = Response<ResponseBody>>,
+    answer: Pin<&mut impl Future<Output = Response<ResponseBody>>>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let Some(limit) = limit else { return Ok(answer.await) };
     let response = timeout(limit, answer)
@@ -79,6 +80,7 @@ fn go_duration(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
     use http::{Method, Request};
+    use std::pin::pin;
 
     fn check(target: &str, expect: Option<Option<u64>>) {
         let parts = Request::get(target).body(()).unwrap().into_parts().0;
@@ -100,7 +102,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_does_not_begin_is_given_up() {
-        let outcome = within(Some(REQUEST_TIMEOUT), std::future::pending()).await;
+        let outcome = within(Some(REQUEST_TIMEOUT), pin!(std::future::pending())).await;
         assert_eq!(outcome.unwrap_err().code(), 504);
     }
 }
