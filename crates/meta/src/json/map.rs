@@ -2,9 +2,9 @@
 //!
 //! They stand in one vector. An object has few fields as a rule, so a name is compared with each, by a cheap hash first;
 //! what has more than [`SEARCHED_IN_ORDER`], such as a config map with thousands of keys, is indexed by a hash that
-//! withstands keys made to collide. Removing a field keeps the order of the others: among few they move up, among many a hole is left, and holes
-//! are closed when they are half of all. So every operation on one field costs at most what it takes to compare a few
-//! dozen names, taken over many operations also among many.
+//! withstands keys made to collide. Removing a field keeps the order of the others: among few they move up, among many a
+//! hole is left, and holes are closed when they are half of all. So every operation on one field costs at most what it
+//! takes to compare a few dozen names, taken over many operations also among many.
 //!
 //! Invariant: there are holes only in an indexed map, and at most as many as fields.
 
