@@ -65,12 +65,12 @@ pub(crate) fn check(bytes: &[u8]) -> Result<Layout, JsonError> {
     Ok(Layout { compact: checker.compact, extents: checker.extents })
 }
 
-/// What may stand at the next token.
+/// What may stand at the next token, where the innermost array or object, or the text, may also end.
 #[derive(Clone, Copy)]
 enum Expect {
-    ValueOrEnd,
-    KeyOrEnd,
-    CommaOrEnd,
+    FirstValue,
+    FirstKey,
+    Comma,
 }
 
 struct Checker<'a> {
@@ -89,15 +89,15 @@ impl Checker<'_> {
         loop {
             self.skip_whitespace();
             let Some(&byte) = self.bytes.get(self.at) else {
-                let complete = self.depth == 0 && matches!(expect, Expect::CommaOrEnd);
+                let complete = self.depth == 0 && matches!(expect, Expect::Comma);
                 return if complete { Ok(()) } else { Err(JsonError::UnexpectedEnd) };
             };
             expect = match expect {
-                Expect::ValueOrEnd if byte == b']' => self.close(),
-                Expect::ValueOrEnd => self.value(byte)?,
-                Expect::KeyOrEnd if byte == b'}' => self.close(),
-                Expect::KeyOrEnd => self.key(byte)?,
-                Expect::CommaOrEnd => self.separator(byte)?,
+                Expect::FirstValue if byte == b']' => self.close(),
+                Expect::FirstValue => self.value(byte)?,
+                Expect::FirstKey if byte == b'}' => self.close(),
+                Expect::FirstKey => self.key(byte)?,
+                Expect::Comma => self.separator(byte)?,
             };
         }
     }
@@ -132,7 +132,7 @@ impl Checker<'_> {
             b'-' | b'0'..=b'9' => self.number()?,
             _ => return self.invalid("looking for beginning of value"),
         }
-        Ok(Expect::CommaOrEnd)
+        Ok(Expect::Comma)
     }
 
     #[inline]
@@ -146,7 +146,7 @@ impl Checker<'_> {
         self.depth += 1;
         self.extents.open(self.at);
         self.at += 1;
-        Ok(if object { Expect::KeyOrEnd } else { Expect::ValueOrEnd })
+        Ok(if object { Expect::FirstKey } else { Expect::FirstValue })
     }
 
     #[inline]
@@ -154,7 +154,7 @@ impl Checker<'_> {
         self.depth -= 1;
         self.at += 1;
         self.extents.close(self.at);
-        Expect::CommaOrEnd
+        Expect::Comma
     }
 
     #[inline]

@@ -6,6 +6,9 @@ use std::num::NonZeroU32;
 use super::DecodeError;
 use crate::cursor::{Cursor, RawText};
 
+/// Keys and values of labels.
+type Labels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
 /// What a cache needs to know about an object: texts of its bytes, but where these hold escapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary<'a> {
@@ -16,7 +19,7 @@ pub struct Summary<'a> {
     /// `metadata.uid`.
     pub uid: Cow<'a, str>,
     /// `metadata.labels`, sorted by key.
-    pub labels: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub labels: Labels<'a>,
     /// The text of every field that was asked for, in the order it was asked for: strings as they are, numbers and
     /// booleans as JSON writes them, the empty string for fields that are absent, null, or not scalar.
     pub fields: Vec<Cow<'a, str>>,
@@ -97,7 +100,7 @@ fn text<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result<Cow<'a, str>
     }
 }
 
-fn labels<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(Cow<'a, str>, Cow<'a, str>)>, DecodeError> {
+fn labels<'a>(cursor: &mut Cursor<'a>) -> Result<Labels<'a>, DecodeError> {
     let mut labels = Vec::new();
     if cursor.take(b"null") {
         return Ok(labels);
