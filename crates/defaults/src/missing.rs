@@ -3,6 +3,8 @@
 //! For caches, which read many objects of which hardly one lacks anything: no tree is built, but for the few fields that a
 //! function of a [`Step`] reads. Says exactly what [`Shape::fill`] would do, for compact and valid JSON.
 
+use std::collections::HashSet;
+
 use keelson_codec::cursor::{Cursor, RawText};
 use keelson_codec::json;
 use keelson_meta::json::{Map, Value};
@@ -160,10 +162,7 @@ impl Rule {
                 let from = member(object, from).map(|mut from| from.raw());
                 is_zero(raw) && from.is_some_and(|from| from != b"null" && from != raw)
             }
-            Self::EntriesOf(from) if raw.starts_with(b"{") => {
-                let there = keys(Some(value));
-                keys(member(object, from)).iter().any(|key| !there.contains(key))
-            }
+            Self::EntriesOf(from) if raw.starts_with(b"{") => !has_all(&keys(Some(value)), &keys(member(object, from))),
             Self::EntriesOf(from) => is_unset(raw) && !keys(member(object, from)).is_empty(),
             Self::In(_) | Self::Always(_) | Self::Each(_) => false,
         }
@@ -216,6 +215,17 @@ fn keys<'a>(object: Option<Cursor<'a>>) -> Vec<&'a [u8]> {
     keys
 }
 
+/// Whether all wanted keys are there. Mostly they are the first ones, in the same order.
+///
+/// Cost: one look at each key, however many there are.
+fn has_all(there: &[&[u8]], wanted: &[&[u8]]) -> bool {
+    let rest = &wanted[there.iter().zip(wanted).take_while(|(there, wanted)| there == wanted).count()..];
+    rest.is_empty() || {
+        let there: HashSet<&[u8]> = there.iter().copied().collect();
+        rest.iter().all(|key| there.contains(key))
+    }
+}
+
 /// Copies what stands at those of the paths that begin with this member, and that there is something on the way to it.
 fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'a str>, tree: &mut Map) {
     for path in paths {
@@ -238,12 +248,8 @@ fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'
 
 /// What is left of a path behind its first step, if that is this key.
 fn step<'a>(key: RawText<'_>, path: &'a str) -> Option<&'a str> {
-    let rest = path.as_bytes().strip_prefix(key.bytes())?;
-    match rest {
-        [] => Some(""),
-        [b'.', ..] => path.get(key.bytes().len() + 1..),
-        _ => None,
-    }
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    key.is(first).then_some(rest)
 }
 
 fn read(mut value: Cursor<'_>) -> Value {
@@ -262,4 +268,36 @@ fn is_unset(raw: &[u8]) -> bool {
 fn is_zero(raw: &[u8]) -> bool {
     let number = |raw| std::str::from_utf8(raw).ok().and_then(|text| text.parse::<f64>().ok());
     is_unset(raw) || raw.first().is_some_and(|first| matches!(first, b'0' | b'-')) && number(raw) == Some(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(there: &'static str, wanted: &'static str, all: bool) {
+        let keys = |text: &'static str| text.split(' ').map(str::as_bytes).collect::<Vec<_>>();
+        assert_eq!(has_all(&keys(there), &keys(wanted)), all, "{wanted} in {there}");
+    }
+
+    #[test]
+    fn keys_are_found_in_any_order() {
+        check("cpu memory", "cpu memory", true);
+        check("memory cpu", "cpu memory", true);
+        check("a cpu memory", "cpu memory", true);
+        check("cpu", "cpu memory", false);
+        check("cpu memory", "cpu a", false);
+    }
+
+    #[test]
+    fn a_path_begins_with_a_whole_key() {
+        let first = |object: &'static str, path| {
+            let mut cursor = Cursor::new(object.as_bytes(), 0);
+            cursor.step();
+            step(cursor.key().expect("a member"), path)
+        };
+        assert_eq!(first(r#"{"a":1}"#, "a.b"), Some("b"));
+        assert_eq!(first(r#"{"a":1}"#, "a"), Some(""));
+        assert_eq!(first(r#"{"a":1}"#, "ab"), None);
+        assert_eq!(first(r#"{"a.b":1}"#, "a.b"), None);
+    }
 }

@@ -122,14 +122,6 @@ impl Map {
         Self { slots: Vec::with_capacity(fields), index: None }
     }
 
-    /// These fields, in their order. No name may come twice: this is not looked at, which saves a search for each.
-    pub fn from_distinct(fields: impl Iterator<Item = (Text, Value)>) -> Self {
-        let slots = fields.map(|(key, value)| Slot::new(key, value)).collect();
-        let mut map = Self { slots, index: None };
-        map.reindex();
-        map
-    }
-
     /// These fields, in their order. Of a name that comes again the last value counts, and `again` is told the number of
     /// that field and its name.
     pub fn from_slots(slots: Drain<'_, Slot>, mut again: impl FnMut(usize, &str)) -> Self {
@@ -139,7 +131,9 @@ impl Map {
         let mut map = Self::with_capacity(slots.len());
         for (number, slot) in slots.enumerate() {
             match map.search(slot.hash, slot.name()) {
-                None => drop(map.push(slot)),
+                None => {
+                    map.push(slot);
+                }
                 Some(place) => {
                     again(number, slot.name());
                     map.slots[place].value = slot.value;
@@ -288,7 +282,7 @@ impl Map {
 
     #[inline]
     fn position(&self, key: &str) -> Option<usize> {
-        // Where a name is written in the code, its hash is worked out when that is compiled.
+        // Where a name is written in the code, its hash can be worked out when that is compiled.
         self.search(hash(key), key)
     }
 

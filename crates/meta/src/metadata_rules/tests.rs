@@ -111,6 +111,20 @@ fn owner_references() {
     );
 }
 
+/// Each message names all references: all messages of a large object would be its square.
+#[test]
+fn of_very_many_controllers_one_is_told() {
+    let controllers = |count: usize| {
+        let one = |number| json!({"apiVersion": "v1", "kind": "Pod", "name": number, "uid": "u", "controller": true});
+        let names = (0..count).map(|number| number.to_string());
+        let made =
+            object(&json!({"name": "a", "namespace": "ns", "ownerReferences": names.map(one).collect::<Vec<_>>()}));
+        validate_metadata(&made, true, NameRule::DnsSubdomain).len()
+    };
+    assert_eq!([2, 3, 10].map(controllers), [1, 2, 9]);
+    assert_eq!(controllers(5000), 1);
+}
+
 #[test]
 fn managed_fields() {
     check(
