@@ -29,12 +29,12 @@ const APPLY_EVENTS: usize = 64;
 /// How many events are dropped under one lock.
 const TRIM_EVENTS: usize = 1024;
 
-/// What is stored together under one prefix, and what of it can be selected.
+/// What is stored together under one prefix, and what of it is looked at.
 #[derive(Clone, Debug)]
 pub struct CollectionSpec {
     /// The prefix of all its keys in the store, ending in `/`: `/registry/pods/`. No prefix of a cache starts another.
     pub prefix: String,
-    /// The fields that can be selected, beyond name and namespace.
+    /// The fields by which objects are selected or found, beyond name and namespace.
     pub fields: Vec<FieldPath>,
     /// The place in `fields` of the field by which events are dispatched and objects are indexed, such as
     /// `spec.nodeName` of pods.

@@ -38,7 +38,7 @@ pub struct Entry {
     fields: Fields,
 }
 
-/// The texts of the collection's selectable fields, joined by NUL.
+/// The texts of the fields that the collection asks for, joined by NUL.
 ///
 /// A NUL inside a value is replaced, so that a value is never taken for two; no valid value of such a field holds one.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl Entry {
         namespace_of(&self.key)
     }
 
-    /// The text of a selectable field, by its place in [`CollectionSpec::fields`](crate::CollectionSpec); empty when the
+    /// The text of a field that the collection asks for, by its place in [`CollectionSpec::fields`](crate::CollectionSpec); empty when the
     /// object does not have it.
     pub fn field(&self, place: usize) -> &str {
         self.fields.0.as_deref().and_then(|texts| texts.split(SEPARATOR).nth(place)).unwrap_or_default()

@@ -2,11 +2,11 @@
 //!
 //! A label is one text, `key=value` (keys hold no `=`), because that is also the term under which the index knows it.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::Range;
 use std::sync::Arc;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -73,17 +73,19 @@ pub(crate) struct LabelInterner {
 struct Pools {
     terms: Pool<Arc<str>>,
     sets: Pool<Arc<LabelSet>>,
-    hasher: DefaultHashBuilder,
+    /// Seeded by chance, so that nobody can send labels that all fall together.
+    hasher: RandomState,
 }
 
 impl LabelInterner {
-    /// The labels with these keys and values. Allocates only where they are new.
+    /// The labels with these keys and values.
     ///
-    /// Cost: one look-up, if another object has these labels.
+    /// Cost: nothing where there are none; one allocation and one look-up, if another object has these labels.
     pub(crate) fn intern<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
-        let mut joined = String::with_capacity(COMMON_BYTES);
+        let mut joined = String::new();
         let mut places: SmallVec<[Range<usize>; COMMON_LABELS]> = SmallVec::new();
         for (key, value) in labels {
+            joined.reserve(if joined.is_empty() { COMMON_BYTES } else { 0 });
             let start = joined.len();
             [key, "=", value].into_iter().for_each(|text| joined.push_str(text));
             places.push(start..joined.len());
@@ -119,7 +121,7 @@ impl Pools {
     }
 }
 
-fn hash<'a>(hasher: &DefaultHashBuilder, texts: impl Iterator<Item = &'a str>) -> u64 {
+fn hash<'a>(hasher: &RandomState, texts: impl Iterator<Item = &'a str>) -> u64 {
     let mut hasher = hasher.build_hasher();
     texts.for_each(|text| text.hash(&mut hasher));
     hasher.finish()

@@ -4,9 +4,9 @@
 //! revision uses the index of that revision. The index names keys, not entries: a write that keeps an object's labels
 //! leaves the index alone. What about every second object has is in no index: it is found by looking through the range.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use hashbrown::HashMap;
 use keelson_codec::gzip::DeflateBlock;
 
 use crate::common::{CommonTerms, is_common};

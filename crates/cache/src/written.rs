@@ -34,7 +34,7 @@ impl Written {
     /// An object is about to be written. Cost: a lock and an entry of a hash map.
     pub(crate) fn announce(&self, object: Checked) {
         let bytes = object.object().bytes();
-        let (place, length) = (place(bytes), bytes.len());
+        let (place, length) = (place(bytes), object.memory());
         let mut objects = self.0.lock();
         objects.at.insert(place, object);
         objects.order.push_back((place, length));

@@ -201,6 +201,16 @@ impl Extents {
         Self { known: Vec::with_capacity(bytes / BYTES_PER_EXTENT + 1), open: 0 }
     }
 
+    /// How many bytes these take.
+    pub(crate) fn memory(&self) -> usize {
+        self.known.len() * size_of::<Extent>()
+    }
+
+    /// Gives back what is beyond so many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        self.known.shrink_to(bytes / size_of::<Extent>());
+    }
+
     /// Forgets everything, for another text.
     pub(crate) fn clear(&mut self) {
         self.known.clear();

@@ -306,19 +306,15 @@ fn decoded(text: &[u8]) -> Object {
 }
 
 /// Writes an object in canonical form, and hands what was noted of its text to `note`.
-fn written<T>(
-    object: &Object,
-    managed_fields: Option<&str>,
-    note: impl FnOnce(&mut Extents) -> T,
-) -> (StoredObject, T) {
+fn written<T>(object: &Object, managed_fields: Option<&str>, note: impl FnOnce(&Extents) -> T) -> (StoredObject, T) {
     SCRATCH.with_borrow_mut(|canonical| {
-        canonical.text.clear();
-        canonical.extents.clear();
+        // Something is left when the last object could not be written.
+        canonical.clear();
         let (body, splice) = canonical.write(object, managed_fields);
         let stored = StoredObject::with_marks(Bytes::copy_from_slice(&canonical.text), body, splice);
-        canonical.text.clear();
-        canonical.text.shrink_to(SCRATCH_BYTES);
-        (stored, note(&mut canonical.extents))
+        let noted = note(&canonical.extents);
+        canonical.keep_at_most(SCRATCH_BYTES);
+        (stored, noted)
     })
 }
 

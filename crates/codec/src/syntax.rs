@@ -163,7 +163,7 @@ impl Checker<'_> {
         self.objects[innermost / 64] & (1 << (innermost % 64)) != 0
     }
 
-    /// Steps over a key and its value.
+    /// Steps over a key, and over its value or into it.
     #[inline]
     fn key(&mut self, byte: u8) -> Result<Expect, JsonError> {
         if byte != b'"' {
@@ -181,7 +181,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Steps over a comma and what follows it, or over an end.
+    /// Steps over a comma, and over what follows it or into that; or over an end.
     fn separator(&mut self, byte: u8) -> Result<Expect, JsonError> {
         if self.depth == 0 {
             return self.invalid("after top-level value");

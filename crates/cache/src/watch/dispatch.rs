@@ -4,11 +4,9 @@
 //! what to deliver without looking at other events, and the wakers of the cursors that wait. An event costs a few hash
 //! look-ups and the watchers of its own scopes, however many watchers there are.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque, hash_map};
 use std::sync::Arc;
 use std::task::Waker;
-
-use hashbrown::{HashMap, hash_map};
 
 use super::Scope;
 use crate::entry::{Entry, namespace_of};

@@ -23,6 +23,19 @@ pub(super) struct Canonical {
 }
 
 impl Canonical {
+    /// Forgets everything, for another object.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.extents.clear();
+    }
+
+    /// Forgets everything and gives back the memory beyond so many bytes for each of both.
+    pub(super) fn keep_at_most(&mut self, bytes: usize) {
+        self.clear();
+        self.text.shrink_to(bytes);
+        self.extents.shrink_to(bytes);
+    }
+
     /// Writes an object and gives the marks: where its metadata and where its resourceVersion begin. Nothing must be written
     /// yet.
     pub(super) fn write(&mut self, object: &Object, managed_fields: Option<&str>) -> (usize, usize) {

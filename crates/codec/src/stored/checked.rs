@@ -45,13 +45,18 @@ impl Checked {
 
     /// Writes the object as [`StoredObject::encode_with`] does.
     pub fn encode_with(object: &Object, managed_fields: Option<&str>) -> Self {
-        let (object, extents) = written(object, managed_fields, |extents| extents.clone());
+        let (object, extents) = written(object, managed_fields, Extents::clone);
         Self { object, extents }
     }
 
     /// The object.
     pub fn object(&self) -> &StoredObject {
         &self.object
+    }
+
+    /// How many bytes this takes.
+    pub fn memory(&self) -> usize {
+        self.object.bytes.len() + self.extents.memory()
     }
 
     /// The object alone.

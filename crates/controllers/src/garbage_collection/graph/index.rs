@@ -3,9 +3,9 @@
 //! It says who has to be visited after a change. It may say so too often, never too rarely. Which owners a dependent had is
 //! not kept: the event that changes them says it.
 
+use std::hash::RandomState;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 use keelson_cache::{Cache, Entry, Event};
 use keelson_resources::CollectionId;
@@ -14,6 +14,10 @@ use super::super::metadata::{OwnerReference, Ties};
 use super::super::owners::find_owner;
 use super::ObjectId;
 use crate::queue::Queue;
+
+/// Clients choose names, and the uids that they refer to. The hash of the standard library lets nobody find some that all fall
+/// together; only its maps do not look entries up by what is borrowed.
+type HashMap<K, V> = hashbrown::HashMap<K, V, RandomState>;
 
 /// See the head of the module.
 #[derive(Default)]
@@ -229,7 +233,7 @@ mod tests {
             let config = CacheConfig::new(Arc::new(SystemClock));
             let cache = Cache::start(Arc::new(MemoryStore::new()), specs.collect(), config).await.unwrap();
             let collection = Catalogue::builtin().collections().iter().find(|it| it.prefix == "configmaps").unwrap().id;
-            Self { cache, index: Index::default(), collection, known: HashMap::new() }
+            Self { cache, index: Index::default(), collection, known: HashMap::default() }
         }
 
         /// Tells of an object with this metadata, or that it is gone. Which objects are to be visited then.
