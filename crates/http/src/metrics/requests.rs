@@ -22,7 +22,7 @@ const DURATION_BUCKETS: [f64; 23] = [
 ];
 
 /// What is alike of the requests of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 pub(super) struct RequestLabels {
     pub(super) verb: &'static str,
     pub(super) group: &'static str,
@@ -70,6 +70,13 @@ impl Requests {
         let new = || Arc::new(Series { answered: Mutex::default(), length: length() });
         self.0.write().entry(labels).or_insert_with(new).clone()
     }
+
+    /// All of them in order, for requests must not wait until they are written out.
+    fn sorted(&self) -> Vec<(RequestLabels, Arc<Series>)> {
+        let mut all: Vec<_> = self.0.read().iter().map(|(labels, series)| (*labels, series.clone())).collect();
+        all.sort_unstable_by_key(|(labels, _)| *labels);
+        all
+    }
 }
 
 impl Series {
@@ -98,10 +105,10 @@ impl Series {
 impl Collector for Requests {
     // The encoder puts `_total` behind counters.
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let all = self.0.read();
+        let all = self.sorted();
         let (name, help) = ("apiserver_request", "Requests, by what they asked and the code.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (labels, series) in all.iter() {
+        for (labels, series) in &all {
             for (code, count) in series.answered.lock().iter() {
                 let labels = (*labels, CodeLabel { code: code.as_u16() });
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
@@ -110,14 +117,14 @@ impl Collector for Requests {
         let name = "apiserver_request_duration_seconds";
         let help = "Time from the head of a request to the end of its answer.";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        for (labels, series) in all.iter() {
+        for (labels, series) in &all {
             if let Length::Short(durations) = &series.length {
                 durations.encode(family.encode_family(labels)?)?;
             }
         }
         let (name, help) = ("apiserver_longrunning_requests", "Watches being served.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, series) in all.iter() {
+        for (labels, series) in &all {
             if let Length::Long(running) = &series.length {
                 running.encode(family.encode_family(labels)?)?;
             }
