@@ -71,7 +71,7 @@ impl Bench {
             store,
             filled_store: None,
             costs: options.costs.clone(),
-            launch: Launch { binary: options.server.clone(), args: options.server_args.clone() },
+            launch: Launch { binary: options.server.clone(), args: options.server_args.clone(), threads: None },
             directory,
             server: None,
             filled: None,

@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Launch {
     pub(crate) binary: PathBuf,
     pub(crate) args: Vec<String>,
+    /// How many threads a server has; one for each processor unless given.
+    pub(crate) threads: Option<usize>,
 }
 
 /// A server that runs; it is killed when this is dropped.
@@ -36,9 +38,7 @@ impl Launch {
     /// The same for one of several servers, each of which has its share of the machine's processors.
     pub(crate) fn sharing(&self, servers: usize) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(servers);
-        let mut shared = self.clone();
-        shared.args.extend(["--threads".to_owned(), threads.to_string()]);
-        shared
+        Self { threads: Some(threads), ..self.clone() }
     }
 
     /// Starts a server on the directory, with its objects there or in another store, and waits until it is ready.
@@ -54,6 +54,10 @@ impl Launch {
         command.args(["serve", "--bind", "127.0.0.1:0", "--data-dir"]).arg(data).args(&self.args);
         if let Some(store) = store {
             command.args(["--store", store]);
+        }
+        if let Some(threads) = self.threads {
+            // Not an argument: builds that do not know it can be measured too.
+            command.env("KEELSON_THREADS", threads.to_string());
         }
         // The pods are on nodes that do not exist, and shall stay.
         command.args(["--controllers", "*,-pod-garbage-collector-controller"]);

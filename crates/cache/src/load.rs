@@ -1,8 +1,7 @@
-//! Reads collections out of the store: page by page, decoded on all cores while the next page is on its way.
+//! Reads collections out of the store: page by page, decoded on several cores while the next page is on its way.
 //!
-//! Memory is bounded by what is kept: as many pages as there are cores are in work, whatever the collection holds.
+//! Memory is bounded by what is kept: as many pages as the runtime has threads are in work, whatever the collection holds.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use futures::{Stream, TryStreamExt as _, stream};
@@ -16,9 +15,9 @@ use crate::entry::Entry;
 /// How many keys one read asks for.
 pub(crate) const PAGE: usize = 500;
 
-/// How many pieces are decoded at the same time.
+/// How many pieces are decoded at the same time: one for each thread that the runtime was given.
 pub(crate) fn decoders() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+    tokio::runtime::Handle::current().metrics().num_workers()
 }
 
 /// What the store holds under a prefix at a revision, in key order.

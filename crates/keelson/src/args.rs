@@ -1,13 +1,15 @@
 //! The command line. Every flag of `serve` can be set by an environment variable too.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use keelson_server::{AddressRange, PortRange};
+
+/// More threads than processors are of no use, and no machine has more of these.
+const MAX_THREADS: i64 = 4096;
 
 /// A Kubernetes API server for very large collections.
 #[derive(Parser)]
@@ -94,9 +96,10 @@ pub(crate) struct Serve {
     /// Which controllers run in the server: * for all, a name for one, -name for all but one.
     #[arg(long, env = "KEELSON_CONTROLLERS", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Vec<String>,
-    /// How many threads serve requests, one for each processor unless given. Fewer suit servers that share a machine.
-    #[arg(long, env = "KEELSON_THREADS")]
-    pub(crate) threads: Option<NonZeroUsize>,
+    /// How many threads serve requests, and as many more make large lists and load the cache; one for each processor unless
+    /// given. Fewer suit servers that share a machine.
+    #[arg(long, env = "KEELSON_THREADS", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
+    pub(crate) threads: Option<u16>,
     /// The form of the log.
     #[arg(long, env = "KEELSON_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

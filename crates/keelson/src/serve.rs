@@ -12,7 +12,7 @@ pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
     init_log(args.log_format);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = args.threads {
-        runtime.worker_threads(threads.get());
+        runtime.worker_threads(threads.into());
     }
     let runtime = runtime.enable_all().build().context("starting threads")?;
     runtime.block_on(serve(args))

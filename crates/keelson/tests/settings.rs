@@ -48,7 +48,9 @@ async fn a_setting_that_names_nothing_is_refused() {
     check_refused(&["--service-cluster-ip-range", "10.0.0.0/24,10.1.0.0/24"], families).await;
     let ports = "\"9-1\" is not a range of ports such as 30000-32767";
     check_refused(&["--service-node-port-range", "9-1"], ports).await;
-    check_refused(&["--threads", "0"], "invalid value '0' for '--threads").await;
+    for threads in ["0", "4097"] {
+        check_refused(&["--threads", threads], &format!("{threads} is not in 1..=4096")).await;
+    }
     check_refused(&["--server-id", ""], "a value is required for '--server-id").await;
 }
 

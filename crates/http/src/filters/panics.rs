@@ -9,7 +9,8 @@ use futures::FutureExt;
 use keelson_meta::ApiError;
 
 /// Turns a panic into an error. State shared between requests must be whole after one: locks do not poison, and writes
-/// happen in the store's transactions. The answer is borrowed, since what is handed to an async function is kept twice in it.
+/// happen in the store's transactions.
+// The answer is borrowed: what is handed to an async function by value is kept twice in it, and copied as often.
 pub(super) async fn caught<T>(answer: Pin<&mut impl Future<Output = Result<T, ApiError>>>) -> Result<T, ApiError> {
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| {
         tracing::error!(panic = text(panic.as_ref()), "a request panicked");

@@ -32,9 +32,9 @@ const BLOCK_BYTES: usize = 128 * 1024;
 /// How many blocks of one list are under way or wait to be sent.
 const BLOCKS_AHEAD: usize = 4;
 
-/// One for each core, for all lists together.
+/// One for each thread that the runtime was given, for all lists together.
 static SHARES: LazyLock<Arc<Semaphore>> =
-    LazyLock::new(|| Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from))));
+    LazyLock::new(|| Arc::new(Semaphore::new(tokio::runtime::Handle::current().metrics().num_workers())));
 
 /// Work that was handed to another thread.
 type UnderWay<T> = AbortOnDropHandle<T>;
