@@ -183,7 +183,8 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
     )))
 }
 
-/// Whether an object says that it is of the target's kind and version.
+/// Whether an object says that it is of the target's kind and version. `/v1` does not name the core group here, as it does where
+/// only a version is asked for.
 fn is_of_type(target: &Target, object: &Object) -> bool {
     let (group, version) = (target.resource.group, target.version.name);
     let names_it = |api_version: &str| match group {

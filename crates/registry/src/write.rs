@@ -120,25 +120,27 @@ impl Registry {
         for attempt in 1..=CHANGE_ATTEMPTS {
             let mut changed = change(&current)?;
             let companions = self.accompany(target, Some(&current), changed.put(), attempt - 1).await?;
-            let (write, object, written) = match changed {
+            let (write, object, encoded) = match changed {
                 Change::Remove(last) => (Write::Delete { key: store_key.clone() }, last, None),
                 Change::Put(draft) => {
-                    let written = draft.encode();
-                    let object = written.object().clone();
+                    let encoded = draft.encode();
+                    let object = encoded.object().clone();
                     if object.bytes() == current.object.bytes() && !current.rewritten {
                         return Ok(Written::new(object, Some(current.revision)));
                     }
                     let value = object.bytes().clone();
                     let put = Write::Put { key: store_key.clone(), value, expires: self.expiry(target) };
-                    (put, object, Some(written))
+                    (put, object, Some(encoded))
                 }
             };
             if dry_run {
                 self.rehearse(companions).await?;
                 return Ok(Written::new(object, Some(current.revision)));
             }
-            let removed = written.is_none();
-            written.into_iter().for_each(|written| collection.announce(written));
+            let removed = encoded.is_none();
+            if let Some(encoded) = encoded {
+                collection.announce(encoded);
+            }
             let mut transaction = Transaction {
                 compares: vec![Compare { key: store_key.clone(), condition: Condition::At(current.revision) }],
                 writes: vec![write],

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use keelson_meta::Object;
 use keelson_meta::json::Value;
+use keelson_meta::{GroupVersion, Object};
 use keelson_patch::fields::{FieldSet, Versions};
 use keelson_schema::{SchemaRef, Schemas};
 
@@ -23,10 +23,10 @@ impl<'t> KindVersions<'t> {
     }
 
     /// The name of this version without its group; `None` for a version that the kind does not have.
-    fn version(&self, version: &str) -> Option<&'static str> {
-        let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let version = self.target.resource.version(version).filter(|_| group == self.target.resource.group)?;
-        Some(version.name)
+    fn version(&self, api_version: &str) -> Option<&'static str> {
+        let (group, version) = GroupVersion::split(api_version)?;
+        let served = self.target.resource.version(version).filter(|_| group == self.target.resource.group)?;
+        Some(served.name)
     }
 }
 
