@@ -23,14 +23,15 @@ const STRIDE: usize = 7_919;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Replaces pods all over the collection.
+/// Replaces pods all over the collection, each with a label that it did not have: what changes nothing is not written.
 pub(super) async fn update(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
     let until = Until::Count(UPDATES.min(pods.count));
+    let writes = Rc::new(Cell::new(0));
     let put = move |number: usize| {
         let number = number * STRIDE % pods.count;
-        Request::put(pods.path(number), pods.body(number))
+        Request::put(pods.path(number), pods.labelled(number, writes.replace(writes.get() + 1)))
     };
     measure(bench, until, put).await
 }
