@@ -23,6 +23,9 @@ pub(crate) const ROOT_SPACING: u64 = 512;
 const MAX_REMEMBERED: usize = 32;
 /// How many events a collection keeps however large they are, so that a watcher has a moment to follow.
 const MIN_EVENTS: usize = 64;
+/// Which part of all bytes a collection keeps for itself: others that are written more must not cost its watchers what they have not
+/// seen yet. They give way with their own next event.
+const OWN_SHARE: u64 = 128;
 /// What an event costs beside the bytes of the object it replaced, in bytes.
 const EVENT_OVERHEAD: u64 = 256;
 /// What a write costs a kept state at the most, in bytes: the nodes of the entries and the index that were copied.
@@ -32,7 +35,8 @@ const ITEM_BYTES: u64 = 24;
 /// How many bytes of newest events keep their encoded frames, for each collection.
 const HOT_BYTES: u64 = 16 << 20;
 
-/// The bytes that the histories of all collections hold beyond the collections themselves.
+/// The bytes that the histories of all collections hold beyond the collections themselves. The limit is passed by no more than
+/// the shares of collections that others leave no room.
 pub(crate) struct Budget {
     used: AtomicU64,
     limit: u64,
@@ -49,6 +53,11 @@ impl Budget {
 
     fn is_exceeded(&self) -> bool {
         self.used() > self.limit
+    }
+
+    /// What a collection may hold in any case.
+    const fn share(&self) -> u64 {
+        self.limit / OWN_SHARE
     }
 
     fn add(&self, bytes: u64) {
@@ -101,6 +110,8 @@ pub(crate) struct History {
     /// Events from this position on keep their frames; `hot_bytes` is their size.
     hot_from: u64,
     hot_bytes: u64,
+    /// What the events take.
+    bytes: u64,
     budget: Arc<Budget>,
     pub(crate) dispatch: Dispatch,
 }
@@ -116,6 +127,7 @@ impl History {
             remembered: VecDeque::new(),
             hot_from: 0,
             hot_bytes: 0,
+            bytes: 0,
             budget,
             dispatch,
         };
@@ -160,13 +172,14 @@ impl History {
     /// Appends an event. `after` is the state that it led to.
     pub(crate) fn push(&mut self, event: Arc<Event>, after: &Trees) {
         self.budget.add(event_bytes(&event));
+        self.bytes += event_bytes(&event);
         self.hot_bytes += frame_bytes(&event);
         self.events.push_back(event);
         if self.end().is_multiple_of(ROOT_SPACING) {
             self.keep_root(after.clone());
         }
         self.cool();
-        while self.budget.is_exceeded() && self.events.len() > MIN_EVENTS {
+        while self.budget.is_exceeded() && self.events.len() > MIN_EVENTS && self.bytes > self.budget.share() {
             self.drop_oldest();
         }
     }
@@ -275,6 +288,7 @@ impl History {
     fn drop_oldest(&mut self) {
         let Some(event) = self.events.pop_front() else { return };
         self.budget.give_back(event_bytes(&event));
+        self.bytes -= event_bytes(&event);
         if self.hot_from == self.first {
             self.hot_from += 1;
             self.hot_bytes -= frame_bytes(&event);
@@ -356,6 +370,20 @@ mod tests {
             assert!(positions.len() <= 32, "{positions:?}");
             assert_eq!((positions[0], positions[positions.len() - 1]), (0, history.end()));
         }
+    }
+
+    #[test]
+    fn a_collection_that_takes_all_leaves_others_their_share() {
+        const OWN: u64 = 2 * MIN_EVENTS as u64;
+        let budget = Arc::new(Budget::new(OWN_SHARE * OWN * EVENT_OVERHEAD));
+        let (mut busy, mut calm) = (history(&budget), history(&budget));
+        push(&mut busy, 2 * OWN_SHARE * OWN);
+        push(&mut calm, 2 * OWN);
+        assert_eq!(calm.len() as u64, OWN);
+        // What the share takes beyond the limit is given back by the one that has more.
+        push(&mut busy, 1);
+        assert!(budget.used() <= OWN_SHARE * OWN * EVENT_OVERHEAD);
+        assert_eq!(calm.len() as u64, OWN);
     }
 
     #[test]
