@@ -6,6 +6,7 @@
 mod edges;
 mod heads;
 mod sizes;
+mod tasks;
 mod words;
 
 use std::fmt;
@@ -45,6 +46,7 @@ pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
         if path.extension().is_some_and(|e| e == "rs") {
             findings.extend(heads::check(&place, &text));
             findings.extend(sizes::check(&place, &text));
+            findings.extend(tasks::check(&place, &text));
             files += 1;
         }
     }

@@ -7,9 +7,11 @@ use std::time::{Duration, SystemTime};
 use keelson_codec::DecodeError;
 use keelson_meta::{Clock, Revision};
 use keelson_storage::{KeyValue, Store, StoreError};
+use keelson_supervision::Supervisor;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::check::Checker;
 use crate::collection::{Change, Collection, CollectionSpec};
@@ -38,6 +40,8 @@ pub struct CacheConfig {
     pub history_bytes: u64,
     /// In what time every collection is compared with the store once; `None` is never.
     pub check_interval: Option<Duration>,
+    /// Is told when a task of the cache dies.
+    pub supervisor: Supervisor,
     /// Tells how old events are.
     pub clock: Arc<dyn Clock>,
 }
@@ -45,7 +49,13 @@ pub struct CacheConfig {
 impl CacheConfig {
     /// The default bounds, by this clock, and no comparisons with the store.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { history: DEFAULT_HISTORY, history_bytes: DEFAULT_HISTORY_BYTES, check_interval: None, clock }
+        Self {
+            history: DEFAULT_HISTORY,
+            history_bytes: DEFAULT_HISTORY_BYTES,
+            check_interval: None,
+            supervisor: Supervisor::default(),
+            clock,
+        }
     }
 }
 
@@ -53,6 +63,8 @@ impl CacheConfig {
 pub struct Cache {
     shared: Arc<Shared>,
     tasks: Vec<AbortHandle>,
+    /// Cancelled before the tasks are aborted.
+    closing: CancellationToken,
 }
 
 /// The tail of the store is broken; the cache serves what it has and tries again.
@@ -126,15 +138,16 @@ impl Cache {
     ) -> Result<Arc<Self>, StoreError> {
         let shared = Arc::new(Shared::new(specs, config.history_bytes)?);
         let (repairs, to_repair) = mpsc::channel(1);
-        let checks = config.check_interval;
+        let (checks, supervisor) = (config.check_interval, config.supervisor.clone());
         let mut follower = Follower::new(store.clone(), shared.clone(), config, to_repair);
         let tail = follower.start().await?;
-        let mut tasks = vec![tokio::spawn(follower.run(tail)).abort_handle()];
+        let closing = CancellationToken::new();
+        let mut tasks = vec![supervisor.spawn("cache-tail", &closing, follower.run(tail)).abort_handle()];
         if let Some(interval) = checks {
             let checker = Checker { store, shared: shared.clone(), interval, repairs };
-            tasks.push(tokio::spawn(checker.run()).abort_handle());
+            tasks.push(supervisor.spawn("cache-check", &closing, checker.run()).abort_handle());
         }
-        Ok(Arc::new(Self { shared, tasks }))
+        Ok(Arc::new(Self { shared, tasks, closing }))
     }
 
     /// The revision up to which every collection shows every write.
@@ -201,6 +214,7 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
+        self.closing.cancel();
         self.tasks.iter().for_each(AbortHandle::abort);
     }
 }

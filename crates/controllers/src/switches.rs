@@ -95,9 +95,16 @@ impl FromStr for Switch {
     }
 }
 
+impl Controller {
+    /// Its name, as kube-controller-manager has it today.
+    pub fn name(self) -> &'static str {
+        CONTROLLERS.iter().find(|(known, ..)| *known == self).map_or("", |(_, name, _)| name)
+    }
+}
+
 impl fmt::Display for Controller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(CONTROLLERS.iter().find(|(known, ..)| known == self).map_or("", |(_, name, _)| name))
+        f.write_str(self.name())
     }
 }
 

@@ -10,10 +10,15 @@ use http::StatusCode;
 /// What a check found: nothing wrong, or what is.
 pub type CheckResult = Result<(), String>;
 
+/// Checks with their names and what they found.
+type Group = Box<dyn Fn() -> Vec<(String, CheckResult)> + Send + Sync>;
+
 /// Checks by name, in the order in which they are told.
 #[derive(Default)]
 pub struct HealthChecks {
     checks: Vec<(String, Box<dyn Fn() -> CheckResult + Send + Sync>)>,
+    /// Checks whose names are known only when they are asked.
+    groups: Vec<Group>,
 }
 
 /// The checks of each endpoint. `/healthz`, the older one, is answered as `/readyz` is.
@@ -67,10 +72,28 @@ impl HealthChecks {
         self
     }
 
+    /// Adds checks that come and go, such as one for each task that runs. They are told behind the others.
+    #[must_use]
+    pub fn add_each(mut self, checks: impl Fn() -> Vec<(String, CheckResult)> + Send + Sync + 'static) -> Self {
+        self.groups.push(Box::new(checks));
+        self
+    }
+
+    /// Asks all checks whose names are wanted.
+    fn ask(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Option<CheckResult>)> {
+        let own = self.checks.iter().map(|(name, check)| (name.clone(), is_wanted(name).then(check)));
+        let of_groups = self.groups.iter().flat_map(|group| group());
+        own.chain(of_groups.map(|(name, result)| {
+            let result = is_wanted(&name).then_some(result);
+            (name, result)
+        }))
+        .collect()
+    }
+
     fn one(&self, name: &str) -> HealthAnswer {
-        match self.checks.iter().find(|(known, _)| known == name) {
+        match self.ask(|asked| asked == name).into_iter().find_map(|(_, result)| result) {
             None => HealthAnswer { code: StatusCode::NOT_FOUND, text: "404 page not found\n".to_owned() },
-            Some((_, check)) => match check() {
+            Some(result) => match result {
                 Ok(()) => HealthAnswer { code: StatusCode::OK, text: "ok".to_owned() },
                 Err(reason) => {
                     tracing::warn!(check = name, reason, "health check failed");
@@ -89,24 +112,22 @@ impl HealthChecks {
         excluded.sort_unstable();
         excluded.dedup();
         let (mut text, mut healthy) = (String::new(), true);
-        for (name, check) in &self.checks {
-            let line = if excluded.contains(&name.as_str()) {
-                format!("[+]{name} excluded: ok\n")
-            } else {
-                match check() {
-                    Ok(()) => format!("[+]{name} ok\n"),
-                    Err(reason) => {
-                        tracing::warn!(check = name, reason, "health check failed");
-                        healthy = false;
-                        format!("[-]{name} failed: reason withheld\n")
-                    }
+        let asked = self.ask(|name| !excluded.contains(&name));
+        for (name, result) in &asked {
+            let line = match result {
+                None => format!("[+]{name} excluded: ok\n"),
+                Some(Ok(())) => format!("[+]{name} ok\n"),
+                Some(Err(reason)) => {
+                    tracing::warn!(check = name, reason, "health check failed");
+                    healthy = false;
+                    format!("[-]{name} failed: reason withheld\n")
                 }
             };
             text.push_str(&line);
         }
         let unknown: Vec<String> = excluded
             .iter()
-            .filter(|excluded| !self.checks.iter().any(|(name, _)| name == *excluded))
+            .filter(|excluded| !asked.iter().any(|(name, _)| name == *excluded))
             .map(|excluded| format!("\"{excluded}\""))
             .collect();
         if !unknown.is_empty() {

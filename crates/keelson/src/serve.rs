@@ -1,5 +1,7 @@
 //! `keelson serve`: from flags to a running server, until a signal stops it.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, bail};
 use keelson_server::{Config, RegistryConfig, Server, ServiceRanges, StoreConfig, Switches};
 use tokio::signal::unix::{SignalKind, signal};
@@ -7,7 +9,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{FeatureGate, LogFormat, Serve};
 
-/// Runs the server until SIGINT or SIGTERM.
+/// How long a server that can't go on may take to stop in order, before its process is ended as it is.
+const LAST_GRACE: Duration = Duration::from_secs(10);
+
+/// Runs the server until SIGINT or SIGTERM, or until it can't go on.
 pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
     init_log(args.log_format);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -23,19 +28,34 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     let server = Server::start(config(args, &data_dir)?).await?;
     announce(&server, &data_dir);
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let replaced = tokio::select! {
+    let fault = tokio::select! {
         _ = terminate.recv() => None,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted.context("listening for SIGINT")?;
             None
         }
         why = server.replaced() => Some(why),
+        failure = server.failed() => {
+            end_soon(failure.to_string());
+            Some(failure.to_string())
+        }
     };
     server.shutdown().await;
-    match replaced {
+    match fault {
         Some(why) => bail!(why),
         None => Ok(()),
     }
+}
+
+/// Ends the process for good if stopping in order takes too long: what has died may be what the rest waits for.
+///
+/// A thread of its own, since no thread of the runtime can be relied on. A store survives this as it survives kill -9.
+fn end_soon(why: String) {
+    std::thread::spawn(move || {
+        std::thread::sleep(LAST_GRACE);
+        crate::complain(&anyhow::anyhow!("{why}; it has not stopped in {LAST_GRACE:?}, and is ended"));
+        std::process::exit(1);
+    });
 }
 
 fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {

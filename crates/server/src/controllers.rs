@@ -10,8 +10,8 @@ use keelson_controllers::{
 };
 use keelson_meta::ApiError;
 use keelson_registry::Registry;
+use keelson_supervision::{Supervisor, TaskGroup};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 
@@ -47,38 +47,47 @@ pub(crate) fn spawn(
     pki: &Pki,
     place: Place,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
-    background: &TaskTracker,
-    stopping: &CancellationToken,
+    background: &TaskGroup,
 ) -> Arc<Progress> {
+    let stopping = background.stopping();
     let Place { addr, holder, servers } = place;
     let ranges = config.registry.service_ranges.clone();
     let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
     let bootstrap = Bootstrap::new(registry.clone(), service.clone(), aggregation.clone());
     let progress = bootstrap.progress();
-    let (first, after) = (progress.clone(), stopping.clone());
-    background.spawn(async move {
-        // What these keep, the bootstrap makes first.
-        if after.run_until_cancelled(first.finished()).await.is_some() {
-            let aggregate = async {
-                if let Some(aggregation) = aggregation {
-                    aggregation.run(after.clone()).await;
-                }
-            };
-            tokio::join!(service.run(after.clone()), aggregate);
-        }
-    });
-    background.spawn(bootstrap.run(stopping.clone()));
+    // What these keep, the bootstrap makes first.
+    background.spawn("kubernetes-service", after(&progress, stopping, service.run(stopping.clone())));
+    if let Some(aggregation) = aggregation {
+        let name = Controller::ClusterRoleAggregation.name();
+        background.spawn(name, after(&progress, stopping, aggregation.run(stopping.clone())));
+    }
+    background.spawn_finite("bootstrap", bootstrap.run(stopping.clone()));
     let (registry, root) = (registry.clone(), pki.server_ca_pem.clone());
     let leadership = Leadership::new(registry.clone(), &config.server_id, holder);
-    let controllers = Controllers { config: config.clone(), registry, servers, root };
+    let supervisor = background.supervisor().clone();
+    let controllers = Controllers { config: config.clone(), registry, servers, root, supervisor };
+    let stopping = stopping.clone();
     if config.store.is_shared() {
-        let stopping = stopping.clone();
-        background.spawn(async move { leadership.run(stopping, |leading| controllers.run(leading)).await });
+        let lead = async move { leadership.run(stopping, |leading| controllers.run(leading)).await };
+        background.spawn("leader-election", lead);
     } else {
-        let stopping = stopping.clone();
-        background.spawn(async move { controllers.run(stopping).await });
+        background.spawn("controllers", async move { controllers.run(stopping).await });
     }
     progress
+}
+
+/// Does some work once the bootstrap is over, unless the server stops before.
+fn after<W: Future<Output = ()> + Send + 'static>(
+    progress: &Arc<Progress>,
+    stopping: &CancellationToken,
+    work: W,
+) -> impl Future<Output = ()> + Send + 'static + use<W> {
+    let (progress, stopping) = (progress.clone(), stopping.clone());
+    async move {
+        if stopping.run_until_cancelled(progress.finished()).await.is_some() {
+            work.await;
+        }
+    }
 }
 
 /// The controllers of which one server runs all.
@@ -88,39 +97,43 @@ struct Controllers {
     servers: Arc<RegisteredServers>,
     /// The certificates by which clients know the servers, in PEM.
     root: String,
+    supervisor: Supervisor,
 }
 
 impl Controllers {
     /// Runs those that are switched on, until told to stop.
     async fn run(&self, stopping: CancellationToken) {
-        let running = TaskTracker::new();
-        if let Err(error) = self.spawn(&running, &stopping) {
-            tracing::error!(%error, "not all controllers could be started");
+        let running = TaskGroup::new(&self.supervisor, &stopping);
+        if let Err(error) = self.spawn(&running) {
+            self.supervisor.fail("controllers", format!("could not all be started: {error}"));
         }
-        running.close();
-        running.wait().await;
+        running.ended().await;
+        stopping.cancelled().await;
     }
 
-    fn spawn(&self, running: &TaskTracker, stopping: &CancellationToken) -> Result<(), ApiError> {
+    fn spawn(&self, running: &TaskGroup) -> Result<(), ApiError> {
         let registry = || self.registry.clone();
+        let stopping = || running.stopping().clone();
         let on = |controller| self.config.controllers.is_on(controller);
         let (servers, duration) = (self.servers.clone(), self.config.identity_duration);
-        running.spawn(IdentityCollection::new(registry(), servers, duration).run(stopping.clone()));
+        running.spawn("server-leases", IdentityCollection::new(registry(), servers, duration).run(stopping()));
         if on(Controller::ServiceAccount) {
-            running.spawn(NamespaceObjects::service_accounts(registry()).run(stopping.clone()));
+            let accounts = NamespaceObjects::service_accounts(registry());
+            running.spawn(Controller::ServiceAccount.name(), accounts.run(stopping()));
         }
         if on(Controller::RootCaCertificates) {
-            running.spawn(NamespaceObjects::root_certificates(registry(), &self.root).run(stopping.clone()));
+            let certificates = NamespaceObjects::root_certificates(registry(), &self.root);
+            running.spawn(Controller::RootCaCertificates.name(), certificates.run(stopping()));
         }
         if on(Controller::GarbageCollector) {
-            running.spawn(GarbageCollection::new(registry()).run(stopping.clone()));
-        }
-        if on(Controller::Namespace) {
-            running.spawn(NamespaceDeletion::new(registry())?.run(stopping.clone()));
+            running.spawn(Controller::GarbageCollector.name(), GarbageCollection::new(registry()).run(stopping()));
         }
         if on(Controller::PodGarbageCollector) {
             let collector = PodGarbageCollection::new(registry(), self.config.node_quarantine)?;
-            running.spawn(collector.run(stopping.clone()));
+            running.spawn(Controller::PodGarbageCollector.name(), collector.run(stopping()));
+        }
+        if on(Controller::Namespace) {
+            running.spawn(Controller::Namespace.name(), NamespaceDeletion::new(registry())?.run(stopping()));
         }
         Ok(())
     }

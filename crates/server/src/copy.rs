@@ -7,6 +7,7 @@ use keelson_meta::Revision;
 use keelson_resources::Catalogue;
 use keelson_storage::StoreKey;
 use keelson_storage::copy::{self, CopyProgress};
+use keelson_supervision::Supervisor;
 
 use crate::store::StoreConfig;
 
@@ -25,17 +26,19 @@ pub async fn copy_store(
     to: &StoreConfig,
     report: impl FnMut(CopyProgress),
 ) -> anyhow::Result<CopyProgress> {
-    let source = from.open_at_least(Revision::ZERO).await.context("opening the source")?.store;
+    // A writer that dies fails the call that waits for it, and the copy with it.
+    let unwatched = Supervisor::default();
+    let source = from.open_at_least(Revision::ZERO, &unwatched).await.context("opening the source")?.store;
     copy::check_source(&*source).await?;
     let newest = source.current_revision().await.context("reading the source")?;
     let least = Revision::new(newest.get().saturating_add(REVISION_MARGIN));
     {
         // ORDER: before its revisions are raised, which a copy that is refused must not do: watches of servers that run on
         // the target end by it. The store is closed again, since some can be opened once at a time.
-        let target = to.open_at_least(Revision::ZERO).await.context("opening the target")?.store;
+        let target = to.open_at_least(Revision::ZERO, &unwatched).await.context("opening the target")?.store;
         copy::check_target(&*target).await?;
     }
-    let target = to.open_at_least(least).await.context("opening the target")?.store;
+    let target = to.open_at_least(least, &unwatched).await.context("opening the target")?.store;
     let now = SystemTime::now();
     Ok(copy::copy(&*source, &*target, |key| expiry(key, now), report).await?)
 }

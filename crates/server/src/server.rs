@@ -23,11 +23,11 @@ use keelson_http::{Pipeline, listener};
 use keelson_registry::{Registry, ServiceAccountTokens};
 use keelson_resources::{Catalogue, Resource};
 use keelson_storage::{Fence, FencedStore, Store};
+use keelson_supervision::{Failure, Supervisor, TaskGroup};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::controllers::{self, Place};
@@ -52,6 +52,7 @@ pub struct Server;
 /// All that a server needs to run, before others know of it.
 struct Prepared {
     config: Config,
+    supervisor: Supervisor,
     port: TcpListener,
     addr: SocketAddr,
     store: Arc<dyn Store>,
@@ -80,15 +81,15 @@ pub struct RunningServer {
     /// Whether others use the store too, so that it is not this server's to close.
     shared: bool,
     stopping: CancellationToken,
-    background: TaskTracker,
-    listener: Option<JoinHandle<()>>,
+    background: TaskGroup,
+    listener: Option<JoinHandle<Option<()>>>,
     identity: Option<IdentityTask>,
 }
 
 /// Keeps this server's identity: longer than it serves, since writes in flight need it.
 struct IdentityTask {
     leaving: CancellationToken,
-    keeper: JoinHandle<IdentityLease>,
+    keeper: JoinHandle<Option<IdentityLease>>,
 }
 
 impl Server {
@@ -117,8 +118,9 @@ impl Prepared {
             format!("listening on {}; choose another address with --bind if it is taken", config.bind)
         })?;
         let addr = port.local_addr().context("asking for the address")?;
-        let Opened { store, metrics } = config.store.open().await?;
-        let cache = Cache::start(store.clone(), collections(), cache_config(&config))
+        let supervisor = Supervisor::default();
+        let Opened { store, metrics } = config.store.open(&supervisor).await?;
+        let cache = Cache::start(store.clone(), collections(), cache_config(&config, &supervisor))
             .await
             .context("loading the store into the cache")?;
         let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
@@ -139,6 +141,7 @@ impl Prepared {
         let aggregation = controllers::aggregation(&config, &registry)?;
         Ok(Self {
             config,
+            supervisor,
             port,
             addr,
             store,
@@ -156,23 +159,23 @@ impl Prepared {
 
     /// Runs the server in its place. It answers requests when this returns.
     fn run(self, identity: IdentityLease, place: Place) -> RunningServer {
-        let Self { config, addr, store, fence, registry, pki, .. } = self;
-        let identity = Some(IdentityTask::start(identity));
+        let Self { config, supervisor, addr, store, fence, registry, pki, .. } = self;
+        let identity = Some(IdentityTask::start(identity, &supervisor));
         let stopping = CancellationToken::new();
-        let background = TaskTracker::new();
+        let background = TaskGroup::new(&supervisor, &stopping);
         let (probe, probing) = StoreProbe::start(self.fenced, stopping.clone());
-        background.spawn(probing);
+        background.spawn("store-probe", probing);
         let cache = registry.cache().clone();
         let compactor = Compactor::new(store.clone(), cache, config.clock.clone(), config.history);
-        background.spawn(compactor.run(stopping.clone()));
-        let bootstrap = controllers::spawn(&config, &registry, &pki, place, self.aggregation, &background, &stopping);
-        background.close();
+        background.spawn("compactor", compactor.run(stopping.clone()));
+        let bootstrap = controllers::spawn(&config, &registry, &pki, place, self.aggregation, &background);
 
         let parts = (registry.clone(), self.tokens, self.metrics);
         let standing = store_check(&config.store, fence.clone(), probe);
-        let pipeline = pipeline(&config, parts, addr, standing, &bootstrap, stopping.clone());
+        let live = live_checks(supervisor.clone());
+        let pipeline = pipeline(&config, parts, addr, (live, standing), &bootstrap, stopping.clone());
         let serving = listener::serve(self.port, self.tls, Arc::new(pipeline), config.shutdown_grace);
-        let listener = Some(tokio::spawn(serving));
+        let listener = Some(supervisor.spawn("listener", &stopping, serving));
         let shared = matches!(config.store, StoreConfig::Shared(_));
         let (server_id, kubeconfig) = (config.server_id, self.kubeconfig);
         tracing::info!(server_id, %addr, "the server is ready");
@@ -231,6 +234,12 @@ impl RunningServer {
         self.fence.closed().await
     }
 
+    /// Waits until something that the server can't do without has died, such as a background task, and tells what. The
+    /// server is no longer live then, and is to be shut down.
+    pub async fn failed(&self) -> Failure {
+        self.background.supervisor().failed().await
+    }
+
     /// Stops: no new requests, lists in flight end, watches are closed cleanly.
     pub async fn shutdown(mut self) {
         tracing::info!(server_id = self.server_id, "stopping: requests in flight end, watches are closed");
@@ -240,7 +249,7 @@ impl RunningServer {
         {
             tracing::error!(%error, "the listener ended badly");
         }
-        self.background.wait().await;
+        self.background.ended().await;
         if let Some(identity) = self.identity.take() {
             identity.end().await;
         }
@@ -274,16 +283,18 @@ impl Drop for RunningServer {
 }
 
 impl IdentityTask {
-    fn start(lease: IdentityLease) -> Self {
+    fn start(lease: IdentityLease, supervisor: &Supervisor) -> Self {
         let leaving = CancellationToken::new();
-        let keeper = tokio::spawn(lease.run(leaving.clone()));
+        let keeper = supervisor.spawn("identity", &leaving, lease.run(leaving.clone()));
         Self { leaving, keeper }
     }
 
     async fn end(mut self) {
         self.leaving.cancel();
         match (&mut self.keeper).await {
-            Ok(lease) => lease.release().await,
+            Ok(Some(lease)) => lease.release().await,
+            // It has panicked. The lease ends by itself.
+            Ok(None) => {}
             Err(error) => tracing::error!(%error, "keeping the identity ended badly"),
         }
     }
@@ -373,8 +384,9 @@ fn url(addr: SocketAddr) -> String {
     }
 }
 
-fn cache_config(config: &Config) -> CacheConfig {
+fn cache_config(config: &Config, supervisor: &Supervisor) -> CacheConfig {
     CacheConfig {
+        supervisor: supervisor.clone(),
         history: config.history,
         history_bytes: config.history_bytes,
         check_interval: config.cache_check_interval,
@@ -396,11 +408,19 @@ fn collections() -> Vec<CollectionSpec> {
         .collect()
 }
 
+/// Whether the server should go on running: each of its background tasks does.
+fn live_checks(supervisor: Supervisor) -> HealthChecks {
+    HealthChecks::new().add_each(move || {
+        let result = |failure: Option<Failure>| failure.map_or(Ok(()), |failure| Err(failure.to_string()));
+        supervisor.tasks().into_iter().map(|(task, failure)| (format!("task/{task}"), result(failure))).collect()
+    })
+}
+
 fn pipeline(
     config: &Config,
     (registry, tokens, store_metrics): (Arc<Registry>, Arc<ServiceAccountTokens>, StoreMetrics),
     addr: SocketAddr,
-    store: impl Fn() -> CheckResult + Send + Sync + 'static,
+    (live, store): (HealthChecks, impl Fn() -> CheckResult + Send + Sync + 'static),
     bootstrap: &Arc<Progress>,
     stopping: CancellationToken,
 ) -> Pipeline {
@@ -411,7 +431,6 @@ fn pipeline(
     let info = server_info(&config.server_id);
     metrics.add_source(move || vec![info.clone()]);
     let cache = registry.cache().clone();
-    let live = HealthChecks::new();
     let ready = HealthChecks::new()
         .add("store", store)
         .add("cache", move || cache.healthy().map_err(|fault| fault.to_string()));

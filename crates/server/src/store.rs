@@ -11,6 +11,7 @@ use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, copy};
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
+use keelson_supervision::Supervisor;
 
 use crate::metrics::{etcd_samples, postgres_samples};
 
@@ -74,8 +75,8 @@ impl StoreConfig {
     ///
     /// # Errors
     /// When it can't be opened, or a copy into it is not finished.
-    pub(crate) async fn open(&self) -> anyhow::Result<Opened> {
-        let opened = self.open_at_least(Revision::ZERO).await?;
+    pub(crate) async fn open(&self, supervisor: &Supervisor) -> anyhow::Result<Opened> {
+        let opened = self.open_at_least(Revision::ZERO, supervisor).await?;
         let unfinished = copy::is_unfinished(&*opened.store).await.context("looking into the store")?;
         ensure!(!unfinished, "a copy into this store did not finish: give `keelson storage copy` again");
         Ok(opened)
@@ -86,17 +87,20 @@ impl StoreConfig {
     ///
     /// # Errors
     /// When it can't be opened.
-    pub(crate) async fn open_at_least(&self, least: Revision) -> anyhow::Result<Opened> {
+    pub(crate) async fn open_at_least(&self, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
         Ok(match self {
             Self::Memory => Opened::silent(Arc::new(MemoryStore::starting_at(least.max(Revision::new(1))))),
             Self::Sqlite(directory) => {
-                let settings = SqliteConfig { least_revision: least, ..SqliteConfig::directory(directory) };
+                let mut settings = SqliteConfig::directory(directory);
+                settings.least_revision = least;
+                settings.supervisor = supervisor.clone();
                 let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
                 Opened::silent(Arc::new(opened.context("opening the store")?))
             }
             Self::Postgres(config) => {
                 let mut config = (**config).clone();
                 config.least_revision = least;
+                config.supervisor = supervisor.clone();
                 let store = PostgresStore::open(config).await.context("opening the store in PostgreSQL")?;
                 let counters = store.counters();
                 Opened { store: Arc::new(store), metrics: Box::new(move || postgres_samples(counters.read())) }

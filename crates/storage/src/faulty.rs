@@ -47,8 +47,21 @@ struct Controls {
     answers_to_lose: Mutex<(String, usize)>,
     /// Keys whose next event no tail tells.
     swallowed: Mutex<HashSet<StoreKey>>,
+    /// Where the engine's code is to panic.
+    panics: Mutex<HashSet<Panic>>,
     /// How often the newest revision was asked for.
     questions: AtomicU64,
+}
+
+/// A place where a store can be told to panic, and with it the task that calls it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Panic {
+    /// When a tail is told of the next batch.
+    Tail,
+    /// When it is asked to let expired keys go.
+    Expire,
+    /// When a key below this prefix is written.
+    Write(String),
 }
 
 impl FaultyStore {
@@ -59,6 +72,7 @@ impl FaultyStore {
             tails: watch::Sender::default(),
             answers_to_lose: Mutex::default(),
             swallowed: Mutex::default(),
+            panics: Mutex::default(),
             questions: AtomicU64::new(0),
         };
         Self { inner, controls: Arc::new(controls) }
@@ -91,6 +105,11 @@ impl FaultyStore {
         self.controls.swallowed.lock().insert(key);
     }
 
+    /// Panics there from now on.
+    pub fn panic_at(&self, place: Panic) {
+        self.controls.panics.lock().insert(place);
+    }
+
     /// How often the newest revision was asked for.
     pub fn questions(&self) -> u64 {
         self.controls.questions.load(Ordering::SeqCst)
@@ -108,6 +127,16 @@ impl FaultyStore {
                 tokio::time::sleep(delay).await;
                 answer
             }
+        }
+    }
+}
+
+impl Controls {
+    /// Panics if it was told to at a place like this.
+    fn pass(&self, is_here: impl Fn(&Panic) -> bool) {
+        let found = self.panics.lock().iter().find(|place| is_here(place)).cloned();
+        if let Some(place) = found {
+            panic!("told to panic at {place:?}");
         }
     }
 }
@@ -139,7 +168,10 @@ impl FaultyTail {
             tokio::select! {
                 biased;
                 changed = self.fault.changed() => changed.ok()?,
-                batch = self.inner.next() => return batch.map(|batch| batch.map(|batch| self.without_swallowed(batch))),
+                batch = self.inner.next() => {
+                    self.controls.pass(|place| *place == Panic::Tail);
+                    return batch.map(|batch| batch.map(|batch| self.without_swallowed(batch)));
+                }
             }
         }
     }
@@ -155,9 +187,11 @@ impl FaultyTail {
 impl Store for FaultyStore {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
         let written: Vec<StoreKey> = transaction.writes.iter().map(|write| write.key().clone()).collect();
+        let is_written = |prefix: &str| written.iter().any(|key| key.as_str().starts_with(prefix));
+        self.controls.pass(|place| matches!(place, Panic::Write(prefix) if is_written(prefix)));
         let committed = self.call(self.inner.commit(transaction)).await?;
         let mut to_lose = self.controls.answers_to_lose.lock();
-        if to_lose.1 > 0 && written.iter().any(|key| key.as_str().starts_with(&to_lose.0)) {
+        if to_lose.1 > 0 && is_written(&to_lose.0) {
             to_lose.1 -= 1;
             return Err(broken().into());
         }
@@ -204,6 +238,7 @@ impl Store for FaultyStore {
     }
 
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
+        self.controls.pass(|place| *place == Panic::Expire);
         self.call(self.inner.expire(now)).await
     }
 

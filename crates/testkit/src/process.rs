@@ -28,6 +28,7 @@ const ASK_EVERY: Duration = Duration::from_millis(5);
 pub struct ProcessServerBuilder {
     binary: PathBuf,
     args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
     data: Option<PathBuf>,
 }
 
@@ -36,6 +37,13 @@ impl ProcessServerBuilder {
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// A variable of its environment.
+    #[must_use]
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
@@ -53,7 +61,8 @@ impl ProcessServerBuilder {
     pub async fn start(self) -> ProcessServer {
         let directory = TempDir::new().expect("a temporary directory can be made");
         let data = self.data.unwrap_or_else(|| directory.path().join("data"));
-        let launch = Launch { binary: self.binary, args: self.args, data, log: directory.path().join("log") };
+        let log = directory.path().join("log");
+        let launch = Launch { binary: self.binary, args: self.args, env: self.env, data, log };
         let (child, endpoint) = launch.start("127.0.0.1:0").await;
         ProcessServer { child, endpoint, launch, _directory: directory }
     }
@@ -79,7 +88,7 @@ impl Deref for ProcessServer {
 impl ProcessServer {
     /// A server made of this binary, with a data directory of its own unless another is given.
     pub fn builder(binary: impl Into<PathBuf>) -> ProcessServerBuilder {
-        ProcessServerBuilder { binary: binary.into(), args: Vec::new(), data: None }
+        ProcessServerBuilder { binary: binary.into(), args: Vec::new(), env: Vec::new(), data: None }
     }
 
     /// The directory that holds its store, certificates and kubeconfig.
@@ -128,9 +137,9 @@ impl ProcessServer {
             .expect("a child of ours can be waited for")
     }
 
-    /// What the next [`restart`](Self::restart) starts on the same data: another binary, other arguments.
+    /// What the next [`restart`](Self::restart) starts on the same data: another binary, other arguments, another environment.
     pub fn change(&mut self, to: ProcessServerBuilder) {
-        (self.launch.binary, self.launch.args) = (to.binary, to.args);
+        (self.launch.binary, self.launch.args, self.launch.env) = (to.binary, to.args, to.env);
     }
 
     /// Starts it again on the same data and the same address, after a [`kill`](Self::kill) or
@@ -149,6 +158,7 @@ impl ProcessServer {
 struct Launch {
     binary: PathBuf,
     args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
     data: PathBuf,
     log: PathBuf,
 }
@@ -170,7 +180,7 @@ impl Launch {
         }
         let log = File::options().create(true).append(true).open(&self.log).context("cannot write the log")?;
         let mut command = Command::new(&self.binary);
-        command.env("KEELSON_CONTROLLERS", CONTROLLERS);
+        command.env("KEELSON_CONTROLLERS", CONTROLLERS).envs(self.env.iter().map(|(name, value)| (name, value)));
         command.arg("serve").args(["--bind", bind]).arg("--data-dir").arg(&self.data).args(&self.args);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
         command.spawn().with_context(|| format!("cannot run {}", self.binary.display()))

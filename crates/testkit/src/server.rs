@@ -124,6 +124,14 @@ impl TestServer {
         }
     }
 
+    /// Waits until something has died that the server can't do without, and tells what the operator is told.
+    pub async fn failed(&self) -> String {
+        match &self.running {
+            Some(running) => running.failed().await.to_string(),
+            None => std::future::pending().await,
+        }
+    }
+
     /// Stops it and starts it again on the same data and the same address.
     ///
     /// # Panics

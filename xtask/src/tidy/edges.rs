@@ -7,9 +7,10 @@ use super::Finding;
 use crate::workspace::Member;
 
 /// What the crates of one layer may use in production code, lowest layer first.
-const ALLOWED: [(&str, &[&str]); 26] = [
+const ALLOWED: [(&str, &[&str]); 27] = [
     // pure: no IO, no clock, no threads
     ("meta", &[]),
+    ("supervision", &[]),
     ("protobuf", &["meta"]),
     ("codec", &["meta", "protobuf"]),
     ("resources", &["meta"]),
@@ -22,8 +23,8 @@ const ALLOWED: [(&str, &[&str]); 26] = [
     // state
     ("storage", &["meta"]),
     ("storage-etcd", &["meta", "storage"]),
-    ("storage-sql", &["meta", "storage"]),
-    ("cache", &["meta", "codec", "storage"]),
+    ("storage-sql", &["meta", "storage", "supervision"]),
+    ("cache", &["meta", "codec", "storage", "supervision"]),
     // rules
     ("access", &["meta"]),
     (
@@ -56,6 +57,7 @@ const ALLOWED: [(&str, &[&str]); 26] = [
         "server",
         &[
             "meta",
+            "supervision",
             "schema",
             "tables",
             "protobuf",

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use keelson_meta::Revision;
+use keelson_supervision::Supervisor;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
@@ -30,6 +31,8 @@ pub struct PostgresConfig {
     pub recent_bytes: usize,
     /// The newest revision is raised to this one where it is smaller: for a store that takes another's place.
     pub least_revision: Revision,
+    /// Is told when a task of the store dies.
+    pub supervisor: Supervisor,
 }
 
 impl PostgresConfig {
@@ -65,7 +68,14 @@ impl PostgresConfig {
         }
         let tls = files.read()?;
         set_defaults(&mut connection, &tls);
-        Ok(Self { connection, tls, readers: 3, recent_bytes: 8 * 1024 * 1024, least_revision: Revision::ZERO })
+        Ok(Self {
+            connection,
+            tls,
+            readers: 3,
+            recent_bytes: 8 * 1024 * 1024,
+            least_revision: Revision::ZERO,
+            supervisor: Supervisor::default(),
+        })
     }
 }
 

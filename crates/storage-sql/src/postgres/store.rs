@@ -12,6 +12,7 @@ use keelson_storage::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::config::PostgresConfig;
 use super::error::{PostgresError, Trouble, stopped};
@@ -38,6 +39,8 @@ pub struct PostgresStore {
     pub(super) shared: Arc<Shared>,
     jobs: mpsc::Sender<Job>,
     following: AbortHandle,
+    /// Cancelled when the tasks are to end.
+    closing: CancellationToken,
 }
 
 /// What the tasks, the readers and the tails have in common.
@@ -87,9 +90,11 @@ impl PostgresStore {
         // ORDER: before anybody asks. The first session finds out which history this is.
         shared.front.session().await.map_err(|error| PostgresError::Connect(error.to_string()))?;
         let (jobs, waiting) = mpsc::channel(QUEUE);
-        tokio::spawn(Writer { shared: shared.clone(), jobs: waiting }.run());
-        let following = tokio::spawn(feed::follow(shared.clone())).abort_handle();
-        Ok(Self { shared, jobs, following })
+        let closing = CancellationToken::new();
+        let writer = Writer { shared: shared.clone(), jobs: waiting };
+        config.supervisor.spawn("store-writer", &closing, writer.run());
+        let following = config.supervisor.spawn("store-feed", &closing, feed::follow(shared.clone())).abort_handle();
+        Ok(Self { shared, jobs, following, closing })
     }
 
     /// What happened on the way to PostgreSQL; the counters go on as long as the store does.
@@ -127,6 +132,7 @@ impl PostgresStore {
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
+        self.closing.cancel();
         self.following.abort();
         self.shared.seen().fail(stopped());
     }

@@ -7,7 +7,9 @@
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
+use keelson_supervision::Supervisor;
 use rusqlite::Connection;
+use tokio_util::sync::CancellationToken;
 
 /// What a row costs in the log beside its value, in bytes: about a page of the index.
 const ROW_OVERHEAD: usize = 4096;
@@ -21,14 +23,17 @@ pub(crate) struct Checkpoints {
     begin: Option<SyncSender<()>>,
     done: Receiver<()>,
     thread: Option<JoinHandle<()>>,
+    /// Cancelled when the thread is to end.
+    closing: CancellationToken,
 }
 
 impl Checkpoints {
     /// Starts the thread, with a connection of its own.
-    pub(crate) fn start(connection: Connection, begin_at: usize) -> std::io::Result<Self> {
+    pub(crate) fn start(connection: Connection, begin_at: usize, supervisor: &Supervisor) -> std::io::Result<Self> {
         let (begin, begun) = sync_channel::<()>(1);
         let (finished, done) = sync_channel::<()>(1);
-        let thread = std::thread::Builder::new().name("store-checkpoint".to_owned()).spawn(move || {
+        let closing = CancellationToken::new();
+        let thread = supervisor.spawn_thread("store-checkpoint", &closing, move || {
             while begun.recv().is_ok() {
                 move_log(&connection);
                 if finished.send(()).is_err() {
@@ -36,7 +41,7 @@ impl Checkpoints {
                 }
             }
         })?;
-        Ok(Self { begin_at, appended: 0, running: false, begin: Some(begin), done, thread: Some(thread) })
+        Ok(Self { begin_at, appended: 0, running: false, begin: Some(begin), done, thread: Some(thread), closing })
     }
 
     /// Takes note of what a group has written, and begins or ends a checkpoint when it is time. Called between groups
@@ -59,9 +64,10 @@ impl Checkpoints {
 
 impl Drop for Checkpoints {
     fn drop(&mut self) {
+        self.closing.cancel();
         self.begin = None;
         if let Some(thread) = self.thread.take() {
-            // It ends after the checkpoint that it may be in. That it panicked has been reported by the panic itself.
+            // It ends after the checkpoint that it may be in. A panic was told to the supervisor.
             let _ = thread.join();
         }
     }

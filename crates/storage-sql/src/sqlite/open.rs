@@ -5,6 +5,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use keelson_meta::Revision;
+use keelson_supervision::Supervisor;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -56,14 +57,22 @@ pub struct SqliteConfig {
     /// About how long the write-ahead log gets before it is moved into the database, in bytes. Longer costs disk and
     /// time to start after a crash; shorter costs more writing, for pages that change often are moved more often.
     pub log_bytes: usize,
+    /// Is told when the store can't go on: its writer has died, or the disk has failed.
+    pub supervisor: Supervisor,
 }
 
 impl SqliteConfig {
     /// The default settings for a store at `path`: 3 readers, 8 MiB of recent changes, a log of
     /// 32 MiB.
-    pub const fn new(path: SqlitePath) -> Self {
-        let recent_bytes = 8 * 1024 * 1024;
-        Self { path, readers: 3, recent_bytes, least_revision: Revision::ZERO, log_bytes: 32 * 1024 * 1024 }
+    pub fn new(path: SqlitePath) -> Self {
+        Self {
+            path,
+            readers: 3,
+            recent_bytes: 8 * 1024 * 1024,
+            least_revision: Revision::ZERO,
+            log_bytes: 32 * 1024 * 1024,
+            supervisor: Supervisor::default(),
+        }
     }
 
     /// The default settings for a store in a data directory.
@@ -72,7 +81,7 @@ impl SqliteConfig {
     }
 
     /// The default settings for a store in memory.
-    pub const fn in_memory() -> Self {
+    pub fn in_memory() -> Self {
         Self::new(SqlitePath::InMemory)
     }
 }

@@ -13,9 +13,11 @@ use keelson_storage::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, StoreKey, Tail,
     Transaction,
 };
+use keelson_supervision::Supervisor;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::recent::Recent;
 use crate::sqlite::checkpoint::Checkpoints;
@@ -24,7 +26,7 @@ use crate::sqlite::open::{DirectoryLock, SqliteConfig, SqlitePath, open_memory, 
 use crate::sqlite::read;
 use crate::sqlite::readers::Readers;
 use crate::sqlite::schema::{self, Fact};
-use crate::sqlite::writer::{Job, Writer};
+use crate::sqlite::writer::{Job, WRITER, Writer};
 use crate::tail;
 
 /// How many jobs may wait for the writer; further callers wait for a place.
@@ -39,6 +41,8 @@ pub struct SqliteStore {
     /// None only while the store is being dropped.
     jobs: Option<mpsc::Sender<Job>>,
     writer: Option<JoinHandle<()>>,
+    /// Cancelled when the writer is to end.
+    closing: CancellationToken,
     _lock: Option<DirectoryLock>,
 }
 
@@ -92,7 +96,7 @@ impl SqliteStore {
     /// # Errors
     /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
-        let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes } = config;
+        let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, supervisor } = config;
         match path {
             SqlitePath::InMemory => {
                 let mut connection = open_memory()?;
@@ -100,7 +104,7 @@ impl SqliteStore {
                     .map_err(OpenError::sqlite(Path::new(":memory:")))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let readers = Readers::shared(connection.clone());
-                Self::start(Path::new(":memory:"), connection, readers, recent_bytes, (None, None))
+                Self::start(Path::new(":memory:"), connection, readers, recent_bytes, (None, None), &supervisor)
             }
             SqlitePath::Directory(directory) => {
                 let lock = DirectoryLock::take(&directory)?;
@@ -108,10 +112,10 @@ impl SqliteStore {
                 schema::raise_revision(&mut connection, least_revision).map_err(OpenError::sqlite(&directory))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;
-                let checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes)
+                let checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes, &supervisor)
                     .map_err(OpenError::io(directory.as_path()))?;
                 let readers = Readers::pool(pool);
-                Self::start(&directory, connection, readers, recent_bytes, (Some(checkpoints), Some(lock)))
+                Self::start(&directory, connection, readers, recent_bytes, (Some(checkpoints), Some(lock)), &supervisor)
             }
         }
     }
@@ -122,6 +126,7 @@ impl SqliteStore {
         readers: Readers,
         recent_bytes: usize,
         (checkpoints, lock): (Option<Checkpoints>, Option<DirectoryLock>),
+        supervisor: &Supervisor,
     ) -> Result<Self, OpenError> {
         let (revision, oldest) = {
             let opened = connection.lock();
@@ -136,12 +141,18 @@ impl SqliteStore {
             oldest: AtomicU64::new(oldest.get()),
         });
         let (jobs, waiting) = mpsc::channel(QUEUE);
-        let writer = Writer { connection, shared: shared.clone(), jobs: waiting, newest, checkpoints, failed: None };
-        let writer = std::thread::Builder::new()
-            .name("store-writer".to_owned())
-            .spawn(move || writer.run())
-            .map_err(OpenError::io(path))?;
-        Ok(Self { shared, jobs: Some(jobs), writer: Some(writer), _lock: lock })
+        let writer = Writer {
+            connection,
+            shared: shared.clone(),
+            jobs: waiting,
+            newest,
+            checkpoints,
+            supervisor: supervisor.clone(),
+            failed: None,
+        };
+        let closing = CancellationToken::new();
+        let writer = supervisor.spawn_thread(WRITER, &closing, move || writer.run()).map_err(OpenError::io(path))?;
+        Ok(Self { shared, jobs: Some(jobs), writer: Some(writer), closing, _lock: lock })
     }
 
     /// Asks a query about a range at one revision. Returns that revision too.
@@ -180,11 +191,11 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         // ORDER: the writer has ended and every connection that can write is closed before the directory's lock is
         // given up, which happens when the fields are dropped.
+        self.closing.cancel();
         self.jobs = None;
-        if let Some(writer) = self.writer.take()
-            && writer.join().is_err()
-        {
-            tracing::error!("the store's writer has panicked");
+        if let Some(writer) = self.writer.take() {
+            // A panic of the writer was told to the supervisor.
+            let _ = writer.join();
         }
         self.shared.readers.close();
     }
@@ -268,7 +279,9 @@ mod tests {
         limit(60);
         let readers = Readers::shared(connection.clone());
         let name = Path::new(":memory:");
-        let store = SqliteStore::start(name, connection.clone(), readers, 1 << 20, (None, None)).unwrap();
+        let store =
+            SqliteStore::start(name, connection.clone(), readers, 1 << 20, (None, None), &Supervisor::default())
+                .unwrap();
         let mut acknowledged = Vec::new();
         let error = loop {
             match store.commit(big(acknowledged.len())).await {
@@ -293,5 +306,22 @@ mod tests {
         limit(10_000);
         assert_eq!(store.commit(big(999)).await.unwrap().revisions, vec![before.next()]);
         store.check().await.unwrap();
+    }
+
+    /// Whoever watches over the store is told, and callers are answered rather than left waiting.
+    #[tokio::test]
+    async fn a_writer_that_panics_is_told_of() {
+        let supervisor = Supervisor::default();
+        let store = SqliteStore::open(SqliteConfig { supervisor: supervisor.clone(), ..SqliteConfig::in_memory() });
+        let store = store.unwrap();
+        assert!(store.ask(|answer| Job::Panic { answer }).await.is_err());
+        assert_eq!(
+            supervisor.failed().await.to_string(),
+            "fatal: store-writer has panicked: told to; the server can't go on without it"
+        );
+        assert!(matches!(store.check().await, Err(StoreError::Unavailable(_))));
+        let well = Supervisor::default();
+        drop(SqliteStore::open(SqliteConfig { supervisor: well.clone(), ..SqliteConfig::in_memory() }).unwrap());
+        assert!(well.tasks().iter().all(|(_, failure)| failure.is_none()), "a store that is closed has not failed");
     }
 }

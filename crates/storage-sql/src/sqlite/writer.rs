@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Committed, StoreError, Transaction};
+use keelson_supervision::Supervisor;
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -20,6 +21,9 @@ use crate::sqlite::expiry::{self, Expired};
 use crate::sqlite::schema::Fact;
 use crate::sqlite::store::Shared;
 use crate::sqlite::sweep;
+
+/// The name of the thread.
+pub(crate) const WRITER: &str = "store-writer";
 
 /// How many jobs share a database transaction at the most.
 const MAX_GROUP: usize = 256;
@@ -48,6 +52,10 @@ pub(crate) enum Job {
     Check {
         answer: oneshot::Sender<Result<(), StoreError>>,
     },
+    #[cfg(test)]
+    Panic {
+        answer: oneshot::Sender<()>,
+    },
 }
 
 /// A job that is done, waiting for its group to be durable.
@@ -67,6 +75,8 @@ pub(crate) struct Writer {
     pub(crate) newest: watch::Sender<Revision>,
     /// None in memory, where there is no log.
     pub(crate) checkpoints: Option<Checkpoints>,
+    /// Is told when nothing can be written any more.
+    pub(crate) supervisor: Supervisor,
     /// Why nothing is written any more, once the disk has failed in a commit.
     pub(crate) failed: Option<String>,
 }
@@ -154,6 +164,8 @@ impl Writer {
             Job::Sweep { answer } => Done::Sweep(answer, sweep::step(connection, self.shared.oldest())?),
             Job::Expire { now, answer } => Done::Expire(answer, expiry::step(connection, group, now)?),
             Job::Check { answer } => Done::Check(answer),
+            #[cfg(test)]
+            Job::Panic { .. } => panic!("told to"),
         })
     }
 
@@ -177,6 +189,7 @@ impl Writer {
         // prove nothing (the kernel reports a lost page once). Only a start from what is on the disk is safe.
         if !undone || error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
             self.failed = Some(format!("the disk has failed, and nothing is written before a restart: {error}"));
+            self.supervisor.fail(WRITER, format!("can't make writes durable, since the disk has failed: {error}"));
         }
     }
 }
@@ -188,6 +201,8 @@ impl Job {
             Self::Compact { answer, .. } | Self::Check { answer } => drop(answer.send(Err(error.clone()))),
             Self::Sweep { answer } => drop(answer.send(Err(error.clone()))),
             Self::Expire { answer, .. } => drop(answer.send(Err(error.clone()))),
+            #[cfg(test)]
+            Self::Panic { answer } => drop(answer),
         }
     }
 }

@@ -1,0 +1,236 @@
+//! Supervision of background tasks: none of them dies unnoticed.
+//!
+//! A server depends on tasks and threads that run as long as it does: the tail that feeds the cache, the writers of stores, the
+//! compactor, the identity, the controllers. When one of them panics, or returns before it was told to, what is left would go
+//! on with half of the work undone. So they are all started here, under a name; the end of one is a [`Failure`], which is
+//! logged, fails `/livez` and ends the process. The same way is open to whoever finds by itself that it can't go on, such as a
+//! store whose disk has failed: [`Supervisor::fail`].
+//!
+//! Tasks that belong to one connection or one request are not started here; what becomes of them concerns nobody else. This
+//! crate does not know what the tasks do, and ends nothing itself: that is for the composition of a server.
+
+mod group;
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::thread;
+
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub use group::TaskGroup;
+
+/// Why a server can't go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("fatal: {task} {reason}; the server can't go on without it")]
+pub struct Failure {
+    /// The name of the task.
+    pub task: &'static str,
+    /// What became of it: the rest of a sentence that begins with its name.
+    pub reason: String,
+}
+
+/// Watches over the background tasks of one server. A clone is another handle to the same.
+#[derive(Clone, Debug, Default)]
+pub struct Supervisor(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The names of all tasks that were started, each once, in the order of their starts.
+    tasks: Mutex<Vec<&'static str>>,
+    /// What has failed, the first one first. Each task fails at most once.
+    failures: watch::Sender<Vec<Failure>>,
+}
+
+impl Supervisor {
+    /// Notes that the server can't go on: `task` is what has failed, `reason` the rest of the sentence.
+    ///
+    /// Returns at once. Whoever waits for [`failed`](Self::failed) sees to the end; until then the caller refuses its work.
+    pub fn fail(&self, task: &'static str, reason: impl Into<String>) {
+        self.note(task);
+        let failure = Failure { task, reason: reason.into() };
+        let is_new = self.0.failures.send_if_modified(|failures| {
+            let is_new = failures.iter().all(|known| known.task != task);
+            if is_new {
+                failures.push(failure.clone());
+            }
+            is_new
+        });
+        if is_new {
+            tracing::error!(task, "{failure}");
+        }
+    }
+
+    /// Waits for the first failure.
+    pub async fn failed(&self) -> Failure {
+        let mut failures = self.0.failures.subscribe();
+        loop {
+            if let Some(first) = failures.borrow_and_update().first() {
+                return first.clone();
+            }
+            if failures.changed().await.is_err() {
+                // The sender lives as long as `self`.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Every task that was started so far, with its failure if it has one, in the order of their starts.
+    pub fn tasks(&self) -> Vec<(&'static str, Option<Failure>)> {
+        let failures = self.0.failures.borrow().clone();
+        let names = self.0.tasks.lock().clone();
+        names.into_iter().map(|name| (name, failures.iter().find(|failure| failure.task == name).cloned())).collect()
+    }
+
+    /// Has a future watched that must not end before `stopping` is cancelled. `None` is a panic.
+    ///
+    /// A future that is dropped before its end, as by an abort, was not needed any more.
+    pub fn watch<W: Future>(
+        &self,
+        task: &'static str,
+        stopping: &CancellationToken,
+        work: W,
+    ) -> impl Future<Output = Option<W::Output>> + use<W> {
+        let (supervisor, stopping) = (self.clone(), stopping.clone());
+        let work = self.watch_finite(task, work);
+        async move {
+            let done = work.await;
+            if done.is_some() && !stopping.is_cancelled() {
+                supervisor.fail(task, ENDED);
+            }
+            done
+        }
+    }
+
+    /// Has a future watched that may end when its work is done. `None` is a panic.
+    pub fn watch_finite<W: Future>(
+        &self,
+        task: &'static str,
+        work: W,
+    ) -> impl Future<Output = Option<W::Output>> + use<W> {
+        self.note(task);
+        let supervisor = self.clone();
+        async move {
+            // What a panic has left half done is not looked at again: the server ends.
+            match AssertUnwindSafe(work).catch_unwind().await {
+                Ok(done) => Some(done),
+                Err(panic) => {
+                    supervisor.fail(task, panicked(&*panic));
+                    None
+                }
+            }
+        }
+    }
+
+    /// Starts a task that must not end before `stopping` is cancelled.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        task: &'static str,
+        stopping: &CancellationToken,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<Option<T>> {
+        tokio::spawn(self.watch(task, stopping, work))
+    }
+
+    /// Starts a thread, which has the task's name, that must not end before `stopping` is cancelled.
+    ///
+    /// # Errors
+    /// When the system has no more threads.
+    pub fn spawn_thread(
+        &self,
+        task: &'static str,
+        stopping: &CancellationToken,
+        work: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<thread::JoinHandle<()>> {
+        self.note(task);
+        let (supervisor, stopping) = (self.clone(), stopping.clone());
+        thread::Builder::new().name(task.to_owned()).spawn(move || {
+            match std::panic::catch_unwind(AssertUnwindSafe(work)) {
+                Ok(()) if stopping.is_cancelled() => {}
+                Ok(()) => supervisor.fail(task, ENDED),
+                Err(panic) => supervisor.fail(task, panicked(&*panic)),
+            }
+        })
+    }
+
+    fn note(&self, task: &'static str) {
+        let mut tasks = self.0.tasks.lock();
+        if !tasks.contains(&task) {
+            tasks.push(task);
+        }
+    }
+}
+
+const ENDED: &str = "has ended although nothing told it to";
+
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("has panicked: {}", text.unwrap_or("it left no message"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told of a task that does this.
+    async fn check(work: impl Future<Output = ()> + Send + 'static, expect: &str) {
+        let supervisor = Supervisor::default();
+        let running = supervisor.spawn("sleeper", &CancellationToken::new(), std::future::pending::<()>());
+        supervisor.spawn("compactor", &CancellationToken::new(), work);
+        assert_eq!(supervisor.failed().await.to_string(), expect);
+        let failed: Vec<_> = supervisor.tasks().into_iter().map(|(name, failure)| (name, failure.is_some())).collect();
+        assert_eq!(failed, [("sleeper", false), ("compactor", true)]);
+        running.abort();
+    }
+
+    #[tokio::test]
+    async fn a_task_that_dies_is_told_by_name() {
+        check(
+            async { panic!("no {}", "disk") },
+            "fatal: compactor has panicked: no disk; the server can't go on without it",
+        )
+        .await;
+        check(async {}, "fatal: compactor has ended although nothing told it to; the server can't go on without it")
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_task_that_was_told_to_end_or_was_aborted_has_not_failed() {
+        let (supervisor, stopping) = (Supervisor::default(), CancellationToken::new());
+        let told = supervisor.spawn("told", &stopping, stopping.clone().cancelled_owned());
+        let aborted = supervisor.spawn("aborted", &stopping, std::future::pending::<()>());
+        let finite = supervisor.watch_finite("finite", async { 7 });
+        aborted.abort();
+        assert!(aborted.await.is_err());
+        stopping.cancel();
+        assert_eq!(told.await.unwrap(), Some(()));
+        assert_eq!(finite.await, Some(7));
+        assert!(supervisor.tasks().into_iter().all(|(_, failure)| failure.is_none()));
+    }
+
+    #[tokio::test]
+    async fn a_thread_is_watched_as_a_task_is() {
+        let (supervisor, stopping) = (Supervisor::default(), CancellationToken::new());
+        supervisor.spawn_thread("writer", &stopping, || panic!("the page is gone")).unwrap().join().unwrap();
+        assert_eq!(supervisor.failed().await.reason, "has panicked: the page is gone");
+        supervisor.spawn_thread("reader", &stopping, || {}).unwrap().join().unwrap();
+        stopping.cancel();
+        supervisor.spawn_thread("checkpoint", &stopping, || {}).unwrap().join().unwrap();
+        let failed: Vec<_> = supervisor.tasks().into_iter().map(|(name, failure)| (name, failure.is_some())).collect();
+        assert_eq!(failed, [("writer", true), ("reader", true), ("checkpoint", false)]);
+    }
+
+    #[tokio::test]
+    async fn the_first_failure_is_the_one_that_is_told() {
+        let supervisor = Supervisor::default();
+        supervisor.fail("store-writer", "can't sync its file");
+        supervisor.fail("cache-tail", "has nothing to follow");
+        supervisor.fail("store-writer", "still can't");
+        assert_eq!(supervisor.failed().await.task, "store-writer");
+        assert_eq!(supervisor.tasks().len(), 2);
+    }
+}

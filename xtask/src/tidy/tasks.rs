@@ -1,0 +1,67 @@
+//! Background tasks are started through `keelson-supervision`, so that none of them dies unnoticed.
+//!
+//! Production code starts no task or thread by itself, unless its file is listed here with the reason why nobody needs to know
+//! how the task ends.
+
+use super::Finding;
+
+/// The words by which tasks, threads and sets of them are started.
+const STARTS: [&str; 7] = [
+    "tokio::spawn(",
+    "runtime.spawn(",
+    "Handle::current().spawn(",
+    "thread::spawn(",
+    "thread::Builder::new(",
+    "JoinSet::new(",
+    "TaskTracker::new(",
+];
+
+/// Files that may start tasks by themselves, and why.
+const ALLOWED: [(&str, &str); 8] = [
+    ("crates/supervision/", "it is what watches"),
+    ("crates/http/src/listener.rs", "a task for each connection, which ends with it and concerns no other"),
+    ("crates/http/src/body/request.rs", "reads the rest of one body that nobody wants, for a bounded time"),
+    ("crates/storage-etcd/src/watch/mod.rs", "one write; that it did not happen shows in its not coming back"),
+    (
+        "crates/storage-sql/src/postgres/session.rs",
+        "drives one connection; when it dies, the session is seen to be closed",
+    ),
+    ("crates/keelson/src/serve.rs", "ends the process"),
+    ("crates/testkit/", "for tests"),
+    ("crates/bench/", "for measurements"),
+];
+
+/// Code that runs in tests alone, though it does not stand below `tests`.
+const FOR_TESTS: [&str; 2] = ["crates/storage/src/conformance/", "crates/teststores/"];
+
+pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
+    let is_production = place.starts_with("crates/") && place.contains("/src/") && !place.ends_with("/tests.rs");
+    let listed = ALLOWED.iter().map(|(file, _)| *file).chain(FOR_TESTS).any(|file| place.starts_with(file));
+    if !is_production || listed {
+        return Vec::new();
+    }
+    let production = text.lines().enumerate().take_while(|(_, line)| *line != "#[cfg(test)]");
+    let started = production.filter_map(|(number, line)| {
+        let word = STARTS.iter().find(|word| line.contains(**word))?;
+        let text =
+            format!("{word:?} starts what nobody watches: use keelson-supervision, or list the file with a reason");
+        Some(Finding::fault(format_args!("{place}:{}", number + 1), text))
+    });
+    started.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn a_task_that_nobody_watches_is_a_fault() {
+        let text = "fn run() {\n    tokio::spawn(work());\n}\n";
+        let found = check("crates/cache/src/cache.rs", text);
+        assert_eq!((found.len(), found[0].place.as_str()), (1, "crates/cache/src/cache.rs:2"));
+        assert!(check("crates/cache/src/cache.rs", &format!("#[cfg(test)]\nmod tests {{\n{text}}}\n")).is_empty());
+        for place in ["crates/cache/tests/tail.rs", "crates/http/src/listener.rs", "xtask/src/main.rs"] {
+            assert!(check(place, text).is_empty(), "{place}");
+        }
+    }
+}
