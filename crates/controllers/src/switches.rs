@@ -1,4 +1,7 @@
 //! Which controllers run in this server: the setting `--controllers`, as kube-controller-manager has it.
+//!
+//! `*` stands for those that are on by default. The controller that deletes pods is not among them: who has nodes has a
+//! kube-controller-manager that does it, and who has none would lose the pods that stand for something else, as in tests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,6 +33,9 @@ const CONTROLLERS: [(Controller, &str, &str); 6] = [
     (Controller::ServiceAccount, "serviceaccount-controller", "serviceaccount"),
 ];
 
+/// Those that run only where they are named.
+const OFF_BY_DEFAULT: [Controller; 1] = [Controller::PodGarbageCollector];
+
 /// Which controllers run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
@@ -39,13 +45,13 @@ pub struct Switches {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Switch {
-    All,
+    AllByDefault,
     On(Controller),
     Off(Controller),
 }
 
 impl Switches {
-    /// Reads settings: `*` for all, a name for one, a name behind `-` for all but one.
+    /// Reads settings: `*` for all that are on by default, a name for one, a name behind `-` for all but one.
     ///
     /// # Errors
     /// Names the one that is none.
@@ -58,9 +64,9 @@ impl Switches {
         let named = self.settings.iter().find_map(|setting| match setting {
             Switch::On(named) if *named == controller => Some(true),
             Switch::Off(named) if *named == controller => Some(false),
-            Switch::All | Switch::On(_) | Switch::Off(_) => None,
+            Switch::AllByDefault | Switch::On(_) | Switch::Off(_) => None,
         });
-        named.unwrap_or_else(|| self.settings.contains(&Switch::All))
+        named.unwrap_or_else(|| self.settings.contains(&Switch::AllByDefault) && !OFF_BY_DEFAULT.contains(&controller))
     }
 
     /// The names of all controllers.
@@ -70,9 +76,9 @@ impl Switches {
 }
 
 impl Default for Switches {
-    /// All of them.
+    /// Those that are on by default.
     fn default() -> Self {
-        Self { settings: vec![Switch::All] }
+        Self { settings: vec![Switch::AllByDefault] }
     }
 }
 
@@ -81,7 +87,7 @@ impl FromStr for Switch {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "*" {
-            return Ok(Self::All);
+            return Ok(Self::AllByDefault);
         }
         let (name, on) = text.strip_prefix('-').map_or((text, true), |name| (name, false));
         let known = CONTROLLERS.iter().find(|(_, known, former)| [known, former].contains(&&name));
@@ -120,11 +126,18 @@ mod tests {
 
     #[test]
     fn controllers_are_switched_as_in_the_controller_manager() {
-        use Controller::{ClusterRoleAggregation, GarbageCollector, Namespace, PodGarbageCollector, ServiceAccount};
+        use Controller::{
+            ClusterRoleAggregation, GarbageCollector, Namespace, PodGarbageCollector, RootCaCertificates,
+            ServiceAccount,
+        };
         check("namespace-controller,serviceaccount", &[Namespace, ServiceAccount]);
         check(
             "*,-root-ca-certificate-publisher-controller",
-            &[ClusterRoleAggregation, GarbageCollector, Namespace, PodGarbageCollector, ServiceAccount],
+            &[ClusterRoleAggregation, GarbageCollector, Namespace, ServiceAccount],
+        );
+        check(
+            "-serviceaccount,podgc,*,-garbagecollector,-clusterrole-aggregation",
+            &[Namespace, PodGarbageCollector, RootCaCertificates],
         );
         check("-podgc,podgc", &[]);
         let error = Switches::parse(["*", "-deployment-controller"]).unwrap_err();

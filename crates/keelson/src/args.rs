@@ -93,7 +93,8 @@ pub(crate) struct Serve {
     /// Who the tokens of service accounts say signed them: a URL, which is also the audience of this server.
     #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_ISSUER", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) service_account_issuer: Option<String>,
-    /// Which controllers run in the server: * for all, a name for one, -name for all but one.
+    /// Which controllers run in the server: * for all that are on by default, name for one, -name for all but one. The one that
+    /// deletes pods of missing nodes is off unless named: pod-garbage-collector-controller.
     #[arg(long, env = "KEELSON_CONTROLLERS", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Vec<String>,
     /// How many threads serve requests, and as many more make large lists and load the cache; one for each processor unless

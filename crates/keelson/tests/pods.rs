@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keelson_meta::clock::{Clock, ManualClock};
+use keelson_server::Switches;
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
@@ -231,7 +232,11 @@ async fn gone(raw: &Raw, name: &str) {
 #[tokio::test]
 async fn pods_of_nodes_that_are_gone_are_ended() {
     let quarantine = Duration::from_millis(200);
-    let server = TestServer::builder().configure(|config| config.node_quarantine = quarantine).start().await;
+    let configured = TestServer::builder().configure(|config| {
+        config.node_quarantine = quarantine;
+        config.controllers = Switches::parse(["*", "-serviceaccount-controller", "podgc"]).unwrap();
+    });
+    let server = configured.start().await;
     let raw = server.raw();
     account(&raw).await;
     let node = json!({"metadata": {"name": "n"}});

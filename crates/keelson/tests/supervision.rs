@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_server::Switches;
 use keelson_storage::faulty::{FaultyStore, Panic};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, StoreKey, Transaction};
@@ -64,6 +65,22 @@ async fn a_server_whose_parts_all_run_is_live_and_names_them() {
         "bootstrap",
     ] {
         assert!(live.contains(&format!("[+]task/{task} ok\n")), "{task}: {live}");
+    }
+}
+
+/// Who runs a server without nodes keeps the pods that it is given.
+#[tokio::test]
+async fn pods_of_missing_nodes_are_nobodys_work_unless_that_is_asked_for() {
+    for (asked, expected) in [("*", false), ("*,pod-garbage-collector-controller", true)] {
+        let switches = Switches::parse(asked.split(',')).unwrap();
+        let server = TestServer::builder().configure(|config| config.controllers = switches).start().await;
+        let raw = server.raw();
+        // Controllers are started one after the other, this one last.
+        while raw.get("/livez/task/namespace-controller").await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+        let runs = raw.get("/livez/task/pod-garbage-collector-controller").await.status == 200;
+        assert_eq!(runs, expected, "{asked}");
     }
 }
 
@@ -161,6 +178,7 @@ async fn a_disk_that_does_not_sync_ends_the_process() {
     assert_eq!(server.ended().await.code(), Some(1));
     let fatal = "fatal: store-writer can't make writes durable, since the disk has failed: disk I/O error";
     let log = server.log();
+    assert!(!log.contains('\u{1b}'), "no colours where nobody sees them:\n{log}");
     assert!(log.contains(&format!("\nkeelson: {fatal}")), "it says so last:\n{log}");
     assert!(log.lines().any(|line| line.contains("ERROR") && line.contains(fatal)), "and when it happens:\n{log}");
     std::fs::remove_file(&broken).unwrap();
