@@ -23,6 +23,8 @@ const SHARED_KEYS: [&str; 4] = ["ca.crt", "ca.key", "sa.key", "sa.pub"];
 /// One measurement of all chosen rows.
 pub(crate) struct Bench {
     pub(crate) runs: usize,
+    /// How many writes precede a start under load.
+    pub(crate) writes: usize,
     pub(crate) pods: Rc<Pods>,
     pub(crate) store: BenchStore,
     /// Where the filled server keeps its objects, once it was started.
@@ -67,6 +69,7 @@ impl Bench {
         };
         Ok(Self {
             runs: options.runs,
+            writes: options.writes,
             pods: Rc::new(Pods::new(options.pods, vec![String::new()])),
             store,
             filled_store: None,

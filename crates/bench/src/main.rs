@@ -57,6 +57,9 @@ struct Options {
     /// How often a row is measured; its median counts.
     #[arg(long, default_value_t = 3)]
     runs: usize,
+    /// How many writes precede the start under load, all within the window of history.
+    #[arg(long, default_value_t = 100_000)]
+    writes: usize,
     /// Where the server keeps its data; must be empty or absent. A temporary directory otherwise.
     #[arg(long, value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,

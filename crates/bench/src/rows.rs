@@ -45,6 +45,7 @@ pub(crate) enum Work {
     Watch(usize),
     NodeWatchers,
     Restart,
+    RestartLoaded,
     Converted,
     Cost(&'static str),
     TwoServers(Objects),
@@ -64,7 +65,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 29] = [
+pub(crate) const ALL: [Row; 30] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(5_000.0))),
@@ -94,6 +95,7 @@ pub(crate) const ALL: [Row; 29] = [
         Some(Quantity::micros(400)),
     ),
     row("restart", "start to ready with the pods", Work::Restart, None),
+    row("restart-loaded", "start to ready with the pods, written to until the end", Work::RestartLoaded, None),
     row("list-converted", "20,000 autoscalers, stored in v2, in v1", Work::Converted, None),
     row("walker", "walk a pod of 4.9 KB along its schema", Work::Cost("walk"), Some(Quantity::micros(50))),
     row("lacks", "look for missing defaults in a stored pod", Work::Cost("lacks"), Some(Quantity::micros(5))),
@@ -159,6 +161,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
     match work {
         Work::Start => start::start(bench).await,
         Work::Restart => start::restart(bench).await,
+        Work::RestartLoaded => start::restart_loaded(bench).await,
         Work::MemoryEmpty => memory::empty(bench).await,
         Work::MemoryFilled => memory::filled(bench).await,
         Work::Create => bench.fill().await,

@@ -2,68 +2,69 @@
 //!
 //! An event that was lost on the way would stay unnoticed for ever: the watermark passes it, and nothing comes back to
 //! its object until somebody writes it again. Each collection is compared once in an interval, key by key and revision by
-//! revision, at the revision of one snapshot; pages are read with pauses between them, so that nobody feels it.
+//! revision, at one revision; small ones share a read of the store. There are pauses between the reads, so that nobody
+//! feels it.
 //!
 //! Invariant: what is equal is never touched.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::{StreamExt as _, pin_mut};
 use keelson_storage::{KeyValue, Store, StoreError};
 use tokio::sync::mpsc;
 
-use crate::cache::Shared;
-use crate::load;
+use crate::collection::Collection;
+use crate::load::{self, PAGE, Wanted};
+use crate::shared::Shared;
 use crate::snapshot::Snapshot;
+use crate::tail::Command;
 
-/// How long to wait between two pages of one collection.
+/// How long to wait between two pages.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How many of the keys that differ are named in the log.
 const NAMED: usize = 5;
-
-/// A collection, by its place, that has to be loaded anew.
-pub(crate) struct Repair(pub(crate) usize);
 
 pub(crate) struct Checker {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) interval: Duration,
-    pub(crate) repairs: mpsc::Sender<Repair>,
+    pub(crate) commands: mpsc::Sender<Command>,
 }
 
-/// Where the cache and the store are not of one mind.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Differences {
-    count: usize,
-    /// The first of the keys.
-    keys: Vec<String>,
-}
-
-impl Differences {
-    fn add(&mut self, key: &str) {
-        self.count += 1;
-        if self.keys.len() < NAMED {
-            self.keys.push(key.to_owned());
-        }
-    }
+/// A collection that is being compared with the store.
+struct Compared {
+    collection: Arc<Collection>,
+    /// At the revision at which the store is read.
+    snapshot: Snapshot,
+    /// Everything below this relative key has been compared.
+    up_to: String,
+    differences: usize,
+    /// The first of the keys that differ.
+    named: Vec<String>,
 }
 
 impl Checker {
-    /// Checks one collection after the other, for ever.
+    /// Checks one group of collections after the other, for ever.
     pub(crate) async fn run(self) {
-        let count = u32::try_from(self.shared.collections.len()).unwrap_or(u32::MAX).max(1);
-        for place in (0..self.shared.collections.len()).cycle() {
-            tokio::time::sleep(self.interval / count).await;
-            match self.check(place).await {
-                Ok(found) if found.count == 0 => {}
-                Ok(found) => {
-                    let collection = self.shared.collections[place].prefix();
-                    let Differences { count, keys } = found;
-                    tracing::error!(collection, count, ?keys, "the cache differs from the store; loading it anew");
-                    if self.repairs.send(Repair(place)).await.is_err() {
-                        return;
+        let mut last = String::new();
+        loop {
+            let (group, share) = self.group_behind(&last);
+            tokio::time::sleep(self.interval.mul_f64(share)).await;
+            last = group.last().map_or_else(String::new, |collection| collection.prefix().to_owned());
+            match self.check(&group).await {
+                Ok(differing) => {
+                    for Compared { collection, differences, named, .. } in differing {
+                        let prefix = collection.prefix();
+                        tracing::error!(
+                            prefix,
+                            differences,
+                            ?named,
+                            "the cache differs from the store; loading it anew"
+                        );
+                        if self.commands.send(Command::Repair(collection)).await.is_err() {
+                            return;
+                        }
                     }
                 }
                 // Whoever needs the store says so; a check can wait.
@@ -72,49 +73,85 @@ impl Checker {
         }
     }
 
-    async fn check(&self, place: usize) -> Result<Differences, StoreError> {
-        let collection = &self.shared.collections[place];
-        let snapshot = collection.snapshot();
-        let mut found = Differences::default();
-        // Everything below this relative key has been compared.
-        let mut compared = String::new();
-        let pages = load::pages(self.store.clone(), collection.prefix(), snapshot.revision);
-        pin_mut!(pages);
-        while let Some(page) = pages.next().await {
-            compared = self.compare(place, &snapshot, &compared, &page?, &mut found);
-            tokio::time::sleep(PAUSE).await;
-        }
-        snapshot.range(&compared, None).for_each(|extra| found.add(&extra.key));
-        self.shared.counters.checks.fetch_add(1, Ordering::Relaxed);
-        Ok(found)
+    /// The collections behind a prefix that have about a page of objects together, and which part of all they are; the
+    /// first ones behind the last.
+    fn group_behind(&self, prefix: &str) -> (Vec<Arc<Collection>>, f64) {
+        self.shared.routes(|routes| {
+            let mut objects = 0;
+            let is_more = |collection: &&Arc<Collection>| {
+                let more = objects < PAGE;
+                objects += collection.len();
+                more
+            };
+            let group: Vec<_> = routes.behind(prefix).take_while(is_more).cloned().collect();
+            // With nothing left the round is over; with nothing at all it takes as long as any.
+            let share = if routes.is_empty() { 1.0 } else { group.len() as f64 / routes.len() as f64 };
+            (group, share)
+        })
     }
 
-    /// Compares a page of the store with the same keys of the snapshot. Returns where the next page begins.
-    fn compare(
-        &self,
-        place: usize,
-        snapshot: &Snapshot,
-        from: &str,
-        page: &[KeyValue],
-        found: &mut Differences,
-    ) -> String {
-        let prefix = self.shared.collections[place].prefix();
-        let relative = |stored: &KeyValue| stored.key.as_str().strip_prefix(prefix).unwrap_or_default().to_owned();
-        let Some(end) = page.last().map(|last| relative(last) + "\0") else { return from.to_owned() };
-        let mut cached = snapshot.range(from, Some(&end)).peekable();
-        for stored in page {
+    /// Those of the collections that differ from the store.
+    async fn check(&self, group: &[Arc<Collection>]) -> Result<Vec<Compared>, StoreError> {
+        let revision = self.shared.watermark().get();
+        // What is removed or loaded anew at this moment is looked at in the next round.
+        let state = |collection: &Arc<Collection>| {
+            let snapshot = collection.snapshot_at(revision).ok()?;
+            let (collection, up_to, named) = (collection.clone(), String::new(), Vec::new());
+            Some(Compared { collection, snapshot, up_to, differences: 0, named })
+        };
+        let mut compared: Vec<Compared> = group.iter().filter_map(state).collect();
+        let wanted = Wanted::of(compared.iter().map(|compared| &compared.collection));
+        let pages = load::pages(self.store.clone(), wanted.clone(), revision);
+        pin_mut!(pages);
+        while let Some(page) = pages.next().await {
+            let page = page?;
+            for part in page.chunk_by(|a, b| wanted.find(a.key.as_str()) == wanted.find(b.key.as_str())) {
+                let place = part.first().and_then(|first| wanted.find(first.key.as_str()).ok());
+                place.into_iter().for_each(|place| compared[place].compare(part));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.shared.counters().checks.add(compared.len() as u64);
+        compared.iter_mut().for_each(Compared::finish);
+        compared.retain(|compared| compared.differences > 0);
+        Ok(compared)
+    }
+}
+
+impl Compared {
+    /// Compares the next part of what the store has with the same keys of the snapshot.
+    fn compare(&mut self, part: &[KeyValue]) {
+        let collection = self.collection.clone();
+        let relative = |stored: &KeyValue| collection.relative(stored.key.as_str()).to_owned();
+        let Some(end) = part.last().map(|last| relative(last) + "\0") else { return };
+        let snapshot = self.snapshot.clone();
+        let mut cached = snapshot.range(&self.up_to, Some(&end)).peekable();
+        for stored in part {
             let key = relative(stored);
             while let Some(extra) = cached.next_if(|entry| *entry.key < *key) {
-                found.add(&extra.key);
+                self.differs(&extra.key);
             }
             match cached.next_if(|entry| *entry.key == *key) {
                 Some(entry) if entry.revision == stored.revision => {}
                 // What is no object is not shown.
-                None if self.shared.collections[place].decode(stored).is_err() => {}
-                Some(_) | None => found.add(&key),
+                None if collection.decode(stored).is_err() => {}
+                Some(_) | None => self.differs(&key),
             }
         }
-        cached.for_each(|extra| found.add(&extra.key));
-        end
+        cached.for_each(|extra| self.differs(&extra.key));
+        self.up_to = end;
+    }
+
+    /// Nothing is left of what the store has.
+    fn finish(&mut self) {
+        let snapshot = self.snapshot.clone();
+        snapshot.range(&self.up_to, None).for_each(|extra| self.differs(&extra.key));
+    }
+
+    fn differs(&mut self, key: &str) {
+        self.differences += 1;
+        if self.named.len() < NAMED {
+            self.named.push(key.to_owned());
+        }
     }
 }

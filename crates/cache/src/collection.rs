@@ -6,59 +6,38 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
-use keelson_codec::{Checked, DecodeError, FieldPath, StoredObject};
+use keelson_codec::{Checked, DecodeError};
 use keelson_meta::Revision;
 use keelson_storage::KeyValue;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{MutexGuard, RwLock};
 
-use crate::entry::Entry;
+use crate::cursor::{TooOld, WatchCursor};
+use crate::dispatch::Dispatch;
+use crate::entry::{Decoder, Entry};
+use crate::environment::Environment;
 use crate::event::Event;
-use crate::history::{Budget, History};
+use crate::feed::Feed;
+use crate::history::{History, Past};
 use crate::labels::LabelInterner;
+use crate::scope::Scope;
 use crate::snapshot::{Snapshot, SnapshotError};
+use crate::spec::{CollectionSpec, Layout};
 use crate::trees::Trees;
-use crate::watch::{Dispatch, Scope, TooOld, WatchCursor};
-use crate::watermark::Watermark;
-use crate::written::Written;
 
 /// About how many events are applied under one lock: readers wait for no more than these.
 const APPLY_EVENTS: usize = 64;
 /// How many events are dropped under one lock.
 const TRIM_EVENTS: usize = 1024;
 
-/// What is stored together under one prefix, and what of it is looked at.
-#[derive(Clone, Debug)]
-pub struct CollectionSpec {
-    /// The prefix of all its keys in the store, ending in `/`: `/registry/pods/`. No prefix of a cache starts another.
-    pub prefix: String,
-    /// The fields by which objects are selected or found, beyond name and namespace.
-    pub fields: Vec<FieldPath>,
-    /// The place in `fields` of the field by which events are dispatched and objects are indexed, such as
-    /// `spec.nodeName` of pods.
-    pub dispatch: Option<usize>,
-    /// Whether its keys are `<namespace>/<name>`.
-    pub namespaced: bool,
-    /// What an object is completed by when it is read.
-    pub complete: Option<Complete>,
-}
-
-/// What an object that was stored becomes where it lacks something that all objects have today; `None` where it lacks
-/// nothing. Runs for every object that is read, so the latter must be cheap.
-pub type Complete = fn(&Checked) -> Option<StoredObject>;
-
 /// One collection of the cache.
 pub struct Collection {
-    spec: CollectionSpec,
+    prefix: Box<str>,
+    decoder: Decoder,
     live: RwLock<Live>,
-    history: Mutex<History>,
-    labels: LabelInterner,
-    written: Arc<Written>,
-    watermark: Arc<Watermark>,
-    /// How often a state of the past was not at hand.
-    rebuilt: AtomicU64,
+    feed: Arc<Feed>,
+    environment: Arc<Environment>,
 }
 
 /// The newest state.
@@ -68,6 +47,8 @@ struct Live {
     revision: Revision,
     /// The keys whose values can't be read, and why not.
     unreadable: Unreadable,
+    /// The watermark at which the collection was removed from the cache: nothing is known of what came after.
+    removed: Option<Revision>,
 }
 
 /// Keys, relative to their collection, whose values are no objects, and why not.
@@ -105,33 +86,36 @@ pub struct CollectionStats {
 
 impl Collection {
     /// An empty collection, before it is loaded.
-    pub(crate) fn new(
-        spec: CollectionSpec,
-        watermark: Arc<Watermark>,
-        budget: Arc<Budget>,
-        written: Arc<Written>,
-    ) -> Self {
-        let trees = Trees::empty(spec.dispatch);
-        let history = History::new(Revision::ZERO, trees.clone(), Dispatch::new(spec.dispatch), budget);
+    pub(crate) fn new(spec: CollectionSpec, environment: Arc<Environment>) -> Self {
+        let CollectionSpec { prefix, fields, dispatch, namespaced: _, complete } = spec;
+        let layout = Arc::new(Layout::new(fields, dispatch));
+        let trees = Trees::empty(layout.clone());
+        let dispatch = Dispatch::new(layout.clone());
+        let history = History::new(Revision::ZERO, trees.clone(), dispatch, environment.budget.clone());
+        let live = Live { trees, revision: Revision::ZERO, unreadable: Unreadable::new(), removed: None };
         Self {
-            live: RwLock::new(Live { trees, revision: Revision::ZERO, unreadable: Unreadable::new() }),
-            history: Mutex::new(history),
-            labels: LabelInterner::default(),
-            written,
-            spec,
-            watermark,
-            rebuilt: AtomicU64::new(0),
+            prefix: prefix.into(),
+            decoder: Decoder { layout, complete, labels: LabelInterner::default() },
+            live: RwLock::new(live),
+            feed: Arc::new(Feed::new(history, environment.clone())),
+            environment,
         }
-    }
-
-    /// What the collection was declared as.
-    pub const fn spec(&self) -> &CollectionSpec {
-        &self.spec
     }
 
     /// The prefix of all its keys in the store.
     pub fn prefix(&self) -> &str {
-        &self.spec.prefix
+        &self.prefix
+    }
+
+    /// What is looked at of its objects. Never changes: where something else is to be looked at, another collection takes
+    /// the place of this one.
+    pub const fn layout(&self) -> &Arc<Layout> {
+        &self.decoder.layout
+    }
+
+    /// A key of the store as it is among those of the collection.
+    pub(crate) fn relative<'a>(&self, key: &'a str) -> &'a str {
+        key.strip_prefix(&*self.prefix).unwrap_or(key)
     }
 
     /// Reads what the store holds under one of the collection's keys, and completes it.
@@ -139,11 +123,10 @@ impl Collection {
     /// # Errors
     /// When the value is not an object.
     pub fn decode(&self, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
-        let key = stored.key.as_str();
-        let key = key.strip_prefix(&self.spec.prefix).unwrap_or(key).into();
-        let entry = match self.written.take(&stored.value) {
-            Some(object) => Entry::written(key, &object, stored.revision, &self.spec, &self.labels),
-            None => Entry::decode(key, &stored.value, stored.revision, &self.spec, &self.labels),
+        let key = self.relative(stored.key.as_str()).into();
+        let entry = match self.environment.written.take(&stored.value) {
+            Some(object) => self.decoder.written(key, &object, stored.revision),
+            None => self.decoder.decode(key, &stored.value, stored.revision),
         };
         entry.map(Arc::new)
     }
@@ -151,17 +134,21 @@ impl Collection {
     /// Says that this server is about to write an object: when it comes back from the store, in these very bytes, it is taken
     /// as it is. It must lack nothing that [`CollectionSpec::complete`] adds.
     pub fn announce(&self, object: Checked) {
-        self.written.announce(object);
+        self.environment.written.announce(object);
     }
 
     /// The newest state. Its revision is the watermark of the whole server, so a collection at rest is as fresh as a
-    /// busy one.
+    /// busy one. Of a collection that was removed it is the last state, at the revision of that moment.
     pub fn snapshot(&self) -> Snapshot {
         // ORDER: the watermark is read before the state, so that the state has everything up to it.
         let reached = self.reached();
         let live = self.live.read();
-        let trees = live.trees.clone();
-        Snapshot { revision: reached.max(live.revision), trees }
+        Snapshot { revision: live.up_to(reached), trees: live.trees.clone() }
+    }
+
+    /// Whether the collection was removed from the cache, so that it follows the store no more.
+    pub fn is_removed(&self) -> bool {
+        self.live.read().removed.is_some()
     }
 
     /// The newest state of one object.
@@ -192,9 +179,10 @@ impl Collection {
         self.len() == 0
     }
 
-    /// The oldest revision that [`snapshot_at`](Self::snapshot_at) and [`watch`](Self::watch) accept.
+    /// The oldest revision that [`watch`](Self::watch) accepts, and [`snapshot_at`](Self::snapshot_at) unless it has left the
+    /// window for which history is kept: a watch that begins there misses nothing, while a state of then is too old.
     pub fn oldest(&self) -> Revision {
-        self.history.lock().floor()
+        self.history().floor()
     }
 
     /// The state at a revision, rebuilt from the nearest state that is kept.
@@ -206,14 +194,18 @@ impl Collection {
     pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, SnapshotError> {
         let reached = self.reached();
         let (mut trees, steps) = {
-            let mut history = self.history.lock();
+            let mut history = self.history();
             let live = self.live.read();
-            let current = reached.max(live.revision);
+            let current = live.up_to(reached);
+            if live.removed.is_some() && revision > current {
+                return Err(SnapshotError::Removed { last: current });
+            }
             if revision > current {
                 return Err(SnapshotError::Future { current });
             }
-            if revision < history.floor() {
-                return Err(SnapshotError::TooOld { oldest: history.floor() });
+            let oldest = history.floor().max(self.environment.unexpired());
+            if revision < oldest {
+                return Err(SnapshotError::TooOld { oldest });
             }
             let position = history.position_after(revision);
             history.nearest(position, &live.trees)
@@ -221,21 +213,16 @@ impl Collection {
         steps.walk(&mut trees);
         let snapshot = Snapshot { revision, trees };
         if !steps.is_empty() {
-            self.rebuilt.fetch_add(1, Ordering::Relaxed);
+            self.environment.counters.snapshots_rebuilt.add(1);
             self.pin(&snapshot);
         }
         Ok(snapshot)
     }
 
-    /// How many states [`snapshot_at`](Self::snapshot_at) had to rebuild.
-    pub(crate) fn rebuilt(&self) -> u64 {
-        self.rebuilt.load(Ordering::Relaxed)
-    }
-
     /// Keeps the state of a snapshot at hand for a continue token that names its revision: as long as the history covers
     /// the revision and no more than a bounded number of others are used more.
     pub fn pin(&self, snapshot: &Snapshot) {
-        let mut history = self.history.lock();
+        let mut history = self.history();
         if snapshot.revision >= history.floor() {
             let position = history.position_after(snapshot.revision);
             history.remember(position, snapshot.trees.clone());
@@ -246,13 +233,13 @@ impl Collection {
     ///
     /// # Errors
     /// When the history does not reach back to the revision.
-    pub fn watch(self: &Arc<Self>, after: Revision, scope: Scope) -> Result<WatchCursor, TooOld> {
-        WatchCursor::new(self.clone(), after, scope)
+    pub fn watch(&self, after: Revision, scope: Scope) -> Result<WatchCursor, TooOld> {
+        WatchCursor::new(self.feed.clone(), after, scope)
     }
 
     /// What the collection holds.
     pub fn stats(&self) -> CollectionStats {
-        let mut history = self.history.lock();
+        let mut history = self.history();
         let live = self.live.read();
         CollectionStats {
             objects: live.trees.entries.len(),
@@ -265,21 +252,24 @@ impl Collection {
 
     /// The watermark of the whole server.
     pub(crate) fn reached(&self) -> Revision {
-        self.watermark.get()
+        self.environment.watermark.get()
     }
 
-    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock()
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.feed.history()
     }
 
     /// Applies changes, which ascend by revision and are newer than everything applied before. A revision becomes
-    /// visible as a whole.
-    pub(crate) fn apply(&self, changes: Vec<Change>) {
+    /// visible as a whole. Returns whether the history has events now. A collection that was removed stays as it is.
+    pub(crate) fn apply(&self, changes: Vec<Change>) -> bool {
         let mut changes = changes.into_iter().peekable();
         let mut woken = Vec::new();
         while changes.peek().is_some() {
-            let mut history = self.history.lock();
+            let mut history = self.history();
             let mut live = self.live.write();
+            if live.removed.is_some() {
+                return false;
+            }
             let mut applied = 0;
             while let Some(change) = changes.next_if(|next| applied < APPLY_EVENTS || next.revision == live.revision) {
                 applied += 1;
@@ -289,29 +279,81 @@ impl Collection {
             drop(history);
             woken.drain(..).for_each(Waker::wake);
         }
+        self.has_events()
+    }
+
+    /// Whether the history has events.
+    pub(crate) fn has_events(&self) -> bool {
+        self.history().len() > 0
     }
 
     /// Replaces everything by a state that was loaded at `revision`. Watches end with [`TooOld`].
     pub(crate) fn restart(&self, revision: Revision, trees: Trees, unreadable: Unreadable) {
         let mut woken = Vec::new();
         let old = {
-            let mut history = self.history.lock();
+            let mut history = self.history();
             let mut live = self.live.write();
+            if live.removed.is_some() {
+                return;
+            }
             history.restart(revision, trees.clone());
             history.dispatch.wake_all(&mut woken);
-            std::mem::replace(&mut *live, Live { trees, revision, unreadable })
+            std::mem::replace(&mut *live, Live { trees, revision, unreadable, removed: None })
         };
         woken.drain(..).for_each(Waker::wake);
         drop(old);
     }
 
+    /// The collection is no longer in the cache. Watches end with [`TooOld`], the history goes, and the last state stays as
+    /// it is for whoever still holds it.
+    ///
+    /// ORDER: no batch is half applied, so that the state is that of the watermark.
+    pub(crate) fn close(&self) {
+        let mut woken = Vec::new();
+        {
+            let mut history = self.history();
+            let mut live = self.live.write();
+            let last = live.up_to(self.reached());
+            live.removed = Some(last);
+            history.close(last, live.trees.clone());
+            history.dispatch.wake_all(&mut woken);
+        }
+        woken.drain(..).for_each(Waker::wake);
+    }
+
+    /// Whether what happened before `floor`, where the history begins, is wanted.
+    pub(crate) fn wants_past(&self, floor: Revision) -> bool {
+        self.history().wants_past(floor)
+    }
+
+    /// The state at the beginning of the history.
+    pub(crate) fn state_at_floor(&self) -> Trees {
+        let (mut trees, steps) = {
+            let mut history = self.history();
+            let live = self.live.read();
+            history.state_at_floor(&live.trees)
+        };
+        steps.walk(&mut trees);
+        trees
+    }
+
+    /// Puts what happened before `floor` in front of the history, as far as there is room.
+    pub(crate) fn prepend(&self, floor: Revision, past: Past) {
+        self.history().prepend(floor, past);
+    }
+
     /// Drops events up to a revision: what happened before it can't be read any more.
     pub(crate) fn trim(&self, oldest: Revision) {
-        while self.history.lock().trim(oldest, TRIM_EVENTS) {}
+        while self.history().trim(oldest, TRIM_EVENTS) {}
     }
 }
 
 impl Live {
+    /// The revision that the state is of, when the watermark was here before the state was looked at.
+    fn up_to(&self, reached: Revision) -> Revision {
+        self.removed.unwrap_or_else(|| reached.max(self.revision))
+    }
+
     fn apply(&mut self, change: Change, history: &mut History, woken: &mut Vec<Waker>) {
         self.revision = change.revision;
         self.unreadable.remove(&change.key);
@@ -342,6 +384,7 @@ mod tests {
     use std::task::{Context, Wake};
 
     use bytes::Bytes;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -362,7 +405,7 @@ mod tests {
         let value = Bytes::from(format!(r#"{{"kind":"K","apiVersion":"v1","metadata":{{"name":"n{number}"}}}}"#));
         let revision = Revision::new(revision);
         let key = format!("n{number}").into();
-        let entry = Entry::decode(key, &value, revision, &collection.spec, &collection.labels).unwrap();
+        let entry = collection.decoder.decode(key, &value, revision).unwrap();
         Change { key: entry.key.clone(), revision, content: Content::Entry(Arc::new(entry)) }
     }
 
@@ -374,8 +417,7 @@ mod tests {
             namespaced: false,
             complete: None,
         };
-        let watermark = Arc::new(Watermark::new(Revision::ZERO));
-        Arc::new(Collection::new(spec, watermark, Arc::new(Budget::new(u64::MAX)), Arc::default()))
+        Arc::new(Collection::new(spec, Arc::new(Environment::new(u64::MAX))))
     }
 
     #[test]
@@ -384,7 +426,7 @@ mod tests {
         collection.apply((0..20).map(|number| put(&collection, number, number as u64 + 1)).collect());
         let rebuilt = |revision| {
             assert_eq!(collection.snapshot_at(Revision::new(revision)).unwrap().len() as u64, revision);
-            collection.rebuilt()
+            collection.environment.counters.snapshots_rebuilt.get()
         };
         assert_eq!([rebuilt(20), rebuilt(7), rebuilt(7), rebuilt(9), rebuilt(20)], [0, 1, 1, 2, 2]);
     }

@@ -12,8 +12,8 @@ use keelson_codec::cursor::Cursor;
 use keelson_codec::stored::{Checked, DecodeError, StoredObject, Summary};
 use keelson_meta::Revision;
 
-use crate::collection::CollectionSpec;
 use crate::labels::{LabelInterner, Labels};
+use crate::spec::{Complete, Layout};
 
 /// An object as it is at one revision.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Entry {
     /// The object.
     pub object: StoredObject,
     /// Whether the store has it in other bytes: in protobuf, in JSON of another form, or without what
-    /// [`CollectionSpec::complete`] adds.
+    /// [`CollectionSpec::complete`](crate::CollectionSpec::complete) adds.
     pub rewritten: bool,
     /// Whether it is being deleted.
     pub leaving: bool,
@@ -35,7 +35,16 @@ pub struct Entry {
     owners: Option<NonZeroU32>,
     /// How many bytes the object takes in a list. Trees sum this up, also for objects that nobody has looked at for long.
     list_bytes: u32,
+    /// Where which field is.
+    layout: Arc<Layout>,
     fields: Fields,
+}
+
+/// Reads what is stored as entries of a collection.
+pub(crate) struct Decoder {
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) complete: Option<Complete>,
+    pub(crate) labels: LabelInterner,
 }
 
 /// The texts of the fields that the collection asks for, joined by NUL.
@@ -47,58 +56,54 @@ struct Fields(Option<Box<str>>);
 const SEPARATOR: char = '\0';
 const REPLACEMENT: &str = "\u{fffd}";
 
-impl Entry {
+impl Decoder {
     /// Reads what a store holds under a key.
-    pub(crate) fn decode(
-        key: Arc<str>,
-        value: &Bytes,
-        revision: Revision,
-        spec: &CollectionSpec,
-        interner: &LabelInterner,
-    ) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(&self, key: Arc<str>, value: &Bytes, revision: Revision) -> Result<Entry, DecodeError> {
         let checked = Checked::parse(value.clone())?;
-        let completed = spec.complete.and_then(|complete| complete(&checked));
+        let completed = self.complete.and_then(|complete| complete(&checked));
         let (object, summary) = match &completed {
-            Some(completed) => (completed, completed.summary(&spec.fields)?),
-            None => (checked.object(), checked.summary(&spec.fields)?),
+            Some(completed) => (completed, completed.summary(&self.layout.fields)?),
+            None => (checked.object(), checked.summary(&self.layout.fields)?),
         };
         let rewritten = object.bytes().as_ptr() != value.as_ptr();
-        Ok(Self::new(key, (object, rewritten), &summary, revision, interner))
+        Ok(self.entry(key, (object, rewritten), &summary, revision))
     }
 
     /// The same of an object that this server has written.
-    pub(crate) fn written(
-        key: Arc<str>,
-        written: &Checked,
-        revision: Revision,
-        spec: &CollectionSpec,
-        interner: &LabelInterner,
-    ) -> Result<Self, DecodeError> {
+    pub(crate) fn written(&self, key: Arc<str>, written: &Checked, revision: Revision) -> Result<Entry, DecodeError> {
         let object = written.object();
         debug_assert!(
-            spec.complete.is_none_or(|complete| complete(&object.clone().into()).is_none()),
+            self.complete.is_none_or(|complete| complete(&object.clone().into()).is_none()),
             "an object was written that lacks something: {}",
             object.text()
         );
-        let summary = written.summary(&spec.fields)?;
-        Ok(Self::new(key, (object, false), &summary, revision, interner))
+        let summary = written.summary(&self.layout.fields)?;
+        Ok(self.entry(key, (object, false), &summary, revision))
     }
 
-    fn new(
+    fn entry(
+        &self,
         key: Arc<str>,
         (object, rewritten): (&StoredObject, bool),
         summary: &Summary<'_>,
         revision: Revision,
-        interner: &LabelInterner,
-    ) -> Self {
-        let labels = interner.intern(summary.labels.iter().map(|(key, value)| (&**key, &**value)));
-        let list_bytes = u32::try_from(object.item_len(revision)).expect("the marks of an object are smaller numbers");
-        let leaving = summary.deletion_timestamp.is_some();
-        let (owners, fields) = (summary.owners, Fields::join(&summary.fields));
-        let object = object.clone();
-        Self { key, revision, labels, list_bytes, object, rewritten, leaving, owners, fields }
+    ) -> Entry {
+        Entry {
+            key,
+            revision,
+            labels: self.labels.intern(summary.labels.iter().map(|(key, value)| (&**key, &**value))),
+            object: object.clone(),
+            rewritten,
+            leaving: summary.deletion_timestamp.is_some(),
+            owners: summary.owners,
+            list_bytes: u32::try_from(object.item_len(revision)).expect("the marks of an object are smaller numbers"),
+            layout: self.layout.clone(),
+            fields: Fields::join(&summary.fields),
+        }
     }
+}
 
+impl Entry {
     /// The name of the object.
     pub fn name(&self) -> &str {
         self.key.rsplit_once('/').map_or(&*self.key, |(_, name)| name)
@@ -109,10 +114,19 @@ impl Entry {
         namespace_of(&self.key)
     }
 
-    /// The text of a field that the collection asks for, by its place in [`CollectionSpec::fields`](crate::CollectionSpec); empty when the
-    /// object does not have it.
+    /// Which fields are kept, and at which places.
+    pub const fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// The text of a field that is kept, by its [place](Layout::place); empty when the object does not have it.
     pub fn field(&self, place: usize) -> &str {
         self.fields.0.as_deref().and_then(|texts| texts.split(SEPARATOR).nth(place)).unwrap_or_default()
+    }
+
+    /// The text of a field by its path, such as `spec.nodeName`; empty when it is not kept, or the object does not have it.
+    pub fn field_named(&self, path: &str) -> &str {
+        self.layout.place(path).map_or("", |place| self.field(place))
     }
 
     /// The JSON text of `metadata.ownerReferences`; `None` of an object that has none.
@@ -156,19 +170,17 @@ mod tests {
     use super::*;
     use keelson_codec::FieldPath;
 
+    fn decoder(fields: &[FieldPath]) -> Decoder {
+        let layout = Layout::new(fields.to_vec(), None);
+        Decoder { layout: Arc::new(layout), complete: None, labels: LabelInterner::default() }
+    }
+
     #[test]
     fn an_entry_knows_what_selectors_ask_for() {
         let value = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"team-a","uid":"u","labels":{"app":"web"}},"spec":{"nodeName":"n1","hostNetwork":true}}"#;
         let paths = ["status.phase", "spec.nodeName", "spec.hostNetwork"].map(FieldPath::parse);
-        let spec = CollectionSpec {
-            prefix: "/registry/pods/".to_owned(),
-            fields: paths.to_vec(),
-            dispatch: None,
-            namespaced: true,
-            complete: None,
-        };
-        let (key, value, revision) = ("team-a/web-0".into(), &Bytes::from_static(value), Revision::new(7));
-        let entry = Entry::decode(key, value, revision, &spec, &LabelInterner::default()).unwrap();
+        let entry =
+            decoder(&paths).decode("team-a/web-0".into(), &Bytes::from_static(value), Revision::new(7)).unwrap();
         assert_eq!((entry.namespace(), entry.name()), (Some("team-a"), "web-0"));
         assert_eq!([entry.field(0), entry.field(1), entry.field(2), entry.field(3)], ["", "n1", "true", ""]);
         assert_eq!(entry.labels.get("app"), Some("web"));
@@ -181,15 +193,7 @@ mod tests {
     fn an_entry_knows_its_owners_and_whether_it_goes() {
         let check = |metadata: &str, owners: Option<&str>, leaving: bool| {
             let value = format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{metadata},"spec":{{}}}}"#).into();
-            let spec = CollectionSpec {
-                prefix: "/registry/pods/".to_owned(),
-                fields: Vec::new(),
-                dispatch: None,
-                namespaced: true,
-                complete: None,
-            };
-            let entry =
-                Entry::decode("a/b".into(), &value, Revision::new(7), &spec, &LabelInterner::default()).unwrap();
+            let entry = decoder(&[]).decode("a/b".into(), &value, Revision::new(7)).unwrap();
             assert_eq!((entry.owner_references(), entry.leaving), (owners, leaving), "{metadata}");
         };
         check(r#"{"name":"b","ownerReferences":[{"uid":"u"}],"finalizers":["x"]}"#, Some(r#"[{"uid":"u"}]"#), false);

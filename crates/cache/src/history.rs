@@ -1,7 +1,7 @@
 //! What happened to a collection: a ring of events, and states kept on the way.
 //!
-//! A position counts events since the collection was loaded; the state at a position is the one after all events before
-//! it. A state is kept every [`ROOT_SPACING`] events. Later, some are let go, so that the distance between two grows with
+//! A position counts events; the state at a position is the one after all events before it. What happened before the
+//! collection was loaded may be put in front later, so the first position is not 0. A state is kept every [`ROOT_SPACING`] events. Later, some are let go, so that the distance between two grows with
 //! their age: any state the ring covers is at most half a spacing, or a quarter of its own age, away from a kept one.
 //! The ring is bounded by time (through compaction) and, over all collections, by bytes.
 //!
@@ -13,12 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use keelson_meta::Revision;
 
+use crate::dispatch::Dispatch;
 use crate::event::Event;
 use crate::trees::Trees;
-use crate::watch::Dispatch;
 
 /// After how many events a state is kept.
 pub(crate) const ROOT_SPACING: u64 = 512;
+/// The position of the first event that a collection sees: high enough that there is room for those of before.
+const FIRST_POSITION: u64 = 1 << 48;
 /// How many states of old revisions are remembered because they were asked for or pinned.
 const MAX_REMEMBERED: usize = 32;
 /// How many events a collection keeps however large they are, so that a watcher has a moment to follow.
@@ -76,6 +78,38 @@ struct Kept {
     bytes: u64,
 }
 
+/// What happened before the beginning of a history.
+pub(crate) struct Past {
+    /// The revision that it begins after.
+    floor: Revision,
+    /// In order.
+    events: Vec<Arc<Event>>,
+    /// States on the way, newest first, each with the number of events before it.
+    states: Vec<(usize, Trees)>,
+}
+
+impl Past {
+    /// Nothing happened after `floor`.
+    pub(crate) const fn nothing(floor: Revision) -> Self {
+        Self { floor, events: Vec::new(), states: Vec::new() }
+    }
+
+    /// These events happened after `floor`, and led to the state `after`.
+    ///
+    /// Cost: a tree write for each event.
+    pub(crate) fn new(floor: Revision, events: Vec<Arc<Event>>, after: Trees) -> Self {
+        let (mut states, mut trees) = (Vec::new(), after);
+        let spacing = usize::try_from(ROOT_SPACING).unwrap_or(usize::MAX);
+        for (place, event) in events.iter().enumerate().rev() {
+            trees.undo(event);
+            if place.is_multiple_of(spacing) {
+                states.push((place, trees.clone()));
+            }
+        }
+        Self { floor, events, states }
+    }
+}
+
 /// How to get from a kept state to another one.
 pub(crate) enum Steps {
     /// These events, in order, happen.
@@ -113,6 +147,8 @@ pub(crate) struct History {
     /// What the events take.
     bytes: u64,
     budget: Arc<Budget>,
+    /// Whether nothing will ever be added.
+    closed: bool,
     pub(crate) dispatch: Dispatch,
 }
 
@@ -121,14 +157,15 @@ impl History {
     pub(crate) fn new(floor: Revision, loaded: Trees, dispatch: Dispatch, budget: Arc<Budget>) -> Self {
         let mut history = Self {
             events: VecDeque::new(),
-            first: 0,
+            first: FIRST_POSITION,
             floor,
             roots: VecDeque::new(),
             remembered: VecDeque::new(),
-            hot_from: 0,
+            hot_from: FIRST_POSITION,
             hot_bytes: 0,
             bytes: 0,
             budget,
+            closed: false,
             dispatch,
         };
         history.keep_root(loaded);
@@ -184,6 +221,56 @@ impl History {
         }
     }
 
+    /// Whether more of the past may be put in front of what there is from `floor` on.
+    pub(crate) fn wants_past(&self, floor: Revision) -> bool {
+        !self.closed && self.floor == floor && self.has_room()
+    }
+
+    /// Puts what happened before `floor` in front, as far as there is room. Changes nothing where the history does not begin
+    /// there any more.
+    pub(crate) fn prepend(&mut self, floor: Revision, past: Past) {
+        if !self.wants_past(floor) {
+            return;
+        }
+        let Past { floor, events, states } = past;
+        let mut states = states.into_iter().peekable();
+        for (place, event) in events.into_iter().enumerate().rev() {
+            if !self.has_room() {
+                // What is not there begins with this event.
+                self.floor = event.revision;
+                return;
+            }
+            self.first -= 1;
+            self.budget.add(event_bytes(&event));
+            self.bytes += event_bytes(&event);
+            let frame = frame_bytes(&event);
+            if self.hot_from == self.first + 1 && self.hot_bytes + frame <= HOT_BYTES {
+                self.hot_from = self.first;
+                self.hot_bytes += frame;
+            } else {
+                event.close_frames();
+            }
+            self.events.push_front(event);
+            if let Some((_, trees)) = states.next_if(|(at, _)| *at == place) {
+                let since = self.roots.front().map_or(0, |next| next.position - self.first);
+                let kept = self.kept(self.first, trees, since);
+                self.roots.push_front(kept);
+            }
+        }
+        self.floor = floor;
+        self.thin_roots();
+    }
+
+    /// Whether an event more may be kept.
+    fn has_room(&self) -> bool {
+        !self.budget.is_exceeded() || self.events.len() < MIN_EVENTS || self.bytes < self.budget.share()
+    }
+
+    /// The oldest state that can be rebuilt, as a state that is kept and the way from there.
+    pub(crate) fn state_at_floor(&mut self, live: &Trees) -> (Trees, Steps) {
+        self.nearest(self.first, live)
+    }
+
     /// Drops events up to `oldest`, at most `limit` of them. Returns whether there may be more.
     pub(crate) fn trim(&mut self, oldest: Revision, limit: usize) -> bool {
         for _ in 0..limit {
@@ -208,6 +295,17 @@ impl History {
         self.floor = floor;
         self.dispatch.lose_before(self.first);
         self.keep_root(loaded);
+    }
+
+    /// Forgets everything for good: of what happens after `last` nothing will be known.
+    pub(crate) fn close(&mut self, last: Revision, state: Trees) {
+        self.restart(last, state);
+        self.closed = true;
+    }
+
+    /// Whether nothing will ever be added.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// The kept state nearest to a position, and the steps from there. `live` is the newest state.
@@ -346,13 +444,13 @@ mod tests {
     use super::*;
 
     fn history(budget: &Arc<Budget>) -> History {
-        History::new(Revision::ZERO, Trees::empty(None), Dispatch::new(None), budget.clone())
+        History::new(Revision::ZERO, Trees::default(), Dispatch::new(Arc::default()), budget.clone())
     }
 
     fn push(history: &mut History, count: u64) {
         for _ in 0..count {
             let revision = Revision::new(history.newest().get() + 1);
-            history.push(Arc::new(Event::new(revision, None, None)), &Trees::empty(None));
+            history.push(Arc::new(Event::new(revision, None, None)), &Trees::default());
         }
     }
 
@@ -368,7 +466,7 @@ mod tests {
                 assert!(pair[1] - pair[0] <= ROOT_SPACING.max(age / 2), "{positions:?}");
             }
             assert!(positions.len() <= 32, "{positions:?}");
-            assert_eq!((positions[0], positions[positions.len() - 1]), (0, history.end()));
+            assert_eq!((positions[0], positions[positions.len() - 1]), (FIRST_POSITION, history.end()));
         }
     }
 
@@ -394,10 +492,10 @@ mod tests {
         assert!(budget.used() <= 100 * EVENT_OVERHEAD);
         assert_eq!(history.floor().get() + history.len() as u64, 5000);
         for back in 0..50 {
-            history.remember(history.end() - back, Trees::empty(None));
+            history.remember(history.end() - back, Trees::default());
         }
         assert_eq!(history.remembered(), MAX_REMEMBERED);
-        history.restart(Revision::new(6000), Trees::empty(None));
+        history.restart(Revision::new(6000), Trees::default());
         assert_eq!((history.len(), history.remembered(), history.floor()), (0, 0, Revision::new(6000)));
         push(&mut history, 10);
         drop(history);

@@ -11,32 +11,46 @@
 //! - A cursor delivers every event of its scope after its start once and in order, or says that it can't.
 //! - An event costs nothing for watchers of other scopes.
 
+mod additions;
 mod cache;
 mod check;
 mod collection;
 mod common;
+mod config;
+mod cursor;
+mod dispatch;
 mod entry;
+mod environment;
 mod event;
+mod feed;
+mod fill;
 mod history;
 mod labels;
 mod load;
 mod postings;
+mod scope;
+mod shared;
 mod snapshot;
+mod spec;
+mod stats;
 mod tail;
 pub mod tree;
 mod trees;
-mod watch;
 mod watermark;
 mod written;
 
-pub use cache::{
-    Cache, CacheConfig, CacheStats, DEFAULT_CHECK_INTERVAL, DEFAULT_HISTORY, DEFAULT_HISTORY_BYTES, TailFault,
-};
-pub use collection::{Collection, CollectionSpec, CollectionStats, Complete};
+pub use additions::AddError;
+pub use cache::Cache;
+pub use collection::{Collection, CollectionStats};
+pub use config::{CacheConfig, DEFAULT_CHECK_INTERVAL, DEFAULT_HISTORY, DEFAULT_HISTORY_BYTES};
+pub use cursor::{CursorBatch, TooOld, WatchCursor};
 pub use entry::Entry;
 pub use event::{Event, FrameKind, ViewId};
 pub use labels::Labels;
+pub use scope::Scope;
+pub use shared::Overlap;
 pub use snapshot::{LeafSlice, RangeCursor, Selected, Snapshot, SnapshotError};
+pub use spec::{CollectionSpec, Complete, Layout};
+pub use stats::{CacheStats, TailFault};
 pub use trees::IndexTerm;
-pub use watch::{CursorBatch, Scope, TooOld, WatchCursor};
 pub use watermark::Behind;

@@ -1,16 +1,22 @@
-//! Reads collections out of the store: page by page, decoded on several cores while the next page is on its way.
+//! Reads collections out of the store: one scan for all of them, decoded on several cores while the next page is on its
+//! way.
 //!
-//! Memory is bounded by what is kept: as many pages as the runtime has threads are in work, whatever the collection holds.
+//! A scan goes from the first of the prefixes to the end of the last one. A page of it holds whatever stands there; where
+//! it ends in keys that nobody wants, the next one begins at the next prefix that somebody does. So thousands of empty
+//! collections cost a page or two, and what lies between them costs at most a page for each gap. Memory is bounded by
+//! what is kept: as many pages as the runtime has threads are in work, whatever the collections hold.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{Stream, TryStreamExt as _, stream};
 use keelson_meta::Revision;
 use keelson_storage::{KeyValue, RangeRequest, Store, StoreError, StoreKey};
 
-use crate::cache::Shared;
-use crate::collection::Unreadable;
+use crate::collection::{Collection, Unreadable};
 use crate::entry::Entry;
+use crate::shared::Shared;
+use crate::trees::Trees;
 
 /// How many keys one read asks for.
 pub(crate) const PAGE: usize = 500;
@@ -20,68 +26,136 @@ pub(crate) fn decoders() -> usize {
     tokio::runtime::Handle::current().metrics().num_workers()
 }
 
-/// What the store holds under a prefix at a revision, in key order.
+/// The prefixes that a scan looks for, ascending. None lies below another.
+#[derive(Clone)]
+pub(crate) struct Wanted(Arc<[Box<str>]>);
+
+impl Wanted {
+    /// The prefixes of these collections.
+    pub(crate) fn of<'a>(collections: impl IntoIterator<Item = &'a Arc<Collection>>) -> Self {
+        let mut prefixes: Vec<Box<str>> =
+            collections.into_iter().map(|collection| collection.prefix().into()).collect();
+        prefixes.sort_unstable();
+        Self(prefixes.into())
+    }
+
+    /// The prefix that a key lies below, by its place.
+    ///
+    /// # Errors
+    /// The place of the first prefix behind the key, where it lies below none.
+    pub(crate) fn find(&self, key: &str) -> Result<usize, usize> {
+        let behind = self.0.partition_point(|prefix| **prefix <= *key);
+        behind.checked_sub(1).filter(|place| key.starts_with(&*self.0[*place])).ok_or(behind)
+    }
+
+    /// Where to read on behind a key; `None` where nothing that is wanted can follow.
+    fn behind(&self, key: &str) -> Option<StoreKey> {
+        match self.find(key) {
+            Ok(_) => Some(StoreKey::new(format!("{key}\0"))),
+            Err(next) => self.0.get(next).map(|prefix| StoreKey::new(&**prefix)),
+        }
+    }
+}
+
+/// What the store holds at a revision from the first of the prefixes to the end of the last, in key order, but for most of
+/// what lies between them.
 pub(crate) fn pages(
     store: Arc<dyn Store>,
-    prefix: &str,
+    wanted: Wanted,
     revision: Revision,
 ) -> impl Stream<Item = Result<Vec<KeyValue>, StoreError>> + Send + 'static {
-    let to = StoreKey::prefix_end(prefix);
-    stream::try_unfold(Some(StoreKey::new(prefix)), move |from| {
-        let (store, to) = (store.clone(), to.clone());
+    let first = wanted.0.first().map(|prefix| StoreKey::new(&**prefix));
+    let to = wanted.0.last().map(|prefix| StoreKey::prefix_end(prefix));
+    stream::try_unfold(first.zip(to), move |ends| {
+        let (store, wanted) = (store.clone(), wanted.clone());
         async move {
-            let Some(from) = from else { return Ok(None) };
-            let page = store.range(RangeRequest { from, to, revision: Some(revision), limit: Some(PAGE) }).await?;
+            let Some((from, to)) = ends else { return Ok(None) };
+            let request = RangeRequest { from, to: to.clone(), revision: Some(revision), limit: Some(PAGE) };
+            let page = store.range(request).await?;
             let last = page.entries.last().filter(|_| page.more);
-            let next = last.map(|stored| StoreKey::new(format!("{}\0", stored.key)));
-            Ok(Some((page.entries, next)))
+            let next = last.and_then(|stored| wanted.behind(stored.key.as_str()));
+            Ok(Some((page.entries, next.map(|from| (from, to)))))
         }
     })
 }
 
 /// What was read of a collection.
-#[derive(Default)]
 pub(crate) struct Loaded {
-    /// In key order.
-    pub(crate) entries: Vec<Arc<Entry>>,
+    pub(crate) trees: Trees,
     pub(crate) unreadable: Unreadable,
 }
 
-/// What the collection at `place` holds at a revision.
-pub(crate) async fn entries(
-    store: &Arc<dyn Store>,
-    shared: &Arc<Shared>,
-    place: usize,
-    revision: Revision,
-) -> Result<Loaded, StoreError> {
-    let decoded = pages(store.clone(), shared.collections[place].prefix(), revision)
-        .map_ok(|page| {
-            let shared = shared.clone();
-            on_a_core(move || decode(&shared, place, &page))
-        })
-        .try_buffered(decoders());
-    decoded
-        .try_fold(Loaded::default(), async |mut so_far, page| {
-            so_far.entries.extend(page.entries);
-            so_far.unreadable.extend(page.unreadable);
-            Ok(so_far)
-        })
-        .await
+/// What was read of a collection so far.
+#[derive(Default)]
+struct Read {
+    /// In key order.
+    entries: Vec<Arc<Entry>>,
+    unreadable: Unreadable,
 }
 
-fn decode(shared: &Shared, place: usize, page: &[KeyValue]) -> Loaded {
-    let mut loaded = Loaded::default();
-    for stored in page {
-        match shared.decode(place, stored) {
-            Ok(entry) => loaded.entries.push(entry),
-            Err(error) => {
-                let prefix = shared.collections[place].prefix();
-                let key = stored.key.as_str();
-                loaded.unreadable.insert(key.strip_prefix(prefix).unwrap_or(key).into(), error);
+/// What the collections hold at a revision, in their order.
+pub(crate) async fn collections(
+    store: &Arc<dyn Store>,
+    shared: &Arc<Shared>,
+    collections: &[Arc<Collection>],
+    revision: Revision,
+) -> Result<Vec<Loaded>, StoreError> {
+    let wanted = Wanted::of(collections);
+    let by_prefix: BTreeMap<&str, usize> =
+        collections.iter().enumerate().map(|(place, collection)| (collection.prefix(), place)).collect();
+    // In the order of the prefixes, as the scan finds them.
+    let sorted: Arc<[Arc<Collection>]> = by_prefix.values().map(|place| collections[*place].clone()).collect();
+    let decoded = pages(store.clone(), wanted.clone(), revision)
+        .map_ok(|page| {
+            let (shared, wanted, sorted) = (shared.clone(), wanted.clone(), sorted.clone());
+            on_a_core(move || decode(&shared, &wanted, &sorted, &page))
+        })
+        .try_buffered(decoders());
+    let nothing = BTreeMap::<usize, Read>::new();
+    let mut read = decoded
+        .try_fold(nothing, async |mut so_far, page| {
+            for (place, part) in page {
+                let whole = so_far.entry(place).or_default();
+                whole.entries.extend(part.entries);
+                whole.unreadable.extend(part.unreadable);
             }
+            Ok(so_far)
+        })
+        .await?;
+    let mut loaded = Vec::with_capacity(collections.len());
+    for collection in collections {
+        let read = wanted.find(collection.prefix()).ok().and_then(|place| read.remove(&place));
+        loaded.push(build(collection, read.unwrap_or_default()).await?);
+    }
+    Ok(loaded)
+}
+
+/// The trees of what was read.
+async fn build(collection: &Arc<Collection>, read: Read) -> Result<Loaded, StoreError> {
+    let layout = collection.layout().clone();
+    let Read { entries, unreadable } = read;
+    if entries.is_empty() {
+        return Ok(Loaded { trees: Trees::empty(layout), unreadable });
+    }
+    let trees = on_a_core(move || Trees::from_sorted(entries, layout)).await?;
+    Ok(Loaded { trees, unreadable })
+}
+
+/// What a page holds of each collection, by the place of its prefix.
+fn decode(shared: &Shared, wanted: &Wanted, sorted: &[Arc<Collection>], page: &[KeyValue]) -> Vec<(usize, Read)> {
+    let mut parts: Vec<(usize, Read)> = Vec::new();
+    for stored in page {
+        let Ok(place) = wanted.find(stored.key.as_str()) else { continue };
+        if parts.last().is_none_or(|(last, _)| *last != place) {
+            parts.push((place, Read::default()));
+        }
+        let Some((_, part)) = parts.last_mut() else { continue };
+        match shared.decode(&sorted[place], stored) {
+            Ok(entry) => part.entries.push(entry),
+            Err(error) => drop(part.unreadable.insert(sorted[place].relative(stored.key.as_str()).into(), error)),
         }
     }
-    loaded
+    parts
 }
 
 /// Has work done beside the runtime's own threads. It begins at once, whether or not the future is polled.
@@ -95,5 +169,21 @@ pub(crate) fn on_a_core<T: Send + 'static>(
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Err(StoreError::Unavailable("the server is stopping".to_owned())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_goes_on_at_the_next_key_that_somebody_wants() {
+        let wanted = Wanted(["/r/a/", "/r/c/", "/r/cd/"].map(Box::from).into());
+        let behind = |key: &str| wanted.behind(key).map(|key| key.as_str().to_owned());
+        assert_eq!(behind("/r/a/x").as_deref(), Some("/r/a/x\0"));
+        assert_eq!(behind("/r/b/x").as_deref(), Some("/r/c/"));
+        assert_eq!(behind("/r/c").as_deref(), Some("/r/c/"));
+        assert_eq!(behind("/r/c0").as_deref(), Some("/r/cd/"));
+        assert_eq!(behind("/r/d/"), None);
     }
 }

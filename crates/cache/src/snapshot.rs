@@ -10,6 +10,7 @@ use keelson_meta::Revision;
 
 use crate::entry::Entry;
 use crate::postings::Keys;
+use crate::spec::Layout;
 use crate::tree::{self, LeafCursor};
 use crate::trees::{IndexTerm, Trees};
 
@@ -39,9 +40,20 @@ pub enum SnapshotError {
         /// The newest revision the cache has seen.
         current: Revision,
     },
+    /// The collection was removed from the cache before it got there.
+    #[error("the collection was removed at revision {last}")]
+    Removed {
+        /// The last revision that its state is known of.
+        last: Revision,
+    },
 }
 
 impl Snapshot {
+    /// Which fields the entries have, and at which places.
+    pub const fn layout(&self) -> &Arc<Layout> {
+        self.trees.layout()
+    }
+
     /// How many objects there are. O(1).
     pub fn len(&self) -> usize {
         self.trees.entries.len()

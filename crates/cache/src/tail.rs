@@ -5,27 +5,24 @@
 //! opened again after the watermark; when the store no longer knows what happened since, everything is loaded anew and
 //! watches end.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
 use keelson_meta::Revision;
-use keelson_storage::{KeyValue, Store, StoreError, StoreEvent, Tail, TailBatch};
-use tokio::sync::mpsc;
+use keelson_storage::{Store, StoreError, Tail, TailBatch};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::cache::{CacheConfig, Shared};
-use crate::check::Repair;
-use crate::collection::{Change, Content};
+use crate::additions::{AddRequest, Additions};
+use crate::collection::{Change, Collection};
+use crate::config::CacheConfig;
 use crate::load;
-use crate::trees::Trees;
+use crate::shared::Shared;
 
 /// How often loading begins again because the store was compacted meanwhile.
 const LOAD_ATTEMPTS: u32 = 6;
-/// How many of these still try to learn some of the history.
-const ATTEMPTS_WITH_HISTORY: u32 = 4;
 /// How long the first wait before opening a broken tail again takes. Each further one takes twice as long.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 /// The longest such wait.
@@ -39,74 +36,60 @@ const STALL_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the store may take to open a tail, or to tell its newest revision, before it is asked again.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
+/// What the users of the cache and its other tasks ask of the tail's task, which does it between two batches.
+pub(crate) enum Command {
+    /// Collections are to be added.
+    Add(AddRequest),
+    /// The collections with these prefixes are to be removed.
+    Remove { prefixes: Vec<String>, done: oneshot::Sender<()> },
+    /// A collection has turned out to differ from the store and has to be loaded anew.
+    Repair(Arc<Collection>),
+}
+
 pub(crate) struct Follower {
     store: Arc<dyn Store>,
     shared: Arc<Shared>,
     config: CacheConfig,
-    /// What the comparison with the store has found to be wrong.
-    repairs: mpsc::Receiver<Repair>,
+    commands: mpsc::Receiver<Command>,
+    additions: Additions,
     /// When the watermark was where, ascending: what the age of events is told by.
     marks: VecDeque<(SystemTime, Revision)>,
 }
 
 /// A batch of the tail, decoded.
 struct Prepared {
-    /// By collection.
-    changes: Vec<Vec<Change>>,
+    /// For each collection that the batch concerns.
+    changes: Vec<(Arc<Collection>, Vec<Change>)>,
     watermark: Revision,
 }
 
 impl Follower {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         store: Arc<dyn Store>,
         shared: Arc<Shared>,
         config: CacheConfig,
-        repairs: mpsc::Receiver<Repair>,
+        commands: mpsc::Receiver<Command>,
     ) -> Self {
-        Self { store, shared, config, repairs, marks: VecDeque::new() }
+        let additions = Additions::new(store.clone(), shared.clone());
+        Self { store, shared, config, commands, additions, marks: VecDeque::new() }
     }
 
-    /// Loads, opens the tail, and follows it until it has caught up.
-    pub(crate) async fn start(&mut self) -> Result<Tail, StoreError> {
+    /// Loads the newest state and opens the tail behind it. Returns the tail and the revision that was loaded.
+    pub(crate) async fn start(&mut self) -> Result<(Tail, Revision), StoreError> {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            match self.try_start(attempt).await {
+            match self.try_start().await {
                 Err(StoreError::Compacted { .. }) if attempt < LOAD_ATTEMPTS => {}
                 done => return done,
             }
         }
     }
 
-    /// Each attempt that a compaction overtakes is followed by one with half as much history to replay, and in the end by
-    /// one with none: what is newest now stays readable for as long as the store keeps any history.
-    async fn try_start(&mut self, attempt: u32) -> Result<Tail, StoreError> {
-        let oldest = self.store.oldest_revision().await?;
+    async fn try_start(&mut self) -> Result<(Tail, Revision), StoreError> {
         let newest = self.store.current_revision().await?;
-        let known = newest.get().saturating_sub(oldest.get());
-        let replayed = if attempt <= ATTEMPTS_WITH_HISTORY { known >> (attempt - 1) } else { 0 };
-        let begin = Revision::new(newest.get() - replayed);
-        self.load(begin).await?;
-        let mut tail = self.store.tail(begin).await?;
-        let target = self.store.current_revision().await?;
-        self.replay(&mut tail, begin, target).await?;
-        Ok(tail)
-    }
-
-    /// Follows the tail until `target`, decoding on all cores.
-    async fn replay(&self, tail: &mut Tail, begin: Revision, target: Revision) -> Result<(), StoreError> {
-        let mut read = begin;
-        let mut waiting = VecDeque::new();
-        loop {
-            while read < target && waiting.len() < load::decoders() {
-                let batch = next_batch(tail).await?;
-                let (shared, after) = (self.shared.clone(), read);
-                read = batch.watermark;
-                waiting.push_back(load::on_a_core(move || shared.prepare(batch, after)));
-            }
-            let Some(prepared) = waiting.pop_front() else { return Ok(()) };
-            self.shared.publish(prepared.await?);
-        }
+        self.load(newest).await?;
+        Ok((self.store.tail(newest).await?, newest))
     }
 
     /// Follows the tail for ever.
@@ -114,9 +97,9 @@ impl Follower {
         let mut tail = tail;
         let mut backoff = FIRST_BACKOFF;
         loop {
-            let before = self.shared.watermark.get();
+            let before = self.shared.watermark().get();
             let error = self.follow(&mut tail).await;
-            if self.shared.watermark.get() > before {
+            if self.shared.watermark().get() > before {
                 backoff = FIRST_BACKOFF;
             }
             tail = self.reopen(error, &mut backoff).await;
@@ -131,8 +114,10 @@ impl Follower {
             tokio::select! {
                 batch = next_batch(tail) => match batch {
                     Ok(batch) => {
-                        let after = self.shared.watermark.get();
-                        self.shared.publish(self.shared.prepare(batch, after));
+                        let after = self.shared.watermark().get();
+                        self.additions.note(&batch, after);
+                        self.shared.publish(self.shared.prepare(&batch, after));
+                        self.additions.got_on();
                         self.shared.clear_fault();
                         // Batches may follow each other without a wait; readers on this worker have their turn between.
                         tokio::task::yield_now().await;
@@ -141,11 +126,45 @@ impl Follower {
                 },
                 _ = age.tick() => self.drop_aged(),
                 error = &mut stalled => return error,
-                Some(Repair(place)) = self.repairs.recv() => {
-                    if let Err(error) = self.repair(place).await {
+                Some(done) = self.additions.next() => self.additions.finish(done),
+                Some(command) = self.commands.recv() => {
+                    if let Err(error) = self.obey(command).await {
                         return error;
                     }
                 }
+            }
+        }
+    }
+
+    /// Does what is asked for.
+    ///
+    /// ORDER: no batch is half applied when this is called.
+    async fn obey(&mut self, command: Command) -> Result<(), StoreError> {
+        match command {
+            Command::Add(request) => self.additions.begin(request),
+            Command::Remove { prefixes, done } => {
+                self.additions.close(&prefixes);
+                self.shared.close(&prefixes);
+                // Who asked may have gone.
+                let _gone = done.send(());
+            }
+            Command::Repair(collection) => self.repair(&collection).await?,
+        }
+        Ok(())
+    }
+
+    /// Waits, while collections still come and go.
+    async fn pause(&mut self, duration: Duration) {
+        let mut over = pin!(tokio::time::sleep(duration));
+        loop {
+            tokio::select! {
+                () = &mut over => return,
+                Some(done) = self.additions.next() => self.additions.finish(done),
+                Some(command) = self.commands.recv() => match command {
+                    // It has to be loaded from the store, which does not answer; it will be found again.
+                    Command::Repair(_) => {}
+                    command => drop(self.obey(command).await),
+                },
             }
         }
     }
@@ -154,11 +173,11 @@ impl Follower {
     async fn reopen(&mut self, error: StoreError, backoff: &mut Duration) -> Tail {
         let mut error = error;
         loop {
-            let reached = self.shared.watermark.get();
+            let reached = self.shared.watermark().get();
             tracing::warn!(%error, revision = %reached, "the store's tail has broken; trying again");
             self.shared.set_fault(self.config.clock.now(), &error);
-            self.shared.counters.tail_restarts.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(*backoff).await;
+            self.shared.counters().tail_restarts.add(1);
+            self.pause(*backoff).await;
             *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
             let opened = match answer(self.store.tail(reached)).await {
                 Err(StoreError::Compacted { .. }) => self.reload().await,
@@ -167,7 +186,7 @@ impl Follower {
             match (opened, answer(self.store.current_revision()).await) {
                 (Ok(tail), Ok(newest)) => {
                     // A tail at rest says nothing. One with more to tell has to show first that it does.
-                    if self.shared.watermark.get() >= newest {
+                    if self.shared.watermark().get() >= newest {
                         self.shared.clear_fault();
                     }
                     return tail;
@@ -178,36 +197,34 @@ impl Follower {
     }
 
     /// Loads everything at the newest revision: what happened since the watermark can't be told any more.
-    async fn reload(&self) -> Result<Tail, StoreError> {
+    async fn reload(&mut self) -> Result<Tail, StoreError> {
         let newest = answer(self.store.current_revision()).await?;
         self.load(newest).await?;
-        self.shared.counters.reloads.fetch_add(1, Ordering::Relaxed);
+        self.additions.begin_again();
+        self.shared.counters().reloads.add(1);
         answer(self.store.tail(newest)).await
     }
 
     /// Replaces all collections by what the store holds at a revision.
     async fn load(&self, revision: Revision) -> Result<(), StoreError> {
-        let mut loaded = Vec::with_capacity(self.shared.collections.len());
-        for place in 0..self.shared.collections.len() {
-            loaded.push(load::entries(&self.store, &self.shared, place, revision).await?);
+        let collections = self.shared.collections();
+        let loaded = load::collections(&self.store, &self.shared, &collections, revision).await?;
+        for (collection, loaded) in collections.iter().zip(loaded) {
+            collection.restart(revision, loaded.trees, loaded.unreadable);
         }
-        for (collection, loaded) in self.shared.collections.iter().zip(loaded) {
-            let trees = Trees::from_sorted(loaded.entries, collection.spec().dispatch);
-            collection.restart(revision, trees, loaded.unreadable);
-        }
-        self.shared.watermark.advance(revision);
+        self.shared.watermark().advance(revision);
         Ok(())
     }
 
     /// Replaces one collection by what the store holds at the watermark. Its watches end: what they have missed is not
     /// known. No batch is half applied when this is called, so the watermark is where all collections stand.
-    async fn repair(&self, place: usize) -> Result<(), StoreError> {
-        let reached = self.shared.watermark.get();
-        let loaded = load::entries(&self.store, &self.shared, place, reached).await?;
-        let collection = &self.shared.collections[place];
-        let trees = Trees::from_sorted(loaded.entries, collection.spec().dispatch);
-        collection.restart(reached, trees, loaded.unreadable);
-        self.shared.counters.repairs.fetch_add(1, Ordering::Relaxed);
+    async fn repair(&self, collection: &Arc<Collection>) -> Result<(), StoreError> {
+        let reached = self.shared.watermark().get();
+        let loaded = load::collections(&self.store, &self.shared, std::slice::from_ref(collection), reached).await?;
+        for loaded in loaded {
+            collection.restart(reached, loaded.trees, loaded.unreadable);
+        }
+        self.shared.counters().repairs.add(1);
         tracing::warn!(collection = collection.prefix(), revision = %reached, "the cache was repaired");
         Ok(())
     }
@@ -215,7 +232,7 @@ impl Follower {
     /// Drops the history that is older than configured.
     fn drop_aged(&mut self) {
         let now = self.config.clock.now();
-        let reached = self.shared.watermark.get();
+        let reached = self.shared.watermark().get();
         if self.marks.back().is_none_or(|(_, revision)| *revision < reached) {
             self.marks.push_back((now, reached));
         }
@@ -236,38 +253,28 @@ impl Follower {
 
 impl Shared {
     /// Decodes the events after a revision.
-    fn prepare(&self, batch: TailBatch, after: Revision) -> Prepared {
-        let mut changes: Vec<Vec<Change>> = Vec::new();
-        changes.resize_with(self.collections.len(), Vec::new);
-        for event in batch.events.into_iter().filter(|event| event.revision > after) {
-            if let Some((place, change)) = self.change(event) {
-                changes[place].push(change);
-            }
+    fn prepare(&self, batch: &TailBatch, after: Revision) -> Prepared {
+        let mut changes: Vec<(Arc<Collection>, Vec<Change>)> = Vec::new();
+        let mut places = HashMap::new();
+        for event in batch.events.iter().filter(|event| event.revision > after) {
+            let found = self.routes(|routes| routes.route(event.key.as_str()).map(|(to, key)| (to.clone(), key)));
+            let Some((collection, key)) = found else { continue };
+            let change = self.change(&collection, key, event);
+            let place = *places.entry(Arc::as_ptr(&collection)).or_insert_with(|| {
+                changes.push((collection, Vec::new()));
+                changes.len() - 1
+            });
+            changes[place].1.push(change);
         }
         Prepared { changes, watermark: batch.watermark }
     }
 
     fn publish(&self, prepared: Prepared) {
-        for (place, changes) in prepared.changes.into_iter().enumerate().filter(|(_, changes)| !changes.is_empty()) {
-            self.apply(place, changes);
+        for (collection, changes) in prepared.changes {
+            self.apply(&collection, changes);
         }
         // ORDER: after every collection has the batch.
-        self.watermark.advance(prepared.watermark);
-    }
-
-    /// What an event changes, if it concerns any collection.
-    fn change(&self, event: StoreEvent) -> Option<(usize, Change)> {
-        let (place, key) = self.route(event.key.as_str())?;
-        let revision = event.revision;
-        let key = Arc::from(key);
-        let content = match event.value {
-            None => Content::Gone,
-            Some(value) => {
-                let stored = KeyValue { key: event.key, value, revision };
-                self.decode(place, &stored).map_or_else(Content::Unreadable, Content::Entry)
-            }
-        };
-        Some((place, Change { key, revision, content }))
+        self.watermark().advance(prepared.watermark);
     }
 }
 
@@ -276,11 +283,11 @@ impl Shared {
 async fn stalled(store: Arc<dyn Store>, shared: Arc<Shared>) -> StoreError {
     loop {
         tokio::time::sleep(PULSE_INTERVAL).await;
-        let reached = shared.watermark.get();
+        let reached = shared.watermark().get();
         // Whether the store answers at all is asked elsewhere.
         let Ok(newest) = answer(store.current_revision()).await else { continue };
         shared.heard_of(newest);
-        if shared.watermark.wait_for(newest, STALL_PATIENCE).await.is_err() && shared.watermark.get() == reached {
+        if shared.watermark().wait_for(newest, STALL_PATIENCE).await.is_err() && shared.watermark().get() == reached {
             return StoreError::Unavailable(format!("its tail is silent at {reached}, while it has {newest}"));
         }
     }

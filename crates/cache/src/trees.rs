@@ -13,6 +13,7 @@ use crate::common::{CommonTerms, is_common};
 use crate::entry::Entry;
 use crate::event::Event;
 use crate::postings::{Keys, Postings, Stretch, Term};
+use crate::spec::Layout;
 use crate::tree::{CowTree, Item};
 
 /// Stands before the value of the dispatch field in the index. No label key starts with it.
@@ -48,8 +49,10 @@ pub enum IndexTerm<'a> {
         /// The value.
         value: &'a str,
     },
-    /// The collection's dispatch field has this value, which is not empty.
-    Dispatch {
+    /// A field has this value, which is not empty. The index knows it only where the collection is dispatched by the field.
+    Field {
+        /// The path of the field: `spec.nodeName`.
+        path: &'a str,
         /// The value.
         value: &'a str,
     },
@@ -57,10 +60,13 @@ pub enum IndexTerm<'a> {
 
 impl IndexTerm<'_> {
     /// `None` where the index does not know the term.
-    fn term(&self) -> Option<Term> {
+    fn term(&self, layout: &Layout) -> Option<Term> {
         match self {
             Self::Label { key, value } => Term::new(&[key, "=", value]),
-            Self::Dispatch { value } => Term::new(&[DISPATCH_MARK, value]),
+            Self::Field { path, value } => {
+                layout.dispatched(path)?;
+                Term::new(&[DISPATCH_MARK, value])
+            }
         }
     }
 }
@@ -74,17 +80,23 @@ pub(crate) struct Trees {
     common: CommonTerms,
     /// How many additions are left until the next look for a common term.
     until_look: u32,
-    /// The place of the dispatch field among the entries' fields.
-    dispatch: Option<usize>,
+    /// That of all entries.
+    layout: Arc<Layout>,
 }
 
 impl Trees {
-    pub(crate) fn empty(dispatch: Option<usize>) -> Self {
-        Self { dispatch, ..Self::default() }
+    pub(crate) fn empty(layout: Arc<Layout>) -> Self {
+        Self { layout, ..Self::default() }
+    }
+
+    /// Which fields the entries have, and at which places.
+    pub(crate) const fn layout(&self) -> &Arc<Layout> {
+        &self.layout
     }
 
     /// The state with exactly these entries, whose keys ascend.
-    pub(crate) fn from_sorted(entries: Vec<Arc<Entry>>, dispatch: Option<usize>) -> Self {
+    pub(crate) fn from_sorted(entries: Vec<Arc<Entry>>, layout: Arc<Layout>) -> Self {
+        let dispatch = layout.dispatch;
         let mut labels: HashMap<&str, Vec<&str>> = HashMap::new();
         let mut values: HashMap<&str, Vec<&str>> = HashMap::new();
         for entry in &entries {
@@ -106,7 +118,7 @@ impl Trees {
         let index = Postings::from_sorted(terms);
         let entries =
             CowTree::from_sorted(entries.into_iter().map(|entry| (Arc::<[u8]>::from(entry.key.clone()), entry)));
-        Self { entries, index, common, until_look: 0, dispatch }
+        Self { entries, index, common, until_look: 0, layout }
     }
 
     /// Adds or replaces an entry. Returns the one it replaced.
@@ -153,8 +165,8 @@ impl Trees {
             before.iter().filter(|term| !after.contains(term)).for_each(|term| self.unpost(&[term], key));
             after.iter().filter(|term| !before.contains(term)).for_each(|term| self.post(&[term], key));
         }
-        let before = old.and_then(|entry| dispatched(entry, self.dispatch));
-        let after = new.and_then(|entry| dispatched(entry, self.dispatch));
+        let before = old.and_then(|entry| dispatched(entry, self.layout.dispatch));
+        let after = new.and_then(|entry| dispatched(entry, self.layout.dispatch));
         if before != after {
             before.into_iter().for_each(|value| self.unpost(&[DISPATCH_MARK, value], key));
             after.into_iter().for_each(|value| self.post(&[DISPATCH_MARK, value], key));
@@ -169,7 +181,7 @@ impl Trees {
     fn post_again(&mut self, terms: &[Arc<[u8]>]) {
         let mut having: Vec<Vec<&str>> = vec![Vec::new(); terms.len()];
         for entry in self.entries.iter() {
-            let keys = terms.iter().zip(&mut having).filter(|(term, _)| has(entry, term, self.dispatch));
+            let keys = terms.iter().zip(&mut having).filter(|(term, _)| has(entry, term, self.layout.dispatch));
             keys.for_each(|(_, keys)| keys.push(&entry.key));
         }
         for (term, keys) in terms.iter().zip(having) {
@@ -210,7 +222,8 @@ impl Trees {
 
     /// The keys in a range under which those are that have the rarest of the terms; `None` where none of them is in the index.
     pub(crate) fn find(&self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Option<Keys> {
-        let terms = terms.iter().filter_map(IndexTerm::term).filter(|term| !self.common.contains(term.text()));
+        let terms =
+            terms.iter().filter_map(|term| term.term(&self.layout)).filter(|term| !self.common.contains(term.text()));
         let shortest = terms.map(|mut term| self.index.stretch(&mut term, from, to)).min_by_key(Stretch::len)?;
         Some(self.index.keys(&shortest))
     }

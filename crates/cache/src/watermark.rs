@@ -1,4 +1,7 @@
-//! How far the cache has followed the store: one revision for all collections.
+//! How far the cache has followed the store: one revision for all collections, so that one at rest is as fresh as a busy
+//! one.
+//!
+//! Only the tail's task moves it, when every collection has what happened up to there; everybody may wait for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,11 +25,13 @@ pub struct Behind {
     pub current: Revision,
 }
 
-impl Watermark {
-    pub(crate) fn new(revision: Revision) -> Self {
-        Self { reached: AtomicU64::new(revision.get()), sender: watch::Sender::new(revision) }
+impl Default for Watermark {
+    fn default() -> Self {
+        Self { reached: AtomicU64::new(0), sender: watch::Sender::new(Revision::ZERO) }
     }
+}
 
+impl Watermark {
     /// Every event up to this revision has been applied to every collection.
     pub(crate) fn get(&self) -> Revision {
         Revision::new(self.reached.load(Ordering::Acquire))

@@ -38,7 +38,7 @@ async fn swallow(store: &FaultyStore, key: &str, written: Option<&Body>) {
 /// Whichever event was lost, the collection is as the store has it again, and who watched it has to list again.
 async fn check_repaired(key: &str, written: Option<&Body>) {
     let (store, cache) = start().await;
-    let others = cache.collection(NODES).watch(cache.watermark(), Scope::All).unwrap();
+    let others = cache.collection(NODES).unwrap().watch(cache.watermark(), Scope::All).unwrap();
     let mut watch = pods(&cache).watch(cache.watermark(), Scope::All).unwrap();
     swallow(&store, key, written).await;
     let newest = commit(&store, "b/later", Some(&body(1))).await;

@@ -53,8 +53,8 @@ impl CachedStore {
         Self { engine, cache }
     }
 
-    fn collection(&self) -> &Arc<Collection> {
-        self.cache.collection(0)
+    fn collection(&self) -> Arc<Collection> {
+        self.cache.collections().remove(0)
     }
 
     async fn catch_up(&self) -> Result<Revision, StoreError> {

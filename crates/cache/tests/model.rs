@@ -1,11 +1,14 @@
-//! Random histories of writes, compactions and restarts against a model that remembers every revision.
+//! Random histories of writes, compactions, restarts, and collections that come and go, against a model that remembers every
+//! revision.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
+use std::sync::Arc;
+
 use common::*;
-use keelson_cache::{Scope, SnapshotError, TooOld, WatchCursor};
+use keelson_cache::{Cache, Collection, CollectionSpec, Scope, SnapshotError, TooOld, WatchCursor};
 use keelson_meta::Revision;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, Transaction};
@@ -22,7 +25,16 @@ enum Step {
     Elsewhere,
     CompactStore(u16),
     TrimCache(u16),
-    Restart,
+    /// A new cache, which may have to fill its history in while the next steps are taken.
+    Restart {
+        wait: bool,
+    },
+    /// The collection is removed, if it is there; writes to its keys go on.
+    Remove,
+    /// The collection is added, if it is not there, while this is written.
+    Add(Vec<(u8, Option<Body>)>),
+    /// The collection is replaced by one with its fields in another order, while this is written.
+    Replace(Vec<(u8, Option<Body>)>),
     /// A new cursor, this many revisions back.
     Watch(u16, Scope),
     /// A cursor takes what there is.
@@ -49,8 +61,8 @@ fn scope() -> impl Strategy<Value = Scope> {
         Just(Scope::All),
         Just(Scope::Namespace("a".to_owned())),
         (0..40u8).prop_map(|place| Scope::Object { key: key(place) }),
-        (0..3u8).prop_map(|node| Scope::Field { value: format!("n{node}") }),
-        Just(Scope::Field { value: String::new() }),
+        (0..3u8).prop_map(|node| on_node(&format!("n{node}"))),
+        Just(on_node("")),
     ]
 }
 
@@ -63,7 +75,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Elsewhere),
         1 => (0..300u16).prop_map(Step::CompactStore),
         1 => (0..300u16).prop_map(Step::TrimCache),
-        1 => Just(Step::Restart),
+        2 => any::<bool>().prop_map(|wait| Step::Restart { wait }),
+        1 => Just(Step::Remove),
+        2 => prop::collection::vec((0..40u8, change()), 0..12).prop_map(Step::Add),
+        1 => prop::collection::vec((0..40u8, change()), 0..12).prop_map(Step::Replace),
         3 => (0..600u16, scope()).prop_map(|(back, scope)| Step::Watch(back, scope)),
         6 => (any::<u8>(), 1..50u8).prop_map(|(which, max)| Step::Drain(which, max)),
         3 => (0..800u16).prop_map(Step::Look),
@@ -77,25 +92,88 @@ struct Watcher {
     scope: Scope,
     after: Revision,
     seen: Vec<Happened>,
+    /// Whether its collection is gone.
+    ended: bool,
 }
 
 struct World {
     store: MemoryStore,
-    cache: std::sync::Arc<keelson_cache::Cache>,
+    cache: Arc<Cache>,
     model: Model,
     watchers: Vec<Watcher>,
     history_bytes: u64,
+    /// Collections that are gone, and the revision at which they went.
+    removed: Vec<(Arc<Collection>, Revision)>,
+    /// Whether the next one has its fields in the other order.
+    turned: bool,
 }
 
 impl World {
     async fn new(history_bytes: u64) -> Self {
         let store = MemoryStore::new();
         let cache = start_with(&store, keelson_cache::CacheConfig { history_bytes, ..config() }).await;
-        Self { store, cache, model: Model::default(), watchers: Vec::new(), history_bytes }
+        let (watchers, removed) = (Vec::new(), Vec::new());
+        Self { store, cache, model: Model::default(), watchers, history_bytes, removed, turned: false }
     }
 
     fn back(&self, by: u16) -> Revision {
         Revision::new(self.cache.watermark().get().saturating_sub(u64::from(by)))
+    }
+
+    fn pods(&self) -> Option<Arc<Collection>> {
+        self.cache.collection(PODS)
+    }
+
+    /// The collection as it may be added: the places of its fields tell nothing.
+    fn spec(&mut self) -> CollectionSpec {
+        self.turned = !self.turned;
+        let mut spec = specs().remove(0);
+        if self.turned {
+            spec.fields.reverse();
+            spec.dispatch = spec.dispatch.map(|place| spec.fields.len() - 1 - place);
+        }
+        spec
+    }
+
+    fn let_go(&mut self, pods: Arc<Collection>) {
+        assert!(pods.is_removed());
+        let last = pods.snapshot().revision;
+        assert!(pods.watch(last, Scope::All).is_err());
+        assert!(matches!(pods.snapshot_at(last.next()), Err(SnapshotError::Removed { .. })));
+        check_snapshot(&pods.snapshot(), &self.model.at(last));
+        self.watchers.iter_mut().for_each(|watcher| watcher.ended = true);
+        self.removed.push((pods, last));
+    }
+
+    async fn remove(&mut self) {
+        let Some(pods) = self.pods() else { return };
+        let reached = self.cache.watermark();
+        self.cache.remove(&[PODS.to_owned(), "/registry/none/".to_owned()]).await;
+        assert!(self.pods().is_none());
+        assert_eq!(pods.snapshot().revision, reached);
+        self.let_go(pods);
+    }
+
+    /// Adds or replaces the collection while others write.
+    async fn add(&mut self, writes: &[(u8, Option<Body>)]) {
+        let before = self.pods();
+        let (spec, cache) = (self.spec(), self.cache.clone());
+        let replaces = before.is_some();
+        let adding =
+            async move { if replaces { cache.replace(vec![spec]).await } else { cache.add(vec![spec]).await } };
+        let writing = async {
+            for (place, body) in writes {
+                self.commit(vec![(key(*place), body.clone())]).await;
+                tokio::task::yield_now().await;
+            }
+        };
+        let (added, ()) = tokio::join!(adding, writing);
+        let added = added.unwrap().remove(0);
+        assert!(Arc::ptr_eq(&added, &self.pods().unwrap()));
+        // Whoever sees the watermark finds everything up to it, at this moment as at any.
+        let snapshot = added.snapshot();
+        check_snapshot(&snapshot, &self.model.at(snapshot.revision));
+        before.into_iter().for_each(|before| self.let_go(before));
     }
 
     async fn commit(&mut self, writes: Vec<(String, Option<Body>)>) {
@@ -132,21 +210,30 @@ impl World {
                 self.store.compact(oldest).await.unwrap();
             }
             Step::TrimCache(back) => self.cache.compacted(self.back(*back)),
-            Step::Restart => {
+            Step::Restart { wait } => {
                 self.watchers.clear();
                 let config = keelson_cache::CacheConfig { history_bytes: self.history_bytes, ..config() };
                 self.cache = start_with(&self.store, config).await;
                 let oldest = self.store.oldest_revision().await.unwrap();
-                if self.history_bytes == u64::MAX {
+                if *wait {
+                    filled(&self.cache).await;
+                }
+                if *wait && self.history_bytes == u64::MAX {
                     assert!(pods(&self.cache).oldest() <= oldest, "all the store knows is known again");
                 }
             }
+            Step::Remove => self.remove().await,
+            Step::Add(writes) if self.pods().is_none() => self.add(writes).await,
+            Step::Replace(writes) if self.pods().is_some() => self.add(writes).await,
+            Step::Add(_) | Step::Replace(_) => {}
             Step::Watch(back, scope) => self.watch(self.back(*back), scope),
             Step::Drain(which, max) => self.drain(usize::from(*which), usize::from(*max)),
             Step::Look(back) => self.look(self.back(*back)),
             Step::Pin(back) => {
-                if let Ok(snapshot) = pods(&self.cache).snapshot_at(self.back(*back)) {
-                    pods(&self.cache).pin(&snapshot);
+                if let Some(pods) = self.pods()
+                    && let Ok(snapshot) = pods.snapshot_at(self.back(*back))
+                {
+                    pods.pin(&snapshot);
                 }
             }
         }
@@ -154,11 +241,12 @@ impl World {
     }
 
     fn watch(&mut self, after: Revision, scope: &Scope) {
-        let oldest = pods(&self.cache).oldest();
-        match pods(&self.cache).watch(after, scope.clone()) {
+        let Some(pods) = self.pods() else { return };
+        let oldest = pods.oldest();
+        match pods.watch(after, scope.clone()) {
             Ok(cursor) => {
                 assert!(after >= oldest);
-                self.watchers.push(Watcher { cursor, scope: scope.clone(), after, seen: Vec::new() });
+                self.watchers.push(Watcher { cursor, scope: scope.clone(), after, seen: Vec::new(), ended: false });
             }
             Err(gone) => assert_eq!((gone, after < oldest), (TooOld { requested: after, oldest }, true)),
         }
@@ -170,6 +258,11 @@ impl World {
         }
         let place = which % self.watchers.len();
         let watcher = &mut self.watchers[place];
+        if watcher.ended {
+            assert!(watcher.cursor.try_next(max).is_err(), "nothing is told of a collection that is gone");
+            self.watchers.remove(place);
+            return;
+        }
         let expected = self.model.events_after(watcher.after, &watcher.scope);
         match watcher.cursor.try_next(max) {
             Ok(batch) => {
@@ -195,8 +288,9 @@ impl World {
     }
 
     fn look(&self, revision: Revision) {
-        let oldest = pods(&self.cache).oldest();
-        match pods(&self.cache).snapshot_at(revision) {
+        let Some(pods) = self.pods() else { return };
+        let oldest = pods.oldest().max(self.cache.unexpired());
+        match pods.snapshot_at(revision) {
             Ok(snapshot) => {
                 assert!(revision >= oldest && snapshot.revision == revision);
                 check_snapshot(&snapshot, &self.model.at(revision));
@@ -207,14 +301,18 @@ impl World {
 
     fn look_everywhere(&self) {
         let newest = self.cache.watermark();
-        let snapshot = pods(&self.cache).snapshot();
+        for (pods, last) in &self.removed {
+            check_snapshot(&pods.snapshot(), &self.model.at(*last));
+        }
+        let Some(pods) = self.pods() else { return };
+        let snapshot = pods.snapshot();
         assert_eq!(snapshot.revision, newest);
         check_snapshot(&snapshot, &self.model.newest);
-        for revision in pods(&self.cache).oldest().get()..=newest.get() {
-            let snapshot = pods(&self.cache).snapshot_at(Revision::new(revision)).unwrap();
+        for revision in pods.oldest().max(self.cache.unexpired()).get()..=newest.get() {
+            let snapshot = pods.snapshot_at(Revision::new(revision)).unwrap();
             assert_eq!(state_of(snapshot.range("", None)), self.model.at(Revision::new(revision)), "at {revision}");
         }
-        let future = pods(&self.cache).snapshot_at(newest.next());
+        let future = pods.snapshot_at(newest.next());
         assert_eq!(future.err(), Some(SnapshotError::Future { current: newest }));
     }
 }
@@ -226,6 +324,7 @@ fn run(history_bytes: u64, steps: &[Step]) {
         for step in steps {
             world.take(step).await;
         }
+        filled(&world.cache).await;
         for place in (0..world.watchers.len()).rev() {
             world.drain(place, usize::MAX);
         }

@@ -126,7 +126,7 @@ async fn lists_and_watches_agree_while_everything_happens_at_once() {
         let scope = match n % 4 {
             0 | 1 => Scope::All,
             2 => Scope::Namespace("a".to_owned()),
-            _ => Scope::Field { value: format!("n{}", n % 5) },
+            _ => on_node(&format!("n{}", n % 5)),
         };
         watchers.push((scope.clone(), tokio::spawn(list_and_watch(pods(&cache).clone(), scope, 1 + n))));
         tokio::task::yield_now().await;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use common::*;
-use keelson_cache::{Cache, CacheConfig, Scope};
+use keelson_cache::{AddError, Cache, CacheConfig, Scope};
 use keelson_codec::DecodeError;
 use keelson_meta::Revision;
 use keelson_meta::clock::ManualClock;
@@ -97,7 +97,7 @@ async fn a_restart_knows_the_history_that_the_store_knows() {
     let second = commit(&store, "a/p1", Some(&body(2))).await;
     let third = commit(&store, "a/p2", Some(&body(3))).await;
     store.compact(first).await.unwrap();
-    let cache = start(&store).await;
+    let cache = start_filled(&store, config()).await;
     assert_eq!(pods(&cache).oldest(), first);
     assert_eq!(pods(&cache).snapshot_at(first).unwrap().get("a/p1").unwrap().revision, first);
     let seen = pods(&cache).watch(first, Scope::All).unwrap().try_next(10).unwrap();
@@ -153,7 +153,7 @@ async fn prefixes_that_overlap_are_refused() {
     let mut specs = specs();
     specs[1].prefix = "/registry/pods/a/".to_owned();
     let store = Arc::new(MemoryStore::new());
-    assert!(Cache::start(store, specs, config()).await.is_err());
+    assert!(matches!(Cache::start(store, specs, config()).await, Err(AddError::Overlap(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,14 +283,18 @@ async fn a_start_that_compactions_overtake_begins_again() {
         let store = Arc::new(Compacts { inner: inner.clone(), left: AtomicUsize::new(compactions) });
         let cache = Cache::start(store, specs(), config()).await.unwrap();
         catch_up(&inner, &cache).await;
+        filled(&cache).await;
         assert_eq!(pods(&cache).len(), 21, "after {compactions} compactions");
         assert!(pods(&cache).oldest() >= inner.oldest_revision().await.unwrap());
     }
     let endless = Arc::new(Compacts { inner: MemoryStore::new(), left: AtomicUsize::new(usize::MAX) });
-    assert!(matches!(Cache::start(endless, specs(), config()).await, Err(StoreError::Compacted { .. })));
+    assert!(matches!(
+        Cache::start(endless, specs(), config()).await,
+        Err(AddError::Store(StoreError::Compacted { .. }))
+    ));
 }
 
-/// The load reads many pages, and the replay many batches, while others write: every revision since the oldest is the
+/// The load reads many pages, and the history many windows, while others write: every revision since the oldest is the
 /// one that was written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_beside_writers_knows_every_revision() {
@@ -306,21 +310,27 @@ async fn a_start_beside_writers_knows_every_revision() {
         write(&mut model, number).await;
     }
     store.compact(store.current_revision().await.unwrap()).await.unwrap();
-    for number in 700..5000 {
+    for number in 700..20_000 {
         write(&mut model, number).await;
     }
     let starting = tokio::spawn({
         let store = store.clone();
         async move { start(&store).await }
     });
-    let mut number = 5000;
+    let mut number = 20_000;
     while !starting.is_finished() {
         write(&mut model, number).await;
         number += 1;
         tokio::task::yield_now().await;
     }
     let cache = starting.await.unwrap();
+    for _ in 0..500 {
+        write(&mut model, number).await;
+        number += 1;
+        tokio::task::yield_now().await;
+    }
     catch_up(&store, &cache).await;
+    filled(&cache).await;
     let oldest = store.oldest_revision().await.unwrap();
     assert_eq!(pods(&cache).oldest(), oldest);
     for revision in (oldest.get()..=cache.watermark().get()).step_by(977).map(Revision::new) {

@@ -42,8 +42,8 @@ async fn an_event_wakes_the_watchers_of_its_own_scopes_only() {
         (Scope::Namespace("b".to_owned()), false),
         (Scope::Object { key: "a/p1".to_owned() }, true),
         (Scope::Object { key: "a/p2".to_owned() }, false),
-        (Scope::Field { value: "n1".to_owned() }, true),
-        (Scope::Field { value: "n2".to_owned() }, false),
+        (on_node("n1"), true),
+        (on_node("n2"), false),
     ];
     let mut watchers = Vec::new();
     for (scope, concerned) in scopes {
@@ -104,8 +104,8 @@ async fn who_missed_something_is_told_and_who_missed_nothing_goes_on() {
     let cache = start(&store).await;
     let start = cache.watermark();
     let mut of_all = pods(&cache).watch(start, Scope::All).unwrap();
-    let mut of_node = pods(&cache).watch(start, Scope::Field { value: "n1".to_owned() }).unwrap();
-    let mut of_other = pods(&cache).watch(start, Scope::Field { value: "n2".to_owned() }).unwrap();
+    let mut of_node = pods(&cache).watch(start, on_node("n1")).unwrap();
+    let mut of_other = pods(&cache).watch(start, on_node("n2")).unwrap();
     commit(&store, "a/p1", Some(&body(1))).await;
     let last = commit(&store, "a/p2", Some(&body(3))).await;
     catch_up(&store, &cache).await;
@@ -206,7 +206,7 @@ async fn many_watchers_of_one_node_each_are_all_served() {
     let nodes = 200u8;
     let mut watchers = Vec::new();
     for node in 0..nodes {
-        let mut cursor = pods(&cache).watch(cache.watermark(), Scope::Field { value: format!("n{node}") }).unwrap();
+        let mut cursor = pods(&cache).watch(cache.watermark(), on_node(&format!("n{node}"))).unwrap();
         watchers.push(tokio::spawn(async move { cursor.next(10).await.unwrap().events[0].key().to_owned() }));
     }
     tokio::task::yield_now().await;

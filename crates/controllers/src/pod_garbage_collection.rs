@@ -24,6 +24,10 @@ pub const QUARANTINE: Duration = Duration::from_secs(40);
 const MAX_ENDED: usize = 12_500;
 /// How many pods are ended at once: enough to share commits, few enough to leave room for clients.
 const AT_ONCE: usize = 32;
+/// Where a pod has its node.
+const NODE: &str = "spec.nodeName";
+/// Where a pod has its phase.
+const PHASE: &str = "status.phase";
 /// The taint by which an operator says that a node will not come back (KEP-2268).
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// What is said of a pod whose node is gone.
@@ -35,8 +39,6 @@ pub struct PodGarbageCollection {
     quarantine: Duration,
     pods: Target,
     nodes: Target,
-    /// Where an entry of a pod has its node and its phase.
-    fields: (usize, usize),
 }
 
 /// The nodes that are missing, and since when.
@@ -49,13 +51,7 @@ impl PodGarbageCollection {
     /// 500 when the catalogue has no pods and nodes.
     pub fn new(registry: Arc<Registry>, quarantine: Duration) -> Result<Self, ApiError> {
         let (pods, nodes) = (target("pods")?, target("nodes")?);
-        let place = |path: &str| {
-            let paths = pods.stored().map(|stored| &stored.paths);
-            let place = paths.and_then(|paths| paths.iter().position(|known| *known == path));
-            place.ok_or_else(|| ApiError::Internal(format!("pods can't be told apart by {path}")))
-        };
-        let fields = (place("spec.nodeName")?, place("status.phase")?);
-        Ok(Self { registry, quarantine, pods, nodes, fields })
+        Ok(Self { registry, quarantine, pods, nodes })
     }
 
     /// Runs until the server stops.
@@ -84,7 +80,7 @@ impl PodGarbageCollection {
         self.note_missing(missing, &pods, &nodes);
         let gone = self.gone(missing).await?;
         let lost = pods.iter().filter_map(|pod| {
-            let node = pod.field(self.fields.0);
+            let node = pod.field_named(NODE);
             if gone.contains(node) {
                 return Some((pod.clone(), true));
             }
@@ -102,7 +98,7 @@ impl PodGarbageCollection {
 
     /// Keeps those that are still missed, with the time at which they were missed first.
     fn note_missing(&self, missing: &mut Missing, pods: &[Arc<Entry>], nodes: &HashMap<String, bool>) {
-        let named = pods.iter().map(|pod| pod.field(self.fields.0));
+        let named = pods.iter().map(|pod| pod.field_named(NODE));
         let missed: HashSet<&str> = named.filter(|node| !node.is_empty() && !nodes.contains_key(*node)).collect();
         missing.retain(|node, _| missed.contains(node.as_str()));
         let now = Instant::now();
@@ -128,7 +124,7 @@ impl PodGarbageCollection {
 
     /// The oldest of the pods that have ended, as far as there are too many.
     fn superfluous<'p>(&self, pods: &'p [Arc<Entry>]) -> Vec<&'p Arc<Entry>> {
-        let has_ended = |pod: &&Arc<Entry>| matches!(pod.field(self.fields.1), "Succeeded" | "Failed");
+        let has_ended = |pod: &&Arc<Entry>| matches!(pod.field_named(PHASE), "Succeeded" | "Failed");
         let mut ended: Vec<&Arc<Entry>> = pods.iter().filter(has_ended).collect();
         let Some(too_many) = ended.len().checked_sub(MAX_ENDED).filter(|number| *number > 0) else {
             return Vec::new();

@@ -154,6 +154,42 @@ async fn a_walk_whose_history_is_gone_goes_on_with_the_token_of_the_refusal() {
     assert_eq!(names, ["object-02", "object-04", "object-05"], "from the same key on, as it is now");
 }
 
+/// What a revision was is forgotten by its age, whether or not anything has changed since: clients must not get used to
+/// more. But a watch from there misses nothing.
+async fn check_window_without_changes(server: TestServer) {
+    let raw = server.raw();
+    create(&raw, CONFIG_MAPS, 0..6).await;
+    let first = raw.get(format!("{CONFIG_MAPS}?limit=2")).await.expect(200).json();
+    let old = first["metadata"]["continue"].as_str().unwrap();
+    let version = first["metadata"]["resourceVersion"].as_str().unwrap();
+    // Something else moves the server on.
+    let secret = json!({"metadata": {"name": "elsewhere"}});
+    raw.post("/api/v1/namespaces/default/secrets", &secret).await.expect(201);
+    let gone = loop {
+        let answer = raw.get(format!("{CONFIG_MAPS}?limit=2&continue={old}")).await;
+        match answer.status {
+            200 => tokio::time::sleep(Duration::from_millis(20)).await,
+            _ => break answer.expect(410).json(),
+        }
+    };
+    assert_eq!(gone["reason"], "Expired");
+    let exact = raw.get(format!("{CONFIG_MAPS}?resourceVersion={version}&resourceVersionMatch=Exact")).await;
+    assert_eq!(exact.expect(410).json()["reason"], "Expired");
+    let token = gone["metadata"]["continue"].as_str().unwrap();
+    let rest = pages(&raw, &format!("{CONFIG_MAPS}?limit=2&continue={token}")).await.concat();
+    assert_eq!(rest.len(), 4);
+    let mut watch = raw.get(format!("{CONFIG_MAPS}?watch=true&resourceVersion={version}")).stream().await;
+    create(&raw, CONFIG_MAPS, 6..7).await;
+    assert_eq!(watch.next_json().await.unwrap()["type"], "ADDED");
+}
+
+#[tokio::test]
+async fn a_walk_ends_with_the_window_though_nothing_has_changed() {
+    let builder = || TestServer::builder().history(Duration::from_secs(1));
+    check_window_without_changes(builder().start().await).await;
+    check_window_without_changes(builder().sqlite().start().await).await;
+}
+
 /// A collection that had 6 objects at one revision and has 9 at the next.
 struct Two {
     raw: Raw,

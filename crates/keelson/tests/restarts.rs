@@ -62,6 +62,30 @@ async fn a_continue_token_survives_kill_9_between_two_chunks() {
     assert_eq!(chunks, whole["items"].as_array().unwrap().iter().collect::<Vec<_>>());
 }
 
+/// What happened before a start is read after it, so a watch may come before its history.
+#[tokio::test]
+async fn a_watch_goes_on_after_kill_9_where_it_was() {
+    const OBJECTS: usize = 300;
+    let mut server = server().await;
+    create(&server.raw(), 0).await;
+    let begun = server.raw().get(CONFIG_MAPS).await.expect(200).json();
+    let begun = begun["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    for number in 1..OBJECTS {
+        create(&server.raw(), number).await;
+    }
+    server.raw().delete(format!("{CONFIG_MAPS}/object-000")).await.expect(200);
+    server.kill().await;
+    server.restart().await;
+    let mut watch = server.raw().get(format!("{CONFIG_MAPS}?watch=true&resourceVersion={begun}")).stream().await;
+    for number in 1..OBJECTS {
+        let event = watch.next_json().await.unwrap();
+        assert_eq!(event["type"], "ADDED", "{event}");
+        assert_eq!(event["object"]["metadata"]["name"], format!("object-{number:03}"));
+    }
+    let event = watch.next_json().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("DELETED"), &json!("object-000")));
+}
+
 #[tokio::test]
 async fn a_signal_ends_watches_cleanly_and_the_process_with_success() {
     let mut server = server().await;

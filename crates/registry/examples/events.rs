@@ -56,7 +56,7 @@ async fn run(count: usize, rounds: usize) {
     store.compact(store.current_revision().await.unwrap()).await.unwrap();
     let config = CacheConfig::new(Arc::new(SystemClock));
     let cache = Cache::start(Arc::new(store.clone()), vec![spec()], config).await.unwrap();
-    assert_eq!(cache.collection(0).len(), count);
+    assert_eq!(cache.collections()[0].len(), count);
     println!("{} bytes a pod, {count} pods", pods.value(0, "Running").len());
     println!("{:8}{:>12}{:>12}{:>12}{:>12}{:>12}", "batch", "read", "own", "create", "update", "delete");
     let mut next = count;
@@ -101,7 +101,7 @@ async fn measure(
 
 /// How long it takes to read a pod, which the server may have written itself, in microseconds.
 fn read(cache: &Cache, pods: &StoredPods, numbers: &[usize], own: bool) -> f64 {
-    let collection = cache.collection(0);
+    let collection = &cache.collections()[0];
     let mut took = 0.0;
     // As many as may be announced at a time.
     for numbers in numbers.chunks(READ_AT_ONCE) {

@@ -89,13 +89,14 @@ impl Registry {
         &self.counters
     }
 
-    /// The stored collection behind the target's resource.
+    /// The stored collection behind the target's resource, as it is served at this moment: whoever goes on with it for long
+    /// must expect that it is removed meanwhile.
     ///
     /// # Errors
-    /// 405 for a resource that is not stored.
-    pub(crate) fn collection(&self, target: &Target) -> Result<&Arc<Collection>, ApiError> {
+    /// 405 for a resource that is not stored, 404 for one that is served no more.
+    pub(crate) fn collection(&self, target: &Target) -> Result<Arc<Collection>, ApiError> {
         let stored = target.stored().ok_or(ApiError::MethodNotAllowed)?;
-        Ok(self.cache.collection(usize::from(stored.id.0)))
+        self.cache.collection(&stored.key_prefix()).ok_or(ApiError::UnknownResource)
     }
 
     /// The store's newest revision: at least that of every write that was acknowledged, by any server, before this call.

@@ -1,9 +1,12 @@
-//! What a list or watch selects: label and field selectors, resolved against one resource.
+//! What a list or watch selects: label and field selectors, resolved against one resource. Where a field is, each entry
+//! says itself: what a collection keeps can change while a selection is in use.
 //!
 //! A selection narrows what is returned and never what a continue token is relative to: that is the range of the URL
 //! alone, so that a chunked walk with any selector finds each object once.
 
-use keelson_cache::{Entry, IndexTerm, Scope};
+use std::sync::{Arc, OnceLock};
+
+use keelson_cache::{Entry, IndexTerm, Layout, Scope};
 use keelson_meta::ApiError;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
 use keelson_meta::label_selector::{LabelSelector, Operator};
@@ -24,7 +27,7 @@ pub struct Selection {
     name: Option<String>,
 }
 
-/// One term of a field selector, with the place of its field in an entry.
+/// One term of a field selector.
 #[derive(Clone, Debug)]
 struct ResolvedTerm {
     field: Field,
@@ -36,11 +39,30 @@ struct ResolvedTerm {
 enum Field {
     Name,
     Namespace,
-    /// The first of these places in an entry that is not empty, else the text for an absent field.
-    Stored {
-        places: Vec<usize>,
-        absent: &'static str,
-    },
+    /// A field that the cache keeps beside an entry.
+    Stored(StoredField),
+}
+
+/// A field that the cache keeps beside an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StoredField {
+    /// The first of these that is not empty has its text.
+    paths: Vec<String>,
+    /// The text of an absent field.
+    absent: &'static str,
+    /// Where the fields are in the entries that are looked at, nearly all of which have one layout.
+    places: OnceLock<(Arc<Layout>, Vec<usize>)>,
+}
+
+impl StoredField {
+    fn text<'e>(&'e self, entry: &'e Entry) -> &'e str {
+        let places = |layout: &Layout| self.paths.iter().filter_map(|path| layout.place(path)).collect();
+        let (layout, known) = self.places.get_or_init(|| (entry.layout().clone(), places(entry.layout())));
+        let text = |places: &[usize]| places.iter().map(|place| entry.field(*place)).find(|text| !text.is_empty());
+        // A layout is known by where it is: the one that is held can't be anywhere else.
+        let found = if Arc::ptr_eq(layout, entry.layout()) { text(known) } else { text(&places(entry.layout())) };
+        found.unwrap_or(self.absent)
+    }
 }
 
 impl Selection {
@@ -77,7 +99,7 @@ impl Selection {
 
     /// Whether the entry is selected.
     ///
-    /// Cost: no allocation; one comparison a term.
+    /// Cost: one comparison a term; no allocation, but where the layout of the collection changes meanwhile.
     pub fn matches(&self, entry: &Entry) -> bool {
         self.name.as_deref().is_none_or(|name| entry.name() == name)
             && self.within.as_deref().is_none_or(|namespace| entry.namespace() == Some(namespace))
@@ -105,8 +127,8 @@ impl Selection {
         if let Some(key) = self.single_key(target.is_namespaced()) {
             return Scope::Object { key };
         }
-        if let Some(value) = self.dispatched(target) {
-            return Scope::Field { value: value.to_owned() };
+        if let Some((path, value)) = self.dispatched(target) {
+            return Scope::Field { path: path.to_owned(), value: value.to_owned() };
         }
         match &self.namespace {
             Some(namespace) if target.is_namespaced() => Scope::Namespace(namespace.clone()),
@@ -127,16 +149,16 @@ impl Selection {
                 _ => None,
             }
         });
-        labels.chain(self.dispatched(target).map(|value| IndexTerm::Dispatch { value })).collect()
+        labels.chain(self.dispatched(target).map(|(path, value)| IndexTerm::Field { path, value })).collect()
     }
 
-    /// The one value of the dispatch field that everything selected has. Never empty: that is also what an absent field
-    /// has, and those are in no index.
-    fn dispatched(&self, target: &Target) -> Option<&str> {
+    /// The dispatch field, and the one value of it that everything selected has. Never empty: that is also what an absent
+    /// field has, and those are in no index.
+    fn dispatched(&self, target: &Target) -> Option<(&str, &str)> {
         let dispatched = target.dispatch_field()?;
         self.fields.iter().find_map(|term| match (&term.field, term.op) {
-            (Field::Stored { places, .. }, FieldOperator::Equal) if *places == [dispatched] => {
-                Some(term.value.as_str()).filter(|value| !value.is_empty())
+            (Field::Stored(StoredField { paths, .. }), FieldOperator::Equal) if *paths == [dispatched] => {
+                Some((paths[0].as_str(), term.value.as_str())).filter(|(_, value)| !value.is_empty())
             }
             _ => None,
         })
@@ -148,9 +170,7 @@ impl ResolvedTerm {
         let actual = match &self.field {
             Field::Name => entry.name(),
             Field::Namespace => entry.namespace().unwrap_or_default(),
-            Field::Stored { places, absent } => {
-                places.iter().map(|place| entry.field(*place)).find(|text| !text.is_empty()).unwrap_or(absent)
-            }
+            Field::Stored(field) => field.text(entry),
         };
         match self.op {
             FieldOperator::Equal => actual == self.value,
@@ -160,7 +180,6 @@ impl ResolvedTerm {
 }
 
 fn resolve(target: &Target, selector: &FieldSelector) -> Result<Vec<ResolvedTerm>, ApiError> {
-    let stored = target.stored();
     selector
         .terms()
         .iter()
@@ -169,10 +188,11 @@ fn resolve(target: &Target, selector: &FieldSelector) -> Result<Vec<ResolvedTerm
             let field = match known {
                 FieldRef::Name => Field::Name,
                 FieldRef::Namespace => Field::Namespace,
-                FieldRef::Declared(declared) => Field::Stored {
-                    places: declared.paths.iter().filter_map(|path| stored?.path_index(path)).collect(),
+                FieldRef::Declared(declared) => Field::Stored(StoredField {
+                    paths: declared.paths.iter().map(|path| (*path).to_owned()).collect(),
                     absent: declared.absent,
-                },
+                    places: OnceLock::new(),
+                }),
             };
             Ok(ResolvedTerm { field, op: term.op, value: term.value.clone() })
         })

@@ -88,8 +88,9 @@ impl Target {
         }
     }
 
-    /// The place of the field by which watchers of this resource are found, among the fields of an entry.
-    pub fn dispatch_field(&self) -> Option<usize> {
-        self.stored()?.dispatch
+    /// The path of the field by which watchers of this resource are found.
+    pub fn dispatch_field(&self) -> Option<&'static str> {
+        let stored = self.stored()?;
+        stored.paths.get(stored.dispatch?).copied()
     }
 }

@@ -34,6 +34,8 @@ const LONGEST_PACE: Duration = Duration::from_millis(100);
 const STEP_BYTES: usize = 64 * 1024;
 /// The longest a watch lasts, whatever its client asks for.
 const LONGEST_WATCH: Duration = Duration::from_hours(24 * 365);
+/// How long a watch waits for the history of before the start to be filled in, which is seconds of work at the most.
+const HISTORY_WAIT: Duration = Duration::from_secs(15);
 /// How long before its deadline a watch sends a last bookmark, so that the client can resume from there.
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -112,7 +114,7 @@ impl Registry {
         let selection = Selection::new(target, options)?;
         let requested = options.requested_version()?;
         let collection = self.collection(target)?;
-        let (state, cursor, floor) = match self.begin(target, options, requested, &selection, collection).await {
+        let (state, cursor, floor) = match self.begin(target, options, requested, &selection, &collection).await {
             Ok(begun) => begun,
             // A client takes an error in a stream for the end of what it knew, and this is not.
             Err(error @ ApiError::ServiceUnavailable { .. }) => return Err(error),
@@ -168,7 +170,15 @@ impl Registry {
             RequestedVersion::Any => collection.snapshot().revision,
             RequestedVersion::At(revision) => revision,
         };
-        let cursor = follow(collection, floor.min(self.cache().watermark()), scope)?;
+        let after = floor.min(self.cache().watermark());
+        let cursor = match follow(collection, after, scope.clone()) {
+            Ok(cursor) => cursor,
+            // A server that has just started may still be reading what happened before.
+            Err(_) => {
+                self.cache().wait_for_history(after, HISTORY_WAIT).await;
+                follow(collection, after, scope)?
+            }
+        };
         Ok((State::Live, Some(cursor), floor))
     }
 

@@ -152,7 +152,7 @@ fn stored_objects(registry: &Registry) -> Vec<Sample> {
     stored
         .filter_map(|collection| {
             let resource = collection.resources.first()?;
-            let objects = registry.cache().collection(usize::from(collection.id.0)).len();
+            let objects = registry.cache().collection(&collection.key_prefix())?.len();
             Some(Sample {
                 name: "apiserver_storage_objects",
                 help: "Stored objects, by resource",

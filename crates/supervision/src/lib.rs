@@ -136,6 +136,15 @@ impl Supervisor {
         tokio::spawn(self.watch(task, stopping, work))
     }
 
+    /// Starts a task that may end when its work is done.
+    pub fn spawn_finite<T: Send + 'static>(
+        &self,
+        task: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<Option<T>> {
+        tokio::spawn(self.watch_finite(task, work))
+    }
+
     /// Starts a thread, which has the task's name, that must not end before `stopping` is cancelled.
     ///
     /// # Errors

@@ -14,6 +14,8 @@ use crate::wire::Request;
 const IN_FLIGHT: usize = 32;
 /// Updates in one run.
 const UPDATES: usize = 20_000;
+/// What is written to be history is numbered from here on, so that no update of another row writes the same.
+const OVERWRITTEN: usize = 1 << 32;
 /// Length of one run of patches.
 const WRITING: Duration = Duration::from_secs(3);
 /// Length of one run of reads.
@@ -46,6 +48,19 @@ pub(super) async fn patch(bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Request::patch(pods.path(number * STRIDE % pods.count), "application/merge-patch+json", body)
     };
     measure(bench, Until::Elapsed(WRITING), patch).await
+}
+
+/// Changes pods all over the collection so many times, each time in a way in which it was not changed before.
+pub(super) async fn overwrite(bench: &mut Bench, writes: usize) -> Result<()> {
+    bench.filled().await?;
+    let pods = Rc::clone(&bench.pods);
+    let put = move |number: usize| {
+        let place = number * STRIDE % pods.count;
+        Request::put(pods.path(place), pods.labelled(place, OVERWRITTEN + number))
+    };
+    let server = bench.filled().await?;
+    load(&server.client, IN_FLIGHT, Until::Count(writes), put).await?;
+    Ok(())
 }
 
 /// Applies whole pods all over the collection, to what another manager has made.

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::bench::Bench;
 use crate::figure::{Quantity, Seen, median_of};
+use crate::rows::objects;
 
 /// The first start on an empty directory, certificates included.
 pub(super) async fn start(bench: &mut Bench) -> Result<(Quantity, Seen)> {
@@ -16,6 +17,15 @@ pub(super) async fn start(bench: &mut Bench) -> Result<(Quantity, Seen)> {
         server.stop().await?;
     }
     Ok(median_of(runs))
+}
+
+/// A start on the data of the filled server that was written to until the end, so that all of that is history.
+pub(super) async fn restart_loaded(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let writes = bench.writes;
+    objects::overwrite(bench, writes).await?;
+    let (value, mut seen) = restart(bench).await?;
+    seen.note = Some(format!("after {writes} writes"));
+    Ok((value, seen))
 }
 
 /// A start on the data of the filled server.

@@ -8,12 +8,13 @@ use keelson_meta::Revision;
 use proptest::prelude::*;
 
 use super::*;
-use crate::collection::CollectionSpec;
+use crate::entry::Decoder;
 use crate::labels::LabelInterner;
 use crate::snapshot::Snapshot;
 
 const APPS: u8 = 4;
 const NODES: u8 = 3;
+const NODE: &str = "spec.nodeName";
 
 /// What an object has of what the index knows.
 type Body = (Option<u8>, Option<u8>);
@@ -47,24 +48,26 @@ fn key(number: u8) -> String {
     format!("n{}/p{number:03}", number % 3)
 }
 
+fn layout() -> Arc<Layout> {
+    static LAYOUT: OnceLock<Arc<Layout>> = OnceLock::new();
+    LAYOUT.get_or_init(|| Arc::new(Layout::new(vec![FieldPath::parse(NODE)], Some(0)))).clone()
+}
+
+fn decoder() -> Decoder {
+    Decoder { layout: layout(), complete: None, labels: LabelInterner::default() }
+}
+
 fn label(app: u8) -> String {
     format!("a{app}")
 }
 
-fn entry(key: &str, (app, node): Body, interner: &LabelInterner) -> Arc<Entry> {
+fn entry(key: &str, (app, node): Body, decoder: &Decoder) -> Arc<Entry> {
     let label = app.map(|app| format!(r#""app":"{}","#, label(app))).unwrap_or_default();
     let node = node.map(|node| format!("n{node}")).unwrap_or_default();
     let value = format!(
         r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"p","labels":{{{label}"all":"x"}}}},"spec":{{"nodeName":"{node}"}}}}"#
     );
-    let spec = CollectionSpec {
-        prefix: "/registry/pods/".to_owned(),
-        fields: vec![FieldPath::parse("spec.nodeName")],
-        dispatch: Some(0),
-        namespaced: true,
-        complete: None,
-    };
-    Arc::new(Entry::decode(key.into(), &Bytes::from(value), Revision::new(1), &spec, interner).unwrap())
+    Arc::new(decoder.decode(key.into(), &Bytes::from(value), Revision::new(1)).unwrap())
 }
 
 /// Trees and what they should hold.
@@ -76,12 +79,12 @@ struct World {
 
 impl World {
     fn empty() -> Self {
-        Self { trees: Trees::empty(Some(0)), model: Model::new() }
+        Self { trees: Trees::empty(layout()), model: Model::new() }
     }
 
-    fn put(&mut self, number: u8, body: Body, interner: &LabelInterner) {
+    fn put(&mut self, number: u8, body: Body, decoder: &Decoder) {
         let key = key(number);
-        self.trees.put(&entry(&key, body, interner));
+        self.trees.put(&entry(&key, body, decoder));
         self.model.insert(key, body);
     }
 
@@ -90,16 +93,16 @@ impl World {
         assert_eq!(self.trees.remove(&key).is_some(), self.model.remove(&key).is_some());
     }
 
-    fn take(&mut self, step: &Step, interner: &LabelInterner, clones: &mut Vec<Self>) {
+    fn take(&mut self, step: &Step, decoder: &Decoder, clones: &mut Vec<Self>) {
         match *step {
-            Step::Put(key, body) => self.put(key, body, interner),
+            Step::Put(key, body) => self.put(key, body, decoder),
             Step::Remove(key) => self.remove(key),
             Step::PutStretch(from, len, body) => {
-                (from..=from.saturating_add(len)).for_each(|key| self.put(key, body, interner));
+                (from..=from.saturating_add(len)).for_each(|key| self.put(key, body, decoder));
             }
             Step::RemoveStretch(from, len) => (from..=from.saturating_add(len)).for_each(|key| self.remove(key)),
             Step::Clone => clones.push(self.clone()),
-            Step::Load => self.trees = Trees::from_sorted(self.trees.entries.iter().cloned().collect(), Some(0)),
+            Step::Load => self.trees = Trees::from_sorted(self.trees.entries.iter().cloned().collect(), layout()),
         }
     }
 
@@ -109,7 +112,7 @@ impl World {
         for (from, to) in [("", None), ("n1/", Some("n10")), ("n0/p1", Some("n2/p1")), ("n2/", None)] {
             let check = |terms: &[IndexTerm<'_>], wanted: &dyn Fn(&Body) -> bool| {
                 let has_all = |entry: &&Arc<Entry>| {
-                    terms.iter().filter_map(IndexTerm::term).all(|term| has(entry, term.text(), Some(0)))
+                    terms.iter().filter_map(|term| term.term(&layout())).all(|term| has(entry, term.text(), Some(0)))
                 };
                 let found: Vec<&str> =
                     snapshot.select(terms, from, to).filter(has_all).map(|entry| &*entry.key).collect();
@@ -126,7 +129,7 @@ impl World {
                 check(&[IndexTerm::Label { key: "app", value: &label(app) }], &|body| body.0 == Some(app));
             }
             for node in 0..NODES {
-                check(&[IndexTerm::Dispatch { value: &format!("n{node}") }], &|body| body.1 == Some(node));
+                check(&[IndexTerm::Field { path: NODE, value: &format!("n{node}") }], &|body| body.1 == Some(node));
             }
         }
         self.check_terms();
@@ -159,9 +162,9 @@ proptest! {
 
     #[test]
     fn a_selection_finds_what_a_look_at_all_finds(steps in prop::collection::vec(step(), 1..40)) {
-        let (mut world, interner, mut clones) = (World::empty(), LabelInterner::default(), Vec::new());
+        let (mut world, decoder, mut clones) = (World::empty(), decoder(), Vec::new());
         for step in &steps {
-            world.take(step, &interner, &mut clones);
+            world.take(step, &decoder, &mut clones);
         }
         clones.push(world);
         clones.iter().for_each(World::check);
@@ -170,15 +173,15 @@ proptest! {
 
 #[test]
 fn a_term_is_counted_as_long_as_many_have_it() {
-    let (mut world, interner) = (World::empty(), LabelInterner::default());
-    (0..200).for_each(|number| world.put(number, (Some(number % 4), Some(0)), &interner));
+    let (mut world, decoder) = (World::empty(), decoder());
+    (0..200).for_each(|number| world.put(number, (Some(number % 4), Some(0)), &decoder));
     assert_eq!(world.common(), ["\u{1}n0", "all=x"]);
     let before = world.clone();
-    (0..160).for_each(|number| world.put(number, (Some(number % 4), Some(1)), &interner));
+    (0..160).for_each(|number| world.put(number, (Some(number % 4), Some(1)), &decoder));
     assert_eq!(world.common(), ["\u{1}n1", "all=x"]);
     (0..160).for_each(|number| world.remove(number));
     assert_eq!(world.common(), ["all=x"]);
-    (0..160).for_each(|number| world.put(number, (Some(number % 4), Some(0)), &interner));
+    (0..160).for_each(|number| world.put(number, (Some(number % 4), Some(0)), &decoder));
     assert_eq!(world.common(), ["\u{1}n0", "all=x"]);
     world.check();
     before.check();
@@ -186,10 +189,10 @@ fn a_term_is_counted_as_long_as_many_have_it() {
 
 #[test]
 fn terms_that_become_rare_at_once_are_all_found() {
-    let (mut world, interner) = (World::empty(), LabelInterner::default());
-    (0..40).for_each(|number| world.put(number, (Some(0), Some(0)), &interner));
-    (40..80).for_each(|number| world.put(number, (None, None), &interner));
-    world.take(&Step::Load, &interner, &mut Vec::new());
+    let (mut world, decoder) = (World::empty(), decoder());
+    (0..40).for_each(|number| world.put(number, (Some(0), Some(0)), &decoder));
+    (40..80).for_each(|number| world.put(number, (None, None), &decoder));
+    world.take(&Step::Load, &decoder, &mut Vec::new());
     assert_eq!(world.common(), ["\u{1}n0", "all=x", "app=a0"]);
     (0..27).for_each(|number| world.remove(number));
     assert_eq!(world.common(), ["all=x"]);
@@ -198,12 +201,12 @@ fn terms_that_become_rare_at_once_are_all_found() {
 
 #[test]
 fn what_is_common_in_a_load_is_counted_at_once() {
-    let (mut world, interner) = (World::empty(), LabelInterner::default());
-    (0..15).for_each(|number| world.put(number, (Some(0), None), &interner));
-    world.take(&Step::Load, &interner, &mut Vec::new());
+    let (mut world, decoder) = (World::empty(), decoder());
+    (0..15).for_each(|number| world.put(number, (Some(0), None), &decoder));
+    world.take(&Step::Load, &decoder, &mut Vec::new());
     assert!(world.common().is_empty(), "few objects have nothing in common");
-    world.put(15, (Some(1), None), &interner);
-    world.take(&Step::Load, &interner, &mut Vec::new());
+    world.put(15, (Some(1), None), &decoder);
+    world.take(&Step::Load, &decoder, &mut Vec::new());
     assert_eq!(world.common(), ["all=x", "app=a0"]);
     world.check();
 }

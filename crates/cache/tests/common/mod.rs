@@ -12,8 +12,10 @@ use keelson_meta::{Object, Revision, SystemClock};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, StoreKey, Transaction, Write};
 
-pub const PODS: usize = 0;
-pub const NODES: usize = 1;
+pub const PODS: &str = "/registry/pods/";
+pub const NODES: &str = "/registry/minions/";
+/// The field that pods are dispatched by.
+pub const NODE: &str = "spec.nodeName";
 /// Long enough that only a bug reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -68,6 +70,11 @@ impl Model {
     }
 }
 
+/// The events of pods on a node.
+pub fn on_node(node: &str) -> Scope {
+    Scope::Field { path: NODE.to_owned(), value: node.to_owned() }
+}
+
 pub fn in_scope(event: &Happened, scope: &Scope) -> bool {
     let on = |body: &Option<Body>, value: &str| {
         body.as_ref().is_some_and(|body| body.node.map(|node| format!("n{node}")).unwrap_or_default() == value)
@@ -76,7 +83,7 @@ pub fn in_scope(event: &Happened, scope: &Scope) -> bool {
         Scope::All => true,
         Scope::Namespace(namespace) => event.key.split('/').next() == Some(namespace),
         Scope::Object { key } => event.key == *key,
-        Scope::Field { value } => on(&event.before, value) || on(&event.after, value),
+        Scope::Field { value, .. } => on(&event.before, value) || on(&event.after, value),
     }
 }
 
@@ -88,10 +95,7 @@ pub fn specs() -> Vec<CollectionSpec> {
         namespaced,
         complete: None,
     };
-    vec![
-        spec("/registry/pods/", &["data.number", "spec.nodeName"], Some(1), true),
-        spec("/registry/minions/", &[], None, false),
-    ]
+    vec![spec(PODS, &["data.number", "spec.nodeName"], Some(1), true), spec(NODES, &[], None, false)]
 }
 
 pub fn config() -> CacheConfig {
@@ -136,6 +140,18 @@ pub async fn commit(store: &dyn Store, key: &str, body: Option<&Body>) -> Revisi
     store.commit(transaction).await.unwrap().revisions[0]
 }
 
+/// Starts a cache that has its history of before.
+pub async fn start_filled(store: &MemoryStore, config: CacheConfig) -> Arc<Cache> {
+    let cache = start_with(store, config).await;
+    filled(&cache).await;
+    cache
+}
+
+/// Waits until a cache has all the history of before its start that it will have.
+pub async fn filled(cache: &Cache) {
+    cache.wait_for_history(Revision::ZERO, PATIENCE).await;
+}
+
 pub async fn catch_up(store: &dyn Store, cache: &Cache) {
     cache.wait_for(store.current_revision().await.unwrap(), PATIENCE).await.unwrap();
 }
@@ -144,8 +160,8 @@ pub fn body_of(entry: &Entry) -> Body {
     let number_in = |text: &str| text.get(1..).and_then(|text| text.parse().ok());
     Body {
         app: entry.labels.get("app").and_then(number_in),
-        node: number_in(entry.field(1)),
-        number: entry.field(0).parse().unwrap(),
+        node: number_in(entry.field_named(NODE)),
+        number: entry.field_named("data.number").parse().unwrap(),
     }
 }
 
@@ -196,16 +212,16 @@ fn check_selections(snapshot: &Snapshot, expected: &State, from: &str, to: Optio
         expected.iter().filter(|(_, (_, body))| wanted(body)).map(|(k, v)| (k.clone(), v.clone())).collect()
     };
     assert_eq!(select(&[IndexTerm::Label { key: "app", value: "a1" }]), matching(&|body| body.app == Some(1)));
-    assert_eq!(select(&[IndexTerm::Dispatch { value: "n1" }]), matching(&|body| body.node == Some(1)));
+    assert_eq!(select(&[IndexTerm::Field { path: NODE, value: "n1" }]), matching(&|body| body.node == Some(1)));
     assert_eq!(select(&[IndexTerm::Label { key: "all", value: "x" }]), *expected);
     assert!(select(&[IndexTerm::Label { key: "al", value: "x" }]).is_empty());
-    let both = [IndexTerm::Label { key: "app", value: "a1" }, IndexTerm::Dispatch { value: "n1" }];
+    let both = [IndexTerm::Label { key: "app", value: "a1" }, IndexTerm::Field { path: NODE, value: "n1" }];
     let rarest = select(&both);
     assert!(
         matching(&|body| body.app == Some(1) && body.node == Some(1)).iter().all(|found| rarest.contains_key(found.0))
     );
 }
 
-pub fn pods(cache: &Cache) -> &Arc<Collection> {
-    cache.collection(PODS)
+pub fn pods(cache: &Cache) -> Arc<Collection> {
+    cache.collection(PODS).expect("it is among the specs")
 }

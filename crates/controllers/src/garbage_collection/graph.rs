@@ -74,7 +74,7 @@ impl Graph {
         // All cursors stand before the first object is looked at, so that no owner goes unnoticed between the look at its
         // dependents and the start of its collection's cursor.
         for collection in Catalogue::builtin().collections() {
-            let cached = cache.collection(usize::from(collection.id.0));
+            let Some(cached) = cache.collection(&collection.key_prefix()) else { continue };
             let snapshot = cached.snapshot();
             let cursor = cached.watch(snapshot.revision, Scope::All)?;
             graph.followed.push(Followed { id: collection.id, cursor });

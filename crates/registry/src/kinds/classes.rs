@@ -144,7 +144,7 @@ fn newest_default(
 fn default_priority(registry: &Registry) -> Result<Option<Object>, ApiError> {
     let target = classes_target("scheduling.k8s.io", "priorityclasses")?;
     let classes = registry.collection(&target)?.snapshot();
-    let noted = target.stored().and_then(|stored| stored.path_index(GLOBAL_DEFAULT));
+    let noted = classes.layout().place(GLOBAL_DEFAULT);
     let noted = noted.ok_or_else(|| ApiError::Internal(format!("{GLOBAL_DEFAULT} is not noted")))?;
     // Every pod asks this, and nearly every class says no.
     let defaults = classes.range("", None).filter(|class| class.field(noted) == "true");

@@ -48,6 +48,7 @@ impl Registry {
                 match collection.snapshot_at(revision) {
                     Ok(snapshot) => Ok(Some(snapshot)),
                     Err(SnapshotError::TooOld { .. }) => Ok(None),
+                    Err(SnapshotError::Removed { .. }) => Err(ApiError::UnknownResource),
                     Err(SnapshotError::Future { current }) => {
                         Err(ApiError::RevisionTooLarge { requested: revision, current, retry: true })
                     }
@@ -63,7 +64,8 @@ impl Registry {
     /// cache leaves them out.
     ///
     /// # Errors
-    /// 410 when the store has compacted the revision.
+    /// 410 when the store has compacted the revision, or it is older than the window for which history is kept: some stores
+    /// keep it for longer, and a client must not get used to that.
     pub(super) async fn list_from_store(
         &self,
         target: &Target,
@@ -73,6 +75,10 @@ impl Registry {
         let ReadAt::Exactly(revision) = plan.at else {
             return Err(ApiError::Internal("only an exact revision is read from history".to_owned()));
         };
+        let oldest = self.cache().unexpired();
+        if revision < oldest {
+            return Err(expired(StoreError::Compacted { requested: revision, oldest }, plan));
+        }
         self.counters().count_list_from_store();
         let prefix = target.key_prefix();
         let range = KeyRange::below(&prefix, &plan.start).narrowed(target, selection);
@@ -81,11 +87,11 @@ impl Registry {
         let to = range.to.map_or_else(|| StoreKey::prefix_end(root), |to| StoreKey::new(format!("{root}{to}")));
         let span = Span { from: StoreKey::new(format!("{root}{}", range.from)), to, revision };
         let Some(limit) = plan.limit else {
-            let items = self.stream(collection, selection, span).await.map_err(|error| expired(error, plan))?;
+            let items = self.stream(&collection, selection, span).await.map_err(|error| expired(error, plan))?;
             let items = ListItems::History(items);
             return Ok(ListPage { revision, continue_token: None, remaining: None, items });
         };
-        let part = self.read_part(collection, limit, selection, &span).await.map_err(|error| expired(error, plan))?;
+        let part = self.read_part(&collection, limit, selection, &span).await.map_err(|error| expired(error, plan))?;
         let mut page =
             ListPage { revision, continue_token: None, remaining: None, items: ListItems::Chosen(part.chosen) };
         if let Some(last) = part.cut_after {

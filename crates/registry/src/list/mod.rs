@@ -97,7 +97,7 @@ impl Registry {
             return Ok(ListPage { revision, continue_token: None, remaining: None, items });
         }
         let collection = self.collection(target)?;
-        match self.snapshot(collection, &plan).await? {
+        match self.snapshot(&collection, &plan).await? {
             Some(snapshot) => {
                 self.counters().count_list_from_cache();
                 if plan.limit.is_some() {

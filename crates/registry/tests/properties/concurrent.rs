@@ -1,4 +1,4 @@
-//! Readers beside writers, all at once on two servers: invariants 11, 12, 15 and 16.
+//! Readers beside writers, all at once on two servers: invariants 11, 12, 15 and 16. Meanwhile collections come and go.
 //!
 //! The model is built afterwards from the store's own log, which the servers' caches do not make. Every list and every
 //! watch must fit into that one history.
@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures::StreamExt as _;
 use futures::future::join_all;
+use keelson_cache::CollectionSpec;
 use keelson_codec::StoredObject;
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{Random, Revision};
@@ -21,6 +22,9 @@ use crate::watches::read_frame;
 
 const WRITERS: usize = 4;
 const WRITES: usize = 60;
+/// How many collections come and go meanwhile, and how many of them together.
+const COLLECTIONS: usize = 3000;
+const COLLECTIONS_AT_ONCE: usize = 500;
 const ROOT: &str = "/registry/pods/";
 
 /// What the tasks tell each other.
@@ -84,6 +88,34 @@ async fn walk(server: Arc<Registry>, progress: Arc<Progress>, place: Place) -> V
     }
 }
 
+/// Adds thousands of collections to the server's cache and removes them again, until the writers are done, but at least
+/// once: nobody else may notice.
+async fn come_and_go(server: Arc<Registry>, progress: Arc<Progress>) {
+    let spec = |number| CollectionSpec {
+        prefix: format!("/registry/example.com/things{number}/"),
+        fields: Vec::new(),
+        dispatch: None,
+        namespaced: true,
+        complete: None,
+    };
+    let before = server.cache().stats().collections;
+    loop {
+        let last = progress.done.load(Ordering::SeqCst);
+        let numbers: Vec<usize> = (0..COLLECTIONS).collect();
+        for some in numbers.chunks(COLLECTIONS_AT_ONCE) {
+            let added = server.cache().add(some.iter().copied().map(spec).collect()).await.unwrap();
+            assert!(added.iter().all(|collection| collection.is_empty()));
+        }
+        assert_eq!(server.cache().stats().collections, before + COLLECTIONS);
+        let prefixes: Vec<String> = numbers.into_iter().map(|number| spec(number).prefix).collect();
+        server.cache().remove(&prefixes).await;
+        assert_eq!(server.cache().stats().collections, before);
+        if last {
+            return;
+        }
+    }
+}
+
 /// Lists, and watches from there on.
 async fn begin(server: &Registry, place: Place) -> (u64, WatchStream) {
     let begun = list(server, place, "").await.unwrap().revision;
@@ -142,6 +174,8 @@ async fn readers_beside_writers(engine: Engine) {
         .collect();
     let writers = (0..WRITERS)
         .map(|number| tokio::spawn(write(cluster.server(number).clone(), progress.clone(), 7 + number as u64)));
+    let coming: Vec<_> =
+        (0..2).map(|number| tokio::spawn(come_and_go(cluster.server(number).clone(), progress.clone()))).collect();
     let acknowledged: Vec<_> = join_all(writers).await.into_iter().flat_map(Result::unwrap).collect();
     for namespace in NAMESPACES {
         let pod = Pod { app: None, node: None, number: 0 };
@@ -150,6 +184,7 @@ async fn readers_beside_writers(engine: Engine) {
     }
     progress.done.store(true, Ordering::SeqCst);
 
+    join_all(coming).await.into_iter().for_each(Result::unwrap);
     let model = history(&**cluster.store()).await;
     for (revision, write) in acknowledged {
         let (Action::Create(pod) | Action::Update(pod) | Action::Merge(pod)) = &write.action else { continue };

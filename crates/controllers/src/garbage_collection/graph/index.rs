@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::hash_map::EntryRef;
 use keelson_cache::{Cache, Entry, Event};
-use keelson_resources::CollectionId;
+use keelson_resources::{Catalogue, CollectionId};
 
 use super::super::metadata::{OwnerReference, Ties};
 use super::super::owners::find_owner;
@@ -199,7 +199,9 @@ fn is_known(before: Option<Ties<'_>>, after: Option<Ties<'_>>) -> bool {
 /// Whether the cache has this very owner by now. When it has not, that may only be because it is behind. When it has, the
 /// index is told when it goes.
 fn is_there(cache: &Cache, owner: &ObjectId, uid: &str) -> bool {
-    let found = cache.collection(usize::from(owner.collection.0)).get(&owner.key);
+    let stored = Catalogue::builtin().collections().get(usize::from(owner.collection.0));
+    let cached = stored.and_then(|stored| cache.collection(&stored.key_prefix()));
+    let found = cached.and_then(|cached| cached.get(&owner.key));
     found.is_some_and(|entry| entry.object.uid() == uid)
 }
 
@@ -207,7 +209,6 @@ fn is_there(cache: &Cache, owner: &ObjectId, uid: &str) -> bool {
 mod tests {
     use keelson_cache::{CacheConfig, CollectionSpec};
     use keelson_meta::{Revision, SystemClock};
-    use keelson_resources::Catalogue;
     use keelson_storage::memory::MemoryStore;
     use keelson_storage::{KeyValue, StoreKey};
 
@@ -238,7 +239,7 @@ mod tests {
 
         /// Tells of an object with this metadata, or that it is gone. Which objects are to be visited then.
         fn tell(&mut self, name: &str, metadata: Option<&str>) -> Vec<String> {
-            let configmaps = self.cache.collection(usize::from(self.collection.0));
+            let configmaps = self.cache.collection("/registry/configmaps/").unwrap();
             let current = metadata.map(|metadata| {
                 let key = StoreKey::new(format!("/registry/configmaps/a/{name}"));
                 let value = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata}}}"#).into();

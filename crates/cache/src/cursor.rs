@@ -11,18 +11,18 @@ use std::task::{Context, Poll};
 
 use keelson_meta::Revision;
 
-use super::Scope;
-use super::dispatch::WatcherId;
-use crate::collection::Collection;
+use crate::dispatch::WatcherId;
 use crate::event::Event;
+use crate::feed::Feed;
 use crate::history::History;
+use crate::scope::Scope;
 
 /// How many events a cursor looks at before it lets others have the lock.
 const LOOK_EVENTS: u64 = 4096;
 
 /// A watcher's place in the history of a collection. Dropping it ends the watch.
 pub struct WatchCursor {
-    collection: Arc<Collection>,
+    feed: Arc<Feed>,
     id: WatcherId,
     place: Place,
 }
@@ -65,16 +65,20 @@ struct Step {
 }
 
 impl WatchCursor {
-    pub(crate) fn new(collection: Arc<Collection>, after: Revision, scope: Scope) -> Result<Self, TooOld> {
-        let mut history = collection.history();
+    pub(crate) fn new(feed: Arc<Feed>, after: Revision, scope: Scope) -> Result<Self, TooOld> {
+        let mut history = feed.history();
         if after < history.floor() {
             return Err(TooOld { requested: after, oldest: history.floor() });
+        }
+        if history.is_closed() {
+            // Nothing that will happen is told here, from wherever the watch begins.
+            return Err(TooOld { requested: after, oldest: history.floor().max(after).next() });
         }
         let position = history.position_after(after);
         let end = history.end();
         let id = history.dispatch.register(&scope, end);
         drop(history);
-        Ok(Self { collection, id, place: Place { scope, after, position, seen: after } })
+        Ok(Self { feed, id, place: Place { scope, after, position, seen: after } })
     }
 
     /// Waits for events and takes as many as there are, up to `max`. Never returns an empty batch.
@@ -91,8 +95,8 @@ impl WatchCursor {
     pub fn poll_next(&mut self, context: &mut Context<'_>, max: usize) -> Poll<Result<CursorBatch, TooOld>> {
         loop {
             // ORDER: the watermark is read before the ring, so that the ring holds everything up to it.
-            let reached = self.collection.reached();
-            let mut history = self.collection.history();
+            let reached = self.feed.reached();
+            let mut history = self.feed.history();
             let step = self.place.step(&history, reached, max)?;
             if !step.batch.events.is_empty() {
                 return Poll::Ready(Ok(step.batch));
@@ -111,8 +115,8 @@ impl WatchCursor {
     /// As [`next`](Self::next).
     pub fn try_next(&mut self, max: usize) -> Result<CursorBatch, TooOld> {
         loop {
-            let reached = self.collection.reached();
-            let step = self.place.step(&self.collection.history(), reached, max)?;
+            let reached = self.feed.reached();
+            let step = self.place.step(&self.feed.history(), reached, max)?;
             if step.at_end || !step.batch.events.is_empty() {
                 return Ok(step.batch);
             }
@@ -122,8 +126,8 @@ impl WatchCursor {
     /// The revision up to which everything has been delivered, when nothing is left to deliver now. It grows with the
     /// whole server's watermark, also while the scope is at rest: what a bookmark may say.
     pub fn delivered_up_to(&self) -> Option<Revision> {
-        let reached = self.collection.reached();
-        let history = self.collection.history();
+        let reached = self.feed.reached();
+        let history = self.feed.history();
         let Place { scope, after, position, .. } = &self.place;
         let state = history.dispatch.state(scope);
         let at_rest = *position >= state.since.max(state.lost) && state.postings_from(*position).next().is_none();
@@ -133,7 +137,7 @@ impl WatchCursor {
 
 impl Drop for WatchCursor {
     fn drop(&mut self) {
-        self.collection.history().dispatch.unregister(&self.place.scope, self.id);
+        self.feed.history().dispatch.unregister(&self.place.scope, self.id);
     }
 }
 
@@ -145,8 +149,8 @@ impl Place {
         self.position = if self.position < state.since {
             self.check(self.position, history.first(), history)?;
             let stop = history.end().min(state.since).min(self.position + LOOK_EVENTS);
-            let field = history.dispatch.field();
-            let wanted = |event: &Event| event.revision > self.after && self.scope.holds(event, field);
+            let layout = history.dispatch.layout();
+            let wanted = |event: &Event| event.revision > self.after && self.scope.holds(event, layout);
             take(self.position..stop, history, max, wanted, &mut events).unwrap_or(stop)
         } else {
             self.check(self.position, state.lost, history)?;

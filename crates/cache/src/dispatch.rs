@@ -8,23 +8,24 @@ use std::collections::{HashMap, VecDeque, hash_map};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::Scope;
 use crate::entry::{Entry, namespace_of};
 use crate::event::Event;
+use crate::scope::Scope;
+use crate::spec::Layout;
 
 /// Tells the cursors of one scope apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct WatcherId(u64);
+pub(crate) struct WatcherId(u64);
 
 /// A scope with watchers.
 #[derive(Default)]
-pub(super) struct ScopeState {
+pub(crate) struct ScopeState {
     /// The positions of the scope's events from [`Self::since`] on, as far as the ring still has them.
     postings: VecDeque<u64>,
     /// From here on the postings are complete; before, a cursor must look at every event of the ring itself.
-    pub(super) since: u64,
+    pub(crate) since: u64,
     /// Events of the scope below this position are lost: a cursor below it is too old.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     watchers: usize,
     waiting: HashMap<WatcherId, Waker>,
 }
@@ -36,7 +37,7 @@ pub(crate) struct Dispatch {
     namespaces: HashMap<Box<str>, ScopeState>,
     objects: HashMap<Box<str>, ScopeState>,
     values: HashMap<Box<str>, ScopeState>,
-    field: Option<usize>,
+    layout: Arc<Layout>,
     next_id: u64,
 }
 
@@ -51,12 +52,12 @@ const REGISTERED: &str = "a scope is known as long as a cursor is registered in 
 
 impl ScopeState {
     /// The positions of the scope's events at or after `position`, which is not below `since`.
-    pub(super) fn postings_from(&self, position: u64) -> impl Iterator<Item = u64> {
+    pub(crate) fn postings_from(&self, position: u64) -> impl Iterator<Item = u64> {
         self.postings.range(self.postings.partition_point(|at| *at < position)..).copied()
     }
 
     /// How many cursors follow the scope.
-    pub(super) const fn watchers(&self) -> usize {
+    pub(crate) const fn watchers(&self) -> usize {
         self.watchers
     }
 
@@ -77,20 +78,20 @@ impl ScopeState {
 }
 
 impl Dispatch {
-    pub(crate) fn new(field: Option<usize>) -> Self {
+    pub(crate) fn new(layout: Arc<Layout>) -> Self {
         Self {
             all: ScopeState { since: u64::MAX, ..ScopeState::default() },
             namespaces: HashMap::new(),
             objects: HashMap::new(),
             values: HashMap::new(),
-            field,
+            layout,
             next_id: 0,
         }
     }
 
-    /// The place of the dispatch field.
-    pub(super) const fn field(&self) -> Option<usize> {
-        self.field
+    /// What is looked at of the objects.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Adds an event to its scopes and takes the wakers of all who wait for it. `first` is the oldest position that the
@@ -107,7 +108,7 @@ impl Dispatch {
         {
             state.post(position, first, woken);
         }
-        if let (Some(place), false) = (self.field, self.values.is_empty()) {
+        if let (Some(place), false) = (self.layout.dispatch, self.values.is_empty()) {
             let before = value(event.previous.as_ref(), place);
             let after = value(event.current.as_ref(), place);
             for value in before.filter(|before| Some(*before) != after).into_iter().chain(after) {
@@ -142,7 +143,7 @@ impl Dispatch {
     }
 
     /// Adds a watcher to a scope. `end` is the position that the next event will have.
-    pub(super) fn register(&mut self, scope: &Scope, end: u64) -> WatcherId {
+    pub(crate) fn register(&mut self, scope: &Scope, end: u64) -> WatcherId {
         self.next_id += 1;
         let id = WatcherId(self.next_id);
         let fresh = || ScopeState { since: end, ..ScopeState::default() };
@@ -155,7 +156,7 @@ impl Dispatch {
     }
 
     /// Takes a watcher out of a scope, and the scope out of the index when it was the last one.
-    pub(super) fn unregister(&mut self, scope: &Scope, id: WatcherId) {
+    pub(crate) fn unregister(&mut self, scope: &Scope, id: WatcherId) {
         let state = self.state_mut(scope);
         state.waiting.remove(&id);
         state.watchers -= 1;
@@ -167,7 +168,7 @@ impl Dispatch {
     }
 
     /// Has the watcher woken by the next event of its scope.
-    pub(super) fn wait(&mut self, scope: &Scope, id: WatcherId, waker: &Waker) {
+    pub(crate) fn wait(&mut self, scope: &Scope, id: WatcherId, waker: &Waker) {
         match self.state_mut(scope).waiting.entry(id) {
             hash_map::Entry::Occupied(mut known) => known.get_mut().clone_from(waker),
             hash_map::Entry::Vacant(place) => {
@@ -177,12 +178,15 @@ impl Dispatch {
     }
 
     /// The state of a scope that has a watcher.
-    pub(super) fn state(&self, scope: &Scope) -> &ScopeState {
-        let found = match (scope, self.field) {
-            (Scope::All, _) | (Scope::Field { .. }, None) => Some(&self.all),
-            (Scope::Namespace(name), _) => self.namespaces.get(name.as_str()),
-            (Scope::Object { key }, _) => self.objects.get(key.as_str()),
-            (Scope::Field { value }, Some(_)) => self.values.get(value.as_str()),
+    pub(crate) fn state(&self, scope: &Scope) -> &ScopeState {
+        let found = match scope {
+            Scope::All => Some(&self.all),
+            Scope::Namespace(name) => self.namespaces.get(name.as_str()),
+            Scope::Object { key } => self.objects.get(key.as_str()),
+            Scope::Field { path, value } => match self.layout.dispatched(path) {
+                Some(_) => self.values.get(value.as_str()),
+                None => Some(&self.all),
+            },
         };
         found.expect(REGISTERED)
     }
@@ -195,11 +199,14 @@ impl Dispatch {
     }
 
     fn place<'n>(&mut self, scope: &'n Scope) -> Place<'_, 'n> {
-        match (scope, self.field) {
-            (Scope::All, _) | (Scope::Field { .. }, None) => Place::All(&mut self.all),
-            (Scope::Namespace(name), _) => Place::Named(&mut self.namespaces, name),
-            (Scope::Object { key }, _) => Place::Named(&mut self.objects, key),
-            (Scope::Field { value }, Some(_)) => Place::Named(&mut self.values, value),
+        match scope {
+            Scope::All => Place::All(&mut self.all),
+            Scope::Namespace(name) => Place::Named(&mut self.namespaces, name),
+            Scope::Object { key } => Place::Named(&mut self.objects, key),
+            Scope::Field { path, value } => match self.layout.dispatched(path) {
+                Some(_) => Place::Named(&mut self.values, value),
+                None => Place::All(&mut self.all),
+            },
         }
     }
 }

@@ -1,0 +1,258 @@
+//! Collections on their way into the cache: loaded beside the tail, spliced in between two of its batches.
+//!
+//! An addition is loaded at the watermark of the moment in which it was asked for. What the tail tells of its keys from
+//! then on waits, decoded, until the load is done; then it is applied to what was loaded, and the routes lead to it. So
+//! nothing is lost and nothing is applied twice, and the tail never waits for a load.
+//!
+//! This is driven by the tail's task (`tail`), which alone knows when no batch is half applied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use keelson_meta::Revision;
+use keelson_storage::{Store, StoreError, TailBatch};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::collection::{Change, Collection};
+use crate::load::{self, Loaded};
+use crate::shared::{Overlap, Routes, Shared};
+use crate::spec::CollectionSpec;
+
+/// How many bytes of objects may wait for one load. Beyond, the load begins again at the watermark it has by then.
+const WAITING_BYTES: usize = 64 << 20;
+/// How often a load begins, because too much happened meanwhile or the store was compacted.
+const ATTEMPTS: u32 = 6;
+
+/// Why collections were not added.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum AddError {
+    /// A prefix is in the way.
+    #[error(transparent)]
+    Overlap(#[from] Overlap),
+    /// There is no collection with this prefix that could be replaced.
+    #[error("there is no collection {0}")]
+    Missing(String),
+    /// They could not be loaded.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// More was written to them than could be followed while they were loaded.
+    #[error("more is written to the collections than can be followed while they are loaded")]
+    Overrun,
+    /// The cache follows the store no more.
+    #[error("the cache has stopped")]
+    Stopped,
+}
+
+/// What is to be added, and whom to tell.
+pub(crate) struct AddRequest {
+    pub(crate) specs: Vec<CollectionSpec>,
+    /// Whether the collections with these prefixes are replaced, rather than in the way.
+    pub(crate) replaces: bool,
+    pub(crate) done: oneshot::Sender<Result<Vec<Arc<Collection>>, AddError>>,
+}
+
+/// All additions that are under way.
+pub(crate) struct Additions {
+    store: Arc<dyn Store>,
+    shared: Arc<Shared>,
+    /// In the order in which they were asked for.
+    under_way: Vec<Addition>,
+    /// The collections of all of them.
+    routes: Routes,
+    loads: JoinSet<Done>,
+    next_id: u64,
+}
+
+/// Collections that are added together.
+struct Addition {
+    id: u64,
+    /// In the order of the request.
+    collections: Vec<Arc<Collection>>,
+    /// What happened since the load began, by prefix.
+    waiting: BTreeMap<Arc<str>, Vec<Change>>,
+    waiting_bytes: usize,
+    /// How often the load has begun.
+    attempt: u32,
+    /// Whether the store has compacted the watermark, so that the load has to wait until the tail has got on.
+    behind: bool,
+    done: oneshot::Sender<Result<Vec<Arc<Collection>>, AddError>>,
+}
+
+/// A load that is done.
+pub(crate) struct Done {
+    id: u64,
+    /// Only the latest attempt of an addition counts.
+    attempt: u32,
+    revision: Revision,
+    loaded: Result<Vec<Loaded>, StoreError>,
+}
+
+impl Additions {
+    pub(crate) fn new(store: Arc<dyn Store>, shared: Arc<Shared>) -> Self {
+        let (under_way, routes, loads) = (Vec::new(), Routes::default(), JoinSet::new());
+        Self { store, shared, under_way, routes, loads, next_id: 0 }
+    }
+
+    /// Begins to load what is asked for.
+    ///
+    /// ORDER: no batch is half applied, so that what the tail tells from now on is what happened after the watermark.
+    pub(crate) fn begin(&mut self, request: AddRequest) {
+        let AddRequest { specs, replaces, done } = request;
+        match self.accept(specs, replaces) {
+            Ok(collections) => {
+                self.next_id += 1;
+                let (waiting, waiting_bytes) = (BTreeMap::new(), 0);
+                let mut addition =
+                    Addition { id: self.next_id, collections, waiting, waiting_bytes, attempt: 0, behind: false, done };
+                self.load(&mut addition);
+                self.under_way.push(addition);
+            }
+            Err(error) => drop(done.send(Err(error))),
+        }
+    }
+
+    /// Makes the collections and leads the tail to them, all or none.
+    fn accept(&mut self, specs: Vec<CollectionSpec>, replaces: bool) -> Result<Vec<Arc<Collection>>, AddError> {
+        let mut collections = Vec::with_capacity(specs.len());
+        let accepted = specs.into_iter().try_for_each(|spec| {
+            self.routes.is_free(&spec.prefix)?;
+            self.shared.routes(|routes| match (replaces, routes.get(&spec.prefix)) {
+                (true, Some(_)) => Ok(()),
+                (true, None) => Err(AddError::Missing(spec.prefix.clone())),
+                (false, _) => Ok(routes.is_free(&spec.prefix)?),
+            })?;
+            let collection = self.shared.collection(spec);
+            self.routes.insert(collection.clone());
+            collections.push(collection);
+            Ok(())
+        });
+        if let Err(error) = accepted {
+            self.forget(&collections);
+            return Err(error);
+        }
+        Ok(collections)
+    }
+
+    fn forget(&mut self, collections: &[Arc<Collection>]) {
+        for collection in collections {
+            self.routes.remove(collection.prefix());
+        }
+    }
+
+    /// Loads an addition at the watermark. What waited for an earlier load is in this one.
+    fn load(&mut self, addition: &mut Addition) {
+        addition.attempt += 1;
+        addition.behind = false;
+        addition.waiting.clear();
+        addition.waiting_bytes = 0;
+        let revision = self.shared.watermark().get();
+        let (store, shared) = (self.store.clone(), self.shared.clone());
+        let (id, attempt, collections) = (addition.id, addition.attempt, addition.collections.clone());
+        self.loads.spawn(async move {
+            let loaded = load::collections(&store, &shared, &collections, revision).await;
+            Done { id, attempt, revision, loaded }
+        });
+    }
+
+    /// Keeps what a batch says of the collections that are being loaded.
+    pub(crate) fn note(&mut self, batch: &TailBatch, after: Revision) {
+        if self.routes.is_empty() {
+            return;
+        }
+        for event in batch.events.iter().filter(|event| event.revision > after) {
+            let Some((collection, key)) = self.routes.route(event.key.as_str()) else { continue };
+            let of = |addition: &&mut Addition| addition.collections.iter().any(|own| Arc::ptr_eq(own, collection));
+            let Some(addition) = self.under_way.iter_mut().find(of) else { continue };
+            let change = self.shared.change(collection, key, event);
+            addition.waiting_bytes += key.len() + event.value.as_ref().map_or(0, Bytes::len);
+            addition.waiting.entry(collection.prefix().into()).or_default().push(change);
+        }
+    }
+
+    /// Begins those loads anew for which too much waits, or which the store had compacted before the tail got on.
+    ///
+    /// ORDER: no batch is half applied.
+    pub(crate) fn got_on(&mut self) {
+        self.again(|addition| addition.behind || addition.waiting_bytes > WAITING_BYTES);
+    }
+
+    /// Begins all loads anew: the tail has lost its place, and what waits has a gap.
+    pub(crate) fn begin_again(&mut self) {
+        self.again(|_| true);
+    }
+
+    fn again(&mut self, is_meant: impl Fn(&Addition) -> bool) {
+        if self.under_way.iter().any(&is_meant) {
+            for mut addition in std::mem::take(&mut self.under_way) {
+                if !is_meant(&addition) {
+                    self.under_way.push(addition);
+                } else if addition.attempt < ATTEMPTS {
+                    self.load(&mut addition);
+                    self.under_way.push(addition);
+                } else {
+                    self.forget(&addition.collections);
+                    drop(addition.done.send(Err(AddError::Overrun)));
+                }
+            }
+        }
+    }
+
+    /// Waits for a load; `None` when there is none.
+    pub(crate) async fn next(&mut self) -> Option<Done> {
+        match self.loads.join_next().await? {
+            Ok(done) => Some(done),
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => None,
+        }
+    }
+
+    /// Splices in what was loaded.
+    ///
+    /// ORDER: no batch is half applied, so that what waits ends at the watermark.
+    pub(crate) fn finish(&mut self, done: Done) {
+        let current = |addition: &Addition| (addition.id, addition.attempt) == (done.id, done.attempt);
+        let Some(place) = self.under_way.iter().position(current) else { return };
+        let mut addition = self.under_way.remove(place);
+        if addition.done.is_closed() {
+            self.forget(&addition.collections);
+            return;
+        }
+        let loaded = match done.loaded {
+            Ok(loaded) => loaded,
+            Err(StoreError::Compacted { .. }) => {
+                addition.behind = true;
+                self.under_way.push(addition);
+                return;
+            }
+            Err(error) => {
+                self.forget(&addition.collections);
+                drop(addition.done.send(Err(error.into())));
+                return;
+            }
+        };
+        for (collection, loaded) in addition.collections.iter().zip(loaded) {
+            collection.restart(done.revision, loaded.trees, loaded.unreadable);
+            if let Some(changes) = addition.waiting.remove(collection.prefix()) {
+                collection.apply(changes);
+            }
+        }
+        self.forget(&addition.collections);
+        addition.collections.retain(|collection| !collection.is_removed());
+        self.shared.open(&addition.collections);
+        if let Err(Ok(unwanted)) = addition.done.send(Ok(addition.collections)) {
+            let prefixes: Vec<String> = unwanted.iter().map(|collection| collection.prefix().to_owned()).collect();
+            self.shared.close(&prefixes);
+        }
+    }
+
+    /// Closes those with these prefixes, which will not be spliced in.
+    pub(crate) fn close(&mut self, prefixes: &[String]) {
+        for prefix in prefixes {
+            if let Some(collection) = self.routes.remove(prefix) {
+                collection.close();
+            }
+        }
+    }
+}

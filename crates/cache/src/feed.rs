@@ -1,0 +1,32 @@
+//! The history of a collection as watchers follow it: what happened, who waits for it, and how far the server has come.
+//!
+//! It is apart from the state of the collection, so that a watcher holds on to no object but those of its events.
+
+use std::sync::Arc;
+
+use keelson_meta::Revision;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::environment::Environment;
+use crate::history::History;
+
+/// The history of a collection.
+pub(crate) struct Feed {
+    history: Mutex<History>,
+    environment: Arc<Environment>,
+}
+
+impl Feed {
+    pub(crate) const fn new(history: History, environment: Arc<Environment>) -> Self {
+        Self { history: Mutex::new(history), environment }
+    }
+
+    /// The watermark of the whole server.
+    pub(crate) fn reached(&self) -> Revision {
+        self.environment.watermark.get()
+    }
+
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock()
+    }
+}

@@ -1,0 +1,253 @@
+//! What the tail's task, the background tasks and the users of a cache share: the routes and what all collections have in
+//! common.
+//!
+//! A route leads from a prefix of the store's keys to the collection of what is stored below it. Only the tail's task
+//! changes the routes, and only between two batches: so whoever finds a collection finds it as new as the watermark.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use keelson_codec::DecodeError;
+use keelson_meta::Revision;
+use keelson_storage::{KeyValue, StoreError, StoreEvent};
+use parking_lot::{Mutex, RwLock};
+
+use crate::collection::{Change, Collection, Content};
+use crate::entry::Entry;
+use crate::environment::Environment;
+use crate::history::Past;
+use crate::spec::CollectionSpec;
+use crate::stats::{Counters, TailFault};
+use crate::watermark::Watermark;
+
+/// How many values that can't be read are named in the log.
+const NAMED_UNREADABLE: u64 = 100;
+
+/// What the tail's task and the cache's users share.
+pub(crate) struct Shared {
+    pub(crate) environment: Arc<Environment>,
+    routes: RwLock<Routes>,
+    /// The collections that have events to drop when they are too old, by prefix.
+    eventful: Mutex<HashMap<Arc<str>, Arc<Collection>>>,
+    fault: Mutex<Option<TailFault>>,
+    /// The newest revision of the store that anybody has heard of.
+    heard_of: AtomicU64,
+}
+
+/// Collections by prefix. No prefix lies below another.
+#[derive(Default)]
+pub(crate) struct Routes(BTreeMap<Arc<str>, Arc<Collection>>);
+
+/// Two prefixes of which one lies below the other, or that are the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the prefix {prefix} overlaps {other}, which is there already")]
+pub struct Overlap {
+    /// The prefix that was to be added.
+    pub prefix: String,
+    /// The one in its way.
+    pub other: String,
+}
+
+impl Routes {
+    /// The collection that a key of the store belongs to, and the key relative to it.
+    pub(crate) fn route<'a>(&self, key: &'a str) -> Option<(&Arc<Collection>, &'a str)> {
+        // No prefix lies below another, so only the last one not behind the key can be its own.
+        let (prefix, collection) = self.0.range::<str, _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
+        key.strip_prefix(&**prefix).map(|relative| (collection, relative))
+    }
+
+    pub(crate) fn get(&self, prefix: &str) -> Option<&Arc<Collection>> {
+        self.0.get(prefix)
+    }
+
+    /// Whether a prefix may be added.
+    ///
+    /// # Errors
+    /// [`Overlap`] when it lies below another one, or another one below it.
+    pub(crate) fn is_free(&self, prefix: &str) -> Result<(), Overlap> {
+        let above = self.0.range::<str, _>((Bound::Unbounded, Bound::Included(prefix))).next_back();
+        let above = above.filter(|(other, _)| prefix.starts_with(&***other));
+        let below = self.0.range::<str, _>((Bound::Included(prefix), Bound::Unbounded)).next();
+        let below = below.filter(|(other, _)| other.starts_with(prefix));
+        match above.or(below) {
+            Some((other, _)) => Err(Overlap { prefix: prefix.to_owned(), other: other.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, collection: Arc<Collection>) -> Option<Arc<Collection>> {
+        self.0.insert(collection.prefix().into(), collection)
+    }
+
+    pub(crate) fn remove(&mut self, prefix: &str) -> Option<Arc<Collection>> {
+        self.0.remove(prefix)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, by prefix.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Collection>> {
+        self.0.values()
+    }
+
+    /// Those whose prefixes stand behind this one, by prefix.
+    pub(crate) fn behind(&self, prefix: &str) -> impl Iterator<Item = &Arc<Collection>> {
+        self.0.range::<str, _>((Bound::Excluded(prefix), Bound::Unbounded)).map(|(_, collection)| collection)
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(history_bytes: u64) -> Self {
+        Self {
+            environment: Arc::new(Environment::new(history_bytes)),
+            routes: RwLock::default(),
+            eventful: Mutex::default(),
+            fault: Mutex::default(),
+            heard_of: AtomicU64::new(0),
+        }
+    }
+
+    /// An empty collection that no route leads to yet.
+    pub(crate) fn collection(&self, spec: CollectionSpec) -> Arc<Collection> {
+        Arc::new(Collection::new(spec, self.environment.clone()))
+    }
+
+    pub(crate) fn watermark(&self) -> &Watermark {
+        &self.environment.watermark
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.environment.counters
+    }
+
+    /// Looks at the routes. They don't change meanwhile, so this must be short.
+    pub(crate) fn routes<T>(&self, look: impl FnOnce(&Routes) -> T) -> T {
+        look(&self.routes.read())
+    }
+
+    /// All collections, by prefix.
+    pub(crate) fn collections(&self) -> Vec<Arc<Collection>> {
+        self.routes.read().all().cloned().collect()
+    }
+
+    /// Leads routes to these collections, each of which has all that is stored up to the watermark. Those that they led to
+    /// before are closed.
+    ///
+    /// ORDER: called by the tail's task alone, between two batches.
+    pub(crate) fn open(&self, collections: &[Arc<Collection>]) {
+        let replaced: Vec<_> = {
+            let mut routes = self.routes.write();
+            collections.iter().filter_map(|collection| routes.insert(collection.clone())).collect()
+        };
+        replaced.iter().for_each(|collection| collection.close());
+        self.note_events(collections);
+    }
+
+    /// Takes routes away and closes their collections.
+    ///
+    /// ORDER: called by the tail's task alone, between two batches.
+    pub(crate) fn close(&self, prefixes: &[String]) {
+        let removed: Vec<_> = {
+            let mut routes = self.routes.write();
+            prefixes.iter().filter_map(|prefix| routes.remove(prefix)).collect()
+        };
+        let mut eventful = self.eventful.lock();
+        for collection in &removed {
+            eventful.remove(collection.prefix());
+            collection.close();
+        }
+    }
+
+    /// Applies changes that are newer than all before.
+    pub(crate) fn apply(&self, collection: &Arc<Collection>, changes: Vec<Change>) {
+        self.counters().events.add(changes.len() as u64);
+        if collection.apply(changes) {
+            self.note_events(std::slice::from_ref(collection));
+        }
+    }
+
+    /// Puts what happened before `floor` in front of a collection's history.
+    pub(crate) fn prepend(&self, collection: &Arc<Collection>, floor: Revision, past: Past) {
+        collection.prepend(floor, past);
+        self.note_events(std::slice::from_ref(collection));
+    }
+
+    fn note_events(&self, collections: &[Arc<Collection>]) {
+        let mut eventful = self.eventful.lock();
+        for collection in collections.iter().filter(|collection| collection.has_events()) {
+            match eventful.get_mut(collection.prefix()) {
+                Some(known) => known.clone_from(collection),
+                None => drop(eventful.insert(collection.prefix().into(), collection.clone())),
+            }
+        }
+    }
+
+    /// Drops the events up to a revision, and lets the states before it expire. Costs nothing for collections that have no
+    /// events.
+    pub(crate) fn trim(&self, oldest: Revision) {
+        self.environment.expire(oldest);
+        let mut eventful: Vec<_> = self.eventful.lock().drain().map(|(_, collection)| collection).collect();
+        eventful.iter().for_each(|collection| collection.trim(oldest));
+        eventful.retain(|collection| !collection.is_removed());
+        self.note_events(&eventful);
+    }
+
+    /// Reads a value of a collection. The operator must see what can't be read, since it is not shown to clients; but a
+    /// store that another server filled can be full of it.
+    pub(crate) fn decode(&self, collection: &Collection, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
+        collection.decode(stored).inspect_err(|error| {
+            let before = self.counters().undecodable.add(1);
+            if before < NAMED_UNREADABLE {
+                tracing::error!(key = %stored.key, %error, "a stored value can't be read and is not shown");
+            } else if before == NAMED_UNREADABLE {
+                tracing::error!("more stored values can't be read; from now on they are counted and not named");
+            }
+        })
+    }
+
+    /// What an event changes in its collection.
+    pub(crate) fn change(&self, collection: &Collection, key: &str, event: &StoreEvent) -> Change {
+        let revision = event.revision;
+        let content = match &event.value {
+            None => Content::Gone,
+            Some(value) => {
+                let stored = KeyValue { key: event.key.clone(), value: value.clone(), revision };
+                self.decode(collection, &stored).map_or_else(Content::Unreadable, Content::Entry)
+            }
+        };
+        Change { key: key.into(), revision, content }
+    }
+
+    pub(crate) fn heard_of(&self, revision: Revision) {
+        self.heard_of.fetch_max(revision.get(), Ordering::Relaxed);
+    }
+
+    /// How many revisions the store is known to have beyond the watermark.
+    pub(crate) fn lag(&self) -> u64 {
+        self.heard_of.load(Ordering::Relaxed).saturating_sub(self.watermark().get().get())
+    }
+
+    /// Why the tail is broken, if it is.
+    pub(crate) fn fault(&self) -> Option<TailFault> {
+        self.fault.lock().clone()
+    }
+
+    pub(crate) fn set_fault(&self, now: SystemTime, error: &StoreError) {
+        let mut fault = self.fault.lock();
+        let since = fault.as_ref().map_or(now, |fault| fault.since);
+        *fault = Some(TailFault { since, error: error.to_string() });
+    }
+
+    pub(crate) fn clear_fault(&self) {
+        *self.fault.lock() = None;
+    }
+}

@@ -1,0 +1,57 @@
+//! What a collection is told when it is made: where its objects are stored, and what of them is looked at.
+//!
+//! Nothing here reads an object. The cache does not know how a resource is declared; whoever does says it with a
+//! [`CollectionSpec`].
+
+use keelson_codec::{Checked, FieldPath, StoredObject};
+
+/// What is stored together under one prefix, and what of it is looked at.
+#[derive(Clone, Debug)]
+pub struct CollectionSpec {
+    /// The prefix of all its keys in the store, ending in `/`: `/registry/pods/`. No prefix of a cache starts another.
+    pub prefix: String,
+    /// The fields by which objects are selected or found, beyond name and namespace.
+    pub fields: Vec<FieldPath>,
+    /// The place in `fields` of the field by which events are dispatched and objects are indexed, such as
+    /// `spec.nodeName` of pods.
+    pub dispatch: Option<usize>,
+    /// Whether its keys are `<namespace>/<name>`.
+    pub namespaced: bool,
+    /// What an object is completed by when it is read.
+    pub complete: Option<Complete>,
+}
+
+/// Which fields are kept beside the objects of a collection, and where.
+///
+/// It travels with every entry, tree and snapshot: whoever holds one reads its fields as they were laid out then, also
+/// when the collection has been replaced by one with others.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    pub(crate) fields: Vec<FieldPath>,
+    /// The paths of these fields as they are written: `spec.nodeName`.
+    names: Vec<Box<str>>,
+    pub(crate) dispatch: Option<usize>,
+}
+
+impl Layout {
+    /// These fields, one of which may be the one by which events are dispatched and objects are indexed.
+    pub(crate) fn new(fields: Vec<FieldPath>, dispatch: Option<usize>) -> Self {
+        let names = fields.iter().map(|path| path.steps().join(".").into()).collect();
+        Self { fields, names, dispatch }
+    }
+
+    /// The place of a field, such as `spec.nodeName`, among those that are kept. Linear in their number, of which there are
+    /// a few.
+    pub fn place(&self, path: &str) -> Option<usize> {
+        self.names.iter().position(|kept| **kept == *path)
+    }
+
+    /// The place of a field, if it is the one by which events are dispatched and objects are indexed.
+    pub(crate) fn dispatched(&self, path: &str) -> Option<usize> {
+        self.dispatch.filter(|place| self.names.get(*place).is_some_and(|kept| **kept == *path))
+    }
+}
+
+/// What an object that was stored becomes where it lacks something that all objects have today; `None` where it lacks
+/// nothing. Runs for every object that is read, so the latter must be cheap.
+pub type Complete = fn(&Checked) -> Option<StoredObject>;
