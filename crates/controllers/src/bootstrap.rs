@@ -18,7 +18,7 @@ use keelson_registry::{Registry, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, collection};
+use crate::client::Client;
 use crate::cluster_role_aggregation::ClusterRoleAggregation;
 use crate::kubernetes_service::KubernetesService;
 use policy::Piece;
@@ -149,7 +149,7 @@ impl Bootstrap {
     }
 
     async fn ensure_all(&self, group: &str, plural: &str, objects: Vec<Value>) -> Result<(), ApiError> {
-        let target = collection(group, "v1", plural, None)?;
+        let target = self.client.collection(group, "v1", plural, None)?;
         self.each(objects, |object| self.ensure(&target, object)).await
     }
 
@@ -164,7 +164,7 @@ impl Bootstrap {
     /// Makes a role or binding, or adds to one that exists what it lacks.
     async fn reconcile(&self, piece: Piece) -> Result<(), ApiError> {
         let Piece { plural, namespace, object } = piece;
-        let target = collection(RBAC, "v1", plural, namespace.as_deref())?;
+        let target = self.client.collection(RBAC, "v1", plural, namespace.as_deref())?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         loop {
             let Some(current) = self.client.get(&target, &name).await? else {

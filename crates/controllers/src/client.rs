@@ -12,7 +12,6 @@ use keelson_meta::options::{
 };
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Registry, Target, Writer, Written, accept};
-use keelson_resources::Catalogue;
 
 /// How many objects a chunk of a list has.
 const CHUNK: usize = 500;
@@ -37,6 +36,20 @@ impl Client {
     /// The verbs for a controller that owns fields by this name.
     pub(crate) fn new(registry: Arc<Registry>, manager: &str) -> Self {
         Self { registry, writer: Writer::named(manager) }
+    }
+
+    /// The collection of a resource, in a namespace or in none.
+    ///
+    /// # Errors
+    /// 500 when it is not served.
+    pub(crate) fn collection(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+        namespace: Option<&str>,
+    ) -> Result<Target, ApiError> {
+        collection(&self.registry, group, version, plural, namespace)
     }
 
     /// The time.
@@ -108,17 +121,17 @@ impl Client {
 /// The collection of a resource, in a namespace or in none.
 ///
 /// # Errors
-/// 500 when the catalogue has no such resource.
+/// 500 when it is not served.
 pub(crate) fn collection(
+    registry: &Registry,
     group: &str,
     version: &str,
     plural: &str,
     namespace: Option<&str>,
 ) -> Result<Target, ApiError> {
-    let (resource, version) = Catalogue::builtin()
-        .lookup(group, version, plural)
-        .ok_or_else(|| ApiError::Internal(format!("the catalogue has no {plural} in {group}/{version}")))?;
-    Ok(Target { resource, version, subresource: None, namespace: namespace.map(str::to_owned), name: None })
+    let found = registry.surface().lookup(group, version, plural);
+    let found = found.ok_or_else(|| ApiError::Internal(format!("{plural} are not served in {group}/{version}")))?;
+    Ok(found.in_namespace(namespace))
 }
 
 /// Does what a server that stops has to do last. A store that is away does not keep it from stopping.

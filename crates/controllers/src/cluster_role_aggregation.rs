@@ -33,7 +33,7 @@ impl ClusterRoleAggregation {
     /// # Errors
     /// 500 when the catalogue has no cluster roles.
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
-        let roles = collection("rbac.authorization.k8s.io", "v1", "clusterroles", None)?;
+        let roles = collection(&registry, "rbac.authorization.k8s.io", "v1", "clusterroles", None)?;
         Ok(Self { client: Client::new(registry.clone(), MANAGER), registry, roles, queue: Queue::new(BACKOFF) })
     }
 

@@ -16,11 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use keelson_cache::TooOld;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use keelson_meta::options::{DeleteOptions, GetOptions, Preconditions, PropagationPolicy};
 use keelson_meta::{ApiError, Revision};
-use keelson_registry::{Registry, Target};
+use keelson_registry::{Registry, Surface, Target};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::queue::{Backoff, Outcome, Queue};
@@ -71,16 +73,18 @@ impl GarbageCollection {
         }
     }
 
-    /// Keeps the index as new as the cache.
+    /// Keeps the index as new as the cache, over what is served.
     async fn follow(&self) -> Infallible {
+        let mut changes = self.registry.surfaces().changes();
         loop {
-            let cache = self.registry.cache();
-            match Graph::load(cache).await {
+            changes.mark_unchanged();
+            let mut surface = self.registry.surface();
+            match Graph::load(&surface).await {
                 Ok((graph, visits)) => {
                     *self.graph.lock() = graph;
                     visits.into_iter().for_each(|id| self.queue.add(id));
                     let overtaken = loop {
-                        match poll_fn(|context| self.graph.lock().poll(cache, context, &self.queue)).await {
+                        match self.follow_on(&mut surface, &mut changes).await {
                             Ok(()) => tokio::time::sleep(REST).await,
                             Err(overtaken) => break overtaken,
                         }
@@ -92,6 +96,23 @@ impl GarbageCollection {
                     tokio::time::sleep(LOAD_AGAIN).await;
                 }
             }
+        }
+    }
+
+    /// Waits for events, or for resources that come and go, and takes them in.
+    async fn follow_on(&self, surface: &mut Arc<Surface>, changes: &mut watch::Receiver<u64>) -> Result<(), TooOld> {
+        tokio::select! {
+            biased;
+            // The sender lives as long as the registry.
+            _ = changes.changed() => {
+                *surface = self.registry.surface();
+                let mut graph = std::mem::take(&mut *self.graph.lock());
+                let followed = graph.follow(surface).await;
+                *self.graph.lock() = graph;
+                followed?.into_iter().for_each(|id| self.queue.add(id));
+                Ok(())
+            }
+            polled = poll_fn(|context| self.graph.lock().poll(surface, context, &self.queue)) => polled,
         }
     }
 
@@ -109,7 +130,7 @@ impl GarbageCollection {
 
     /// Does what has to be done about an object now.
     async fn visit(&self, id: &ObjectId) -> Result<(), ApiError> {
-        let Some(target) = target_of(id) else { return Ok(()) };
+        let Some(target) = target_of(&self.registry.surface(), id) else { return Ok(()) };
         let entry = self.registry.get(&target, id.name(), &GetOptions::default()).await?;
         let object = Visited { id, target, metadata: Metadata::read(&entry), revision: entry.revision };
         if object.metadata.holds(FINALIZER_ORPHAN) {
@@ -136,7 +157,7 @@ impl GarbageCollection {
     }
 
     async fn remove_owner(&self, id: ObjectId, owner: &str) -> Result<(), ApiError> {
-        let Some(target) = target_of(&id) else { return Ok(()) };
+        let Some(target) = target_of(&self.registry.surface(), &id) else { return Ok(()) };
         let removed = async {
             let entry = self.registry.get(&target, id.name(), &GetOptions::default()).await?;
             let uid = Metadata::read(&entry).uid;
@@ -209,7 +230,7 @@ impl GarbageCollection {
     }
 
     fn dependents(&self, owner: &Visited<'_>) -> Result<Vec<Dependent>, ApiError> {
-        self.graph.lock().dependents(self.registry.cache(), &owner.metadata.uid, &self.queue)
+        self.graph.lock().dependents(&self.registry.surface(), &owner.metadata.uid, &self.queue)
     }
 
     /// Deletes an object, if it still is what was judged.
@@ -231,8 +252,10 @@ impl GarbageCollection {
 
     /// Looks for an owner where it must be, and whether what is there is the one that is meant.
     async fn look_up(&self, reference: &OwnerReference<'_>, dependent: &ObjectId) -> Result<Owner, ApiError> {
-        let Some(id) = find_owner(reference, dependent).map(Place::id) else { return Ok(Owner::Present) };
-        let Some(target) = target_of(&id) else { return Ok(Owner::Present) };
+        let Some(id) = find_owner(&self.registry.surface(), reference, dependent).map(Place::id) else {
+            return Ok(Owner::Present);
+        };
+        let Some(target) = target_of(&self.registry.surface(), &id) else { return Ok(Owner::Present) };
         let entry = match self.registry.get(&target, id.name(), &GetOptions::default()).await {
             Err(ApiError::NotFound { .. }) => return Ok(Owner::Gone),
             found => found?,

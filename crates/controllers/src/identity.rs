@@ -139,14 +139,14 @@ impl IdentityLease {
     pub async fn release(mut self) {
         let Some(held) = self.held.take() else { return };
         self.fence.lose();
-        let released = async { self.client.delete(&leases::collection()?, &held).await };
+        let released = async { self.client.delete(&leases::collection(&self.client)?, &held).await };
         farewell(released, "the identity lease was left behind; it ends by itself").await;
     }
 
     /// Deletes what a registration has written all the same whose outcome was not heard.
     async fn withdraw(&self) {
         let withdrawn = async {
-            let leases = leases::collection()?;
+            let leases = leases::collection(&self.client)?;
             match self.client.get(&leases, &self.config.server_id).await? {
                 Some(found) if leases::holder(&found.object) == self.holder => {
                     self.client.delete(&leases, &found).await
@@ -165,7 +165,7 @@ impl IdentityLease {
         }
         let mut renewed = held.object.clone();
         leases::set(&mut renewed, [("renewTime", leases::micro_time(now))]);
-        match self.client.update(&leases::collection()?, renewed).await {
+        match self.client.update(&leases::collection(&self.client)?, renewed).await {
             Ok(written) => {
                 self.hold(written);
                 Ok(())
@@ -178,7 +178,7 @@ impl IdentityLease {
 
     /// Somebody else has written the lease, or the answer to an earlier renewal was lost.
     async fn look(&mut self) -> Result<(), ApiError> {
-        match self.client.get(&leases::collection()?, &self.config.server_id).await? {
+        match self.client.get(&leases::collection(&self.client)?, &self.config.server_id).await? {
             Some(found) if leases::holder(&found.object) == self.holder => {
                 self.hold(found);
                 Ok(())
@@ -217,7 +217,7 @@ impl IdentityLease {
 
     /// `None` when another process of this name has the lease, and it is to keep it.
     async fn try_take(&self, namesake: Namesake) -> Result<Option<Stored>, ApiError> {
-        let leases = leases::collection()?;
+        let leases = leases::collection(&self.client)?;
         let lease = self.lease(self.client.now());
         let Some(mut found) = self.client.get(&leases, &self.config.server_id).await? else {
             return self.client.create(&leases, lease).await.map(Some);

@@ -16,7 +16,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::{Family, Registry, ServiceRanges, Target};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored, collection, farewell};
+use crate::client::{Client, Stored, farewell};
 use crate::servers::{Addresses, RegisteredServers};
 
 /// How often the objects are looked at, as in the reference server.
@@ -74,7 +74,7 @@ impl KubernetesService {
 
     /// Makes the ServiceCIDR of the cluster, and says that it is ready.
     pub(crate) async fn ensure_range(&self) -> Result<(), ApiError> {
-        let target = collection("networking.k8s.io", "v1", "servicecidrs", None)?;
+        let target = self.client.collection("networking.k8s.io", "v1", "servicecidrs", None)?;
         let cidrs: Vec<String> = self.ranges.addresses().iter().map(ToString::to_string).collect();
         let current = match self.client.get(&target, NAME).await? {
             Some(current) => current,
@@ -98,7 +98,7 @@ impl KubernetesService {
             "reason": "", "message": "Kubernetes default Service CIDR is ready",
         });
         next.0.insert("status", json!({ "conditions": [ready] }));
-        let status = Target { subresource: target.version.subresource("status"), ..target };
+        let status = target.below("status");
         unless_changed(self.client.update(&status, next).await)
     }
 
@@ -118,7 +118,7 @@ impl KubernetesService {
 
     /// Makes the service, and has it lead to the servers that live.
     pub(crate) async fn ensure_service(&self) -> Result<(), ApiError> {
-        let target = collection("", "v1", "services", Some(NAMESPACE))?;
+        let target = self.client.collection("", "v1", "services", Some(NAMESPACE))?;
         if self.client.get(&target, NAME).await?.is_none() {
             let service = json!({
                 "metadata": { "name": NAME, "labels": { "component": "apiserver", "provider": "kubernetes" } },
@@ -148,7 +148,7 @@ impl KubernetesService {
     }
 
     async fn lead_to(&self, servers: Addresses) -> Result<(), ApiError> {
-        let target = collection("", "v1", "endpoints", Some(NAMESPACE))?;
+        let target = self.client.collection("", "v1", "endpoints", Some(NAMESPACE))?;
         let current = self.client.get(&target, NAME).await?;
         let stated = current.as_ref().map(|stored| stated(&stored.object)).unwrap_or_default();
         let kept = servers.doubtful.into_iter().filter(|address| stated.contains(address));
@@ -177,7 +177,7 @@ impl KubernetesService {
 
     /// A slice for each port and family: a slice has one family, and all its ports hold for all of it.
     async fn write_slices(&self, servers: &BTreeSet<SocketAddr>) -> Result<(), ApiError> {
-        let target = collection("discovery.k8s.io", "v1", "endpointslices", Some(NAMESPACE))?;
+        let target = self.client.collection("discovery.k8s.io", "v1", "endpointslices", Some(NAMESPACE))?;
         let primary = self.ranges.primary().family();
         let mut slices: BTreeMap<(bool, u16), Vec<IpAddr>> = BTreeMap::new();
         for server in servers {

@@ -76,7 +76,7 @@ impl Leadership {
     /// The lease, if it could be taken. Another's is taken when it has not changed for as long as it stands, by this
     /// server's own clock: clocks of servers differ.
     async fn try_acquire(&self, observed: &mut Option<(Stored, Instant)>) -> Result<Option<Stored>, ApiError> {
-        let leases = leases::collection()?;
+        let leases = leases::collection(&self.client)?;
         let now = self.client.now();
         let found = self.client.get(&leases, LEASE).await?;
         let first_seen = self.first_seen.get_or_init(|| found.as_ref().map_or("", stated_holder).to_owned());
@@ -142,7 +142,7 @@ impl Leadership {
     /// not. What was written by an earlier attempt whose answer got lost is written again: others count from what they see,
     /// so it would be too early to count from now on.
     async fn rewrite(&self, lease: &Stored, change: impl Fn(&mut Object)) -> Result<Option<Stored>, ApiError> {
-        let leases = leases::collection()?;
+        let leases = leases::collection(&self.client)?;
         let mut next = lease.object.clone();
         for _ in 1..ATTEMPTS {
             change(&mut next);

@@ -7,17 +7,20 @@ use keelson_meta::json::{Map, Value};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::Target;
 
-use crate::client;
+use crate::client::Client;
 
 /// The namespace of the leases by which a cluster runs itself.
 pub(crate) const NAMESPACE: &str = "kube-system";
 
+const GROUP: &str = "coordination.k8s.io";
+const PLURAL: &str = "leases";
+
 /// The leases of the cluster itself.
 ///
 /// # Errors
-/// 500 when the catalogue has none.
-pub(crate) fn collection() -> Result<Target, ApiError> {
-    client::collection("coordination.k8s.io", "v1", "leases", Some(NAMESPACE))
+/// 500 when leases are not served.
+pub(crate) fn collection(client: &Client) -> Result<Target, ApiError> {
+    client.collection(GROUP, "v1", PLURAL, Some(NAMESPACE))
 }
 
 /// What the keys of these leases begin with.
@@ -25,9 +28,7 @@ pub(crate) fn collection() -> Result<Target, ApiError> {
 /// # Errors
 /// 500 when leases are not stored.
 pub(crate) fn key_prefix() -> Result<String, ApiError> {
-    let target = collection()?;
-    let stored = target.stored().ok_or_else(|| ApiError::Internal("leases are not stored".to_owned()))?;
-    Ok(format!("{}{}", stored.key_prefix(), target.key_prefix()))
+    Ok(format!("{}{NAMESPACE}/", keelson_registry::key_prefix(GROUP, PLURAL)?))
 }
 
 /// Who holds a lease; empty for nobody.

@@ -33,7 +33,8 @@ pub struct NamespaceDeletion {
     registry: Arc<Registry>,
     client: Client,
     namespaces: Target,
-    contents: Vec<Box<dyn Content>>,
+    /// What namespaces hold beside the collections that are served.
+    others: Vec<Box<dyn Content>>,
     /// The names of namespaces that are being deleted.
     queue: Queue<String>,
 }
@@ -42,18 +43,17 @@ impl NamespaceDeletion {
     /// A controller over a registry.
     ///
     /// # Errors
-    /// 500 when the catalogue has no namespaces.
+    /// 500 when namespaces are not served.
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
-        let contents = contents::of_catalogue(&registry);
         let client = Client::new(registry.clone(), MANAGER);
-        let namespaces = keelson_registry::namespaces_target()?;
-        Ok(Self { registry, client, namespaces, contents, queue: Queue::new(BACKOFF) })
+        let namespaces = client.collection("", "v1", "namespaces", None)?;
+        Ok(Self { registry, client, namespaces, others: Vec::new(), queue: Queue::new(BACKOFF) })
     }
 
     /// Has it empty something else as well.
     #[must_use]
     pub fn also(mut self, content: Box<dyn Content>) -> Self {
-        self.contents.push(content);
+        self.others.push(content);
         self
     }
 
@@ -98,8 +98,7 @@ impl NamespaceDeletion {
         let mut told = namespace.clone();
         findings.tell(&mut told, self.client.now());
         if told != namespace {
-            let subresource = self.namespaces.version.subresource("status");
-            let status = Target { subresource, name: Some(name.to_owned()), ..self.namespaces.clone() };
+            let status = self.namespaces.clone().below("status").named(name);
             self.client.update(&status, told).await?;
         }
         if !findings.is_empty() {
@@ -113,7 +112,8 @@ impl NamespaceDeletion {
     /// Deletes everything in the namespace, pods first. What can't be deleted of one kind does not keep the others.
     async fn empty(&self, namespace: &str) -> Findings {
         let mut findings = Findings::default();
-        for content in &self.contents {
+        let served = contents::of_surface(&self.registry);
+        for content in served.iter().chain(&self.others) {
             match content.empty(namespace).await {
                 Ok(left) => findings.add(content.resource(), left),
                 Err(error) => findings.add_failure(&error),

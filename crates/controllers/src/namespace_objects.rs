@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Registry, Target, namespaces_target};
+use keelson_registry::{Registry, Target};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, collection};
+use crate::client::Client;
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
@@ -63,7 +63,9 @@ impl NamespaceObjects {
 
     /// Runs until the server stops.
     pub async fn run(self, stopping: CancellationToken) {
-        let (Ok(namespaces), Ok(objects)) = (namespaces_target(), collection("", "v1", self.plural, None)) else {
+        let (Ok(namespaces), Ok(objects)) =
+            (self.client.collection("", "v1", "namespaces", None), self.client.collection("", "v1", self.plural, None))
+        else {
             return;
         };
         let selector = format!("metadata.name={}", self.name);
@@ -94,7 +96,7 @@ impl NamespaceObjects {
     }
 
     async fn ensure(&self, namespace: &str) -> Result<(), ApiError> {
-        let target = collection("", "v1", self.plural, Some(namespace))?;
+        let target = self.client.collection("", "v1", self.plural, Some(namespace))?;
         match self.client.get(&target, self.name).await? {
             None => self.make(&target).await,
             Some(current) => match self.mended(&current.object) {

@@ -14,7 +14,6 @@ use keelson_meta::json::Value;
 use keelson_meta::options::{GetOptions, ListOptions, Query};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
-use keelson_resources::Catalogue;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -50,7 +49,7 @@ impl PodGarbageCollection {
     /// # Errors
     /// 500 when the catalogue has no pods and nodes.
     pub fn new(registry: Arc<Registry>, quarantine: Duration) -> Result<Self, ApiError> {
-        let (pods, nodes) = (target("pods")?, target("nodes")?);
+        let (pods, nodes) = (target(&registry, "pods")?, target(&registry, "nodes")?);
         Ok(Self { registry, quarantine, pods, nodes })
     }
 
@@ -157,10 +156,8 @@ impl PodGarbageCollection {
     }
 }
 
-fn target(plural: &str) -> Result<Target, ApiError> {
-    let found = Catalogue::builtin().lookup("", "v1", plural);
-    let (resource, version) = found.ok_or_else(|| ApiError::Internal(format!("the catalogue has no {plural}")))?;
-    Ok(Target { resource, version, subresource: None, namespace: None, name: None })
+fn target(registry: &Registry, plural: &str) -> Result<Target, ApiError> {
+    registry.surface().target("", plural)
 }
 
 /// Whether a node does not work, and an operator says that it will not again.

@@ -125,7 +125,7 @@ impl RegisteredServers {
 
     async fn look(&self) -> Result<Vec<Observed>, ApiError> {
         let labels = format!("{IDENTITY_LABEL}={IDENTITY_VALUE}");
-        let found = self.client.list(&leases::collection()?, &labels).await?;
+        let found = self.client.list(&leases::collection(&self.client)?, &labels).await?;
         Ok(self.seen.lock().look(found))
     }
 
@@ -176,7 +176,7 @@ impl IdentityCollection {
     }
 
     async fn collect(&self) -> Result<(), ApiError> {
-        let collection = leases::collection()?;
+        let collection = leases::collection(&self.client)?;
         for Observed { lease, unchanged, .. } in self.servers.look().await? {
             // One that does not say how long it stands is no server's.
             if leases::duration(&lease.object).is_some_and(|duration| unchanged < duration) {

@@ -67,7 +67,7 @@ impl Conversion {
     }
 
     /// The conversions that lead to a version of a kind from its others.
-    pub fn leading_to(kind: &str, gv: (&str, &str)) -> impl Iterator<Item = &'static Self> {
+    pub fn leading_to<'a>(kind: &'a str, gv: (&'a str, &'a str)) -> impl Iterator<Item = &'static Self> + 'a {
         let leads = move |each: &&Self| each.kind == kind && each.to.gv() == gv && each.from.gv() != gv;
         Table::get().conversions.iter().filter(leads)
     }
@@ -196,16 +196,16 @@ mod tests {
         let mut known = 0;
         for resource in Catalogue::builtin().resources() {
             let Some(stored) = resource.storage_gvk() else { continue };
-            let served = resource.versions.iter().map(|version| (resource.group, version.name));
+            let served = resource.versions.iter().map(|version| (&*resource.group, &*version.name));
             let forms: BTreeSet<_> = served.chain([(stored.group.as_str(), stored.version.as_str())]).collect();
             if forms.len() == 1 && resource.kind != "Event" {
                 continue;
             }
             known += 1;
             for (from, to) in forms.iter().flat_map(|from| forms.iter().map(move |to| (*from, *to))) {
-                let found = Conversion::between(resource.group, resource.kind, from, to);
+                let found = Conversion::between(&resource.group, &resource.kind, from, to);
                 let found = found.unwrap_or_else(|| panic!("{} {from:?} to {to:?}", resource.kind));
-                assert_eq!((found.kind(), found.from_gv(), found.to_gv()), (resource.kind, from, to));
+                assert_eq!((found.kind(), found.from_gv(), found.to_gv()), (&*resource.kind, from, to));
                 assert_eq!(found.is_identity(), from == to);
             }
         }

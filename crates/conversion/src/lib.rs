@@ -2,8 +2,8 @@
 //!
 //! A kind that is served in several versions has one form to which every other form leads and from which it comes: the
 //! hub. [`Conversion::between`] puts the two steps together; most pairs need neither, since their fields are the same, and
-//! say so, so that a caller may swap the `apiVersion` in stored bytes instead of decoding them. [`Views`] numbers what a
-//! collection can be shown as.
+//! say so, so that a caller may swap the `apiVersion` in stored bytes instead of decoding them. [`View`] finds the one for
+//! an object that may be stored in any version.
 //! Nothing here knows bytes, defaults or requests. An object is expected to have passed its schema; what a schema can't
 //! see, the text of annotations, is checked here. Fields that no version knows survive every conversion.
 
@@ -16,4 +16,4 @@ mod tree;
 mod view;
 
 pub use conversion::{Conversion, ConversionError};
-pub use view::{Passage, View, ViewId, Views};
+pub use view::{Passage, View};

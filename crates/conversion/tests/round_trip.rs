@@ -1,6 +1,6 @@
 //! A way there and back changes nothing, for every pair of versions of every kind, on random objects of the kind's shape.
 
-use keelson_conversion::{Conversion, Views};
+use keelson_conversion::Conversion;
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
 use keelson_resources::Catalogue;
@@ -346,23 +346,27 @@ proptest! {
     /// Nothing panics, whatever an object is; a rename changes nothing; and what no version knows is still there.
     #[test]
     fn any_object_in_any_view(body in fields("(spec|status|metadata|series|source|[a-z]{1,3})", any_json()), new in any_json()) {
-        let views = Views::builtin().all();
-        for (to, from) in views.iter().flat_map(|to| views.iter().filter(|from| from.kind == to.kind).map(move |from| (to, from))) {
-            let gvs = ((from.group, from.version), (to.group, to.version));
-            let Some(conversion) = Conversion::between(to.group, to.kind, gvs.0, gvs.1) else { continue };
+        let kinds: Vec<_> = Catalogue::builtin()
+            .resources()
+            .flat_map(|resource| resource.versions.iter().map(|version| resource.gvk(&version.name)))
+            .collect();
+        for (to, from) in kinds.iter().flat_map(|to| kinds.iter().filter(|from| from.kind == to.kind).map(move |from| (to, from))) {
+            let gvs = ((&*from.group, &*from.version), (&*to.group, &*to.version));
+            let Some(conversion) = Conversion::between(&to.group, &to.kind, gvs.0, gvs.1) else { continue };
             let Value::Object(mut before) = body.clone() else { unreachable!("fields make an object") };
             before.insert("unknown".to_owned(), new.clone());
-            before.insert("apiVersion", json!(from.api_version));
+            before.insert("apiVersion", json!(from.group_version().to_string()));
             let mut after = Object(before.clone());
             let outcome = conversion.convert(&mut after);
             if conversion.is_rename() {
                 prop_assert_eq!(&outcome, &Ok(()));
-                before.insert("apiVersion", json!(to.api_version));
+                before.insert("apiVersion", json!(to.group_version().to_string()));
                 prop_assert_eq!(&after.0, &before);
             }
             if outcome.is_ok() {
                 prop_assert_eq!(after.0.get("unknown"), Some(&new));
-                prop_assert_eq!(after.api_version(), Some(to.api_version.as_str()));
+                let wanted = to.group_version().to_string();
+                prop_assert_eq!(after.api_version(), Some(wanted.as_str()));
             }
         }
     }
@@ -391,11 +395,11 @@ fn selectable_fields_are_the_same_in_every_version() {
     for resource in Catalogue::builtin().resources().filter(|resource| !resource.selectable_fields.is_empty()) {
         let stored = resource.storage_gvk().expect("what is selected is stored");
         let from = (stored.group.as_str(), stored.version.as_str());
-        for version in resource.versions {
-            let to = (resource.group, version.name);
-            let conversion = Conversion::between(resource.group, resource.kind, from, to);
+        for version in &resource.versions {
+            let to = (&*resource.group, &*version.name);
+            let conversion = Conversion::between(&resource.group, &resource.kind, from, to);
             let Some(conversion) = conversion.filter(|conversion| !conversion.is_identity()) else { continue };
-            for declared in resource.selectable_fields {
+            for declared in &resource.selectable_fields {
                 let path = declared.paths.first().expect("every such field has a path");
                 let mut object = Object::default();
                 object.0.insert("apiVersion", json!(conversion.from_api_version()));

@@ -102,17 +102,17 @@ pub(crate) fn builtin(catalogue: &Catalogue, stored_as: StoredAs<'_, '_>) -> Vec
     catalogue.groups().iter().flat_map(|group| versions_of(group, stored_as)).collect()
 }
 
-fn versions_of(group: &'static Group, stored_as: StoredAs<'_, '_>) -> Vec<Arc<VersionSource>> {
-    let source = |entry: &'static GroupVersionEntry| {
+fn versions_of(group: &Group, stored_as: StoredAs<'_, '_>) -> Vec<Arc<VersionSource>> {
+    let source = |entry: &GroupVersionEntry| {
         Arc::new(VersionSource {
-            group: group.name.into(),
-            version: entry.name.into(),
+            group: group.name.clone(),
+            version: entry.name.clone(),
             group_priority: group.priority,
             version_priority: entry.priority,
             order: SourceOrder::BuiltIn,
             freshness: Freshness::Current,
             resources: group
-                .served_in(entry.name)
+                .served_in(&entry.name)
                 .map(|(resource, version)| discovered(resource, version, stored_as(resource)))
                 .collect(),
         })
@@ -120,40 +120,32 @@ fn versions_of(group: &'static Group, stored_as: StoredAs<'_, '_>) -> Vec<Arc<Ve
     group.versions.iter().map(source).collect()
 }
 
-fn discovered(
-    resource: &'static Resource,
-    version: &'static ServedVersion,
-    stored_as: Option<&str>,
-) -> DiscoveredResource {
-    let told = stored_as.map(|version| storage_version_hash(resource.group, version, resource.kind));
+fn discovered(resource: &Resource, version: &ServedVersion, stored_as: Option<&str>) -> DiscoveredResource {
+    let told = stored_as.map(|version| storage_version_hash(&resource.group, version, &resource.kind));
     DiscoveredResource {
-        plural: resource.plural.into(),
-        singular: resource.singular.into(),
-        kind: DiscoveredKind { kind: resource.kind.into(), ..Default::default() },
+        plural: resource.plural.clone(),
+        singular: resource.singular.clone(),
+        kind: DiscoveredKind { kind: resource.kind.clone(), ..Default::default() },
         namespaced: resource.is_namespaced(),
-        verbs: verbs(version.verbs),
-        short_names: texts(resource.short_names),
-        categories: texts(resource.categories),
+        verbs: verbs(&version.verbs),
+        short_names: resource.short_names.clone(),
+        categories: resource.categories.clone(),
         storage_version_hash: told.or_else(|| resource.storage_version_hash()),
         subresources: version.subresources.iter().map(|subresource| part(resource, subresource)).collect(),
     }
 }
 
-fn part(parent: &'static Resource, subresource: &'static Subresource) -> DiscoveredSubresource {
-    let kind = match subresource.response {
-        ResponseKind::Parent => DiscoveredKind { kind: parent.kind.into(), ..Default::default() },
-        ResponseKind::Sibling(kind) => DiscoveredKind { kind: kind.into(), ..Default::default() },
+fn part(parent: &Resource, subresource: &Subresource) -> DiscoveredSubresource {
+    let kind = match &subresource.response {
+        ResponseKind::Parent => DiscoveredKind { kind: parent.kind.clone(), ..Default::default() },
+        ResponseKind::Sibling(kind) => DiscoveredKind { kind: kind.clone(), ..Default::default() },
         ResponseKind::Foreign { group, version, kind } => {
-            DiscoveredKind { group: group.into(), version: version.into(), kind: kind.into() }
+            DiscoveredKind { group: group.clone(), version: version.clone(), kind: kind.clone() }
         }
     };
-    DiscoveredSubresource { name: subresource.name.into(), kind, verbs: verbs(subresource.verbs) }
+    DiscoveredSubresource { name: subresource.name.clone(), kind, verbs: verbs(&subresource.verbs) }
 }
 
 fn verbs(verbs: &[Verb]) -> Vec<Text> {
     verbs.iter().map(|verb| verb.as_str().into()).collect()
-}
-
-fn texts(texts: &'static [&'static str]) -> Vec<Text> {
-    texts.iter().map(|text| Text::Borrowed(text)).collect()
 }

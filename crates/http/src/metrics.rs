@@ -17,7 +17,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-pub use observation::{Observation, ServedResource};
+pub use observation::{Observation, ResourceNames};
 pub use source::{MetricKind, MetricSource, Sample};
 
 use requests::Requests;

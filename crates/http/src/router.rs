@@ -1,6 +1,6 @@
 //! Which handler answers a request.
 //!
-//! Paths that name a resource are looked up in the catalogue and checked here, once for all: whether the resource, the
+//! Paths that name a resource are looked up in what is served now and checked here, once for all: whether the resource, the
 //! version and the subresource exist (404), are reached by this path (404), and have this verb (405). What passes goes to
 //! the [`ApiService`], with what was found. All other paths are answered by [`crate::pages`].
 
@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use http::{Method, Response};
 use keelson_meta::ApiError;
-use keelson_registry::Target;
-use keelson_resources::Catalogue;
+use keelson_registry::{Surface, Target};
 
 use crate::body::ResponseBody;
 use crate::pages::Pages;
@@ -18,17 +17,24 @@ use crate::request_info::{RequestInfo, Verb};
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
 
+/// Tells what is served now.
+type SurfaceSource = Box<dyn Fn() -> Arc<Surface> + Send + Sync>;
+
 /// Finds the handler of each request.
 pub struct Router {
-    catalogue: &'static Catalogue,
+    surface: SurfaceSource,
     pages: Pages,
     service: Arc<dyn ApiService>,
 }
 
 impl Router {
-    /// Routes resources of `catalogue` to `service`, and the rest to `pages`.
-    pub fn new(catalogue: &'static Catalogue, pages: Pages, service: Arc<dyn ApiService>) -> Self {
-        Self { catalogue, pages, service }
+    /// Routes resources to `service`, and the rest to `pages`. Each request asks `surface` once what is served.
+    pub fn new(
+        surface: impl Fn() -> Arc<Surface> + Send + Sync + 'static,
+        pages: Pages,
+        service: Arc<dyn ApiService>,
+    ) -> Self {
+        Self { surface: Box::new(surface), pages, service }
     }
 
     /// Answers a request that passed the filters, and that is for [`target`](Self::target).
@@ -37,7 +43,7 @@ impl Router {
         if !info.is_resource_request {
             return self.pages.answer(info, parts);
         }
-        if !info.group.is_empty() && self.catalogue.group(&info.group).is_none() {
+        if target.is_none() && !info.group.is_empty() && !(self.surface)().has_group(&info.group) {
             return respond::no_such_page();
         }
         match check(info, target, &parts.method) {
@@ -51,31 +57,28 @@ impl Router {
         if !info.is_resource_request {
             return None;
         }
-        let (resource, version) = self.catalogue.lookup(&info.group, &info.version, &info.resource)?;
-        let subresource = match &info.subresource {
-            None => None,
-            Some(name) => Some(version.subresource(name)?),
-        };
+        let mut target = (self.surface)().lookup(&info.group, &info.version, &info.resource)?;
+        if let Some(name) = &info.subresource {
+            target.subresource = Some(target.version.subresource(name)?.clone());
+        }
         // What follows a proxy is the path of whom it leads to.
-        let led_on = subresource.is_some_and(|subresource| subresource.name == "proxy");
-        let name = info.name.clone().filter(|_| info.name_in_path);
+        let led_on = target.subresource.as_ref().is_some_and(|below| below.takes_path());
+        target.name = info.name.clone().filter(|_| info.name_in_path);
         // The path of a Namespace object reads like one inside of that namespace.
-        let namespace = info.namespace.clone().filter(|_| resource.is_namespaced());
-        (info.rest.is_empty() || led_on).then_some(Target { resource, version, subresource, namespace, name })
+        target.namespace = info.namespace.clone().filter(|_| target.is_namespaced());
+        (info.rest.is_empty() || led_on).then_some(target)
     }
 }
 
 /// The target of a request whose path exists and has the verb.
 fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<Target, ApiError> {
     let target = target.ok_or(ApiError::UnknownResource)?;
-    let verbs = target.subresource.map_or(target.version.verbs, |subresource| subresource.verbs);
+    let verbs = target.subresource.as_ref().map_or(&target.version.verbs, |subresource| &subresource.verbs);
     let in_place = match (target.resource.is_namespaced(), &info.namespace) {
         (true, Some(_)) => Place::Own,
         (true, None) => Place::AllNamespaces,
         // As above.
-        (false, Some(_)) if target.resource.plural != "namespaces" || !target.resource.group.is_empty() => {
-            return Err(ApiError::UnknownResource);
-        }
+        (false, Some(_)) if !target.resource.is_namespaces() => return Err(ApiError::UnknownResource),
         (false, _) => Place::Own,
     };
     if in_place == Place::AllNamespaces && info.name_in_path {
@@ -127,8 +130,8 @@ mod tests {
     }
 
     fn check(method: &str, uri: &str, expect: u16) {
-        let catalogue = Catalogue::builtin();
-        let router = Router::new(catalogue, Pages::for_tests(), Arc::new(Nothing));
+        let surface = Surface::of_builtin();
+        let router = Router::new(move || surface.clone(), Pages::for_tests(), Arc::new(Nothing));
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::parse(&method, &uri.parse().unwrap());
         let checked = super::check(&info, router.target(&info), &method);

@@ -41,7 +41,7 @@ impl Kinds {
 fn in_all_versions(catalogue: &Catalogue, kind: &str) -> Vec<GroupVersionKind> {
     let groups = catalogue.groups().iter();
     let mut all: Vec<_> =
-        groups.flat_map(|group| group.versions.iter().map(|v| gvk(group.name, v.name, kind))).collect();
+        groups.flat_map(|group| group.versions.iter().map(|v| gvk(&group.name, &v.name, kind))).collect();
     all.sort_by(|a, b| (&a.group, &a.version).cmp(&(&b.group, &b.version)));
     all
 }

@@ -64,7 +64,7 @@ pub(crate) fn paths<'a>(group: &Group, version: &str, schemas: &'a Schemas) -> V
 
 /// The group as it stands in the ids of operations, such as `RbacAuthorization`.
 pub(crate) fn title(group: &Group) -> String {
-    let stem = if group.name.is_empty() { "core" } else { group.name.strip_suffix(".k8s.io").unwrap_or(group.name) };
+    let stem = if group.name.is_empty() { "core" } else { group.name.strip_suffix(".k8s.io").unwrap_or(&group.name) };
     stem.split('.').map(capitalized).collect()
 }
 
@@ -169,7 +169,7 @@ impl<'a, 'n> Naming<'a, 'n> {
         };
         let operations =
             |actions: Vec<Action>| actions.into_iter().map(|a| self.operation(a, &scoped, &subject.kind)).collect();
-        let verbs = subject.served.verbs;
+        let verbs = &subject.served.verbs;
         let mut items = vec![
             item(collection, false, operations(collection_actions(verbs))),
             item(object.clone(), true, operations(object_actions(verbs))),
@@ -183,7 +183,7 @@ impl<'a, 'n> Naming<'a, 'n> {
 
     /// The deprecated paths, on which a GET is a watch.
     fn watch_paths(&self, subject: &Subject<'_>) -> Vec<PathItem<'a>> {
-        let (kind, plural) = (&subject.kind.kind, subject.resource.plural);
+        let (kind, plural) = (&subject.kind.kind, &subject.resource.plural);
         let scoped = subject.scoped_kind();
         let item = |path: String, path_parameters: Vec<&'static Parameter>, action, words: &str| PathItem {
             path,
@@ -211,9 +211,9 @@ impl<'a, 'n> Naming<'a, 'n> {
 
     fn part_operations(&self, subject: &Subject<'_>, part: &Subresource) -> Vec<Operation<'a>> {
         let kind = part.gvk(subject.resource, self.version);
-        let words = format!("{}{}", subject.scoped_kind(), capitalized(part.name));
+        let words = format!("{}{}", subject.scoped_kind(), capitalized(&part.name));
         let created = part.allows(Verb::Create).then_some(Action::Post);
-        object_actions(part.verbs)
+        object_actions(&part.verbs)
             .into_iter()
             .chain(created)
             .map(|action| self.operation(action, &words, &kind))
@@ -314,8 +314,8 @@ mod tests {
     fn an_id_names_one_operation() {
         let mut seen = HashSet::new();
         for group in Catalogue::builtin().groups() {
-            for version in group.versions {
-                let items = paths(group, version.name, Schemas::builtin());
+            for version in &group.versions {
+                let items = paths(group, &version.name, Schemas::builtin());
                 for operation in items.into_iter().flat_map(|item| item.operations) {
                     assert!(seen.insert(operation.id.clone()), "{}", operation.id);
                 }
@@ -326,8 +326,8 @@ mod tests {
     #[test]
     fn every_body_and_every_answer_has_a_definition() {
         for group in Catalogue::builtin().groups() {
-            for version in group.versions {
-                let items = paths(group, version.name, Schemas::builtin());
+            for version in &group.versions {
+                let items = paths(group, &version.name, Schemas::builtin());
                 for operation in items.into_iter().flat_map(|item| item.operations) {
                     let takes = operation.action.body() != Body::None;
                     assert_eq!(operation.body.is_some(), takes, "body of {}", operation.id);

@@ -27,13 +27,13 @@ pub(crate) enum Part {
 
 impl Part {
     /// All parts.
-    pub(crate) fn all(catalogue: &Catalogue) -> Vec<Self> {
+    pub(crate) fn all(catalogue: &'static Catalogue) -> Vec<Self> {
         let mut parts = vec![Self::CoreVersions, Self::Groups, Self::CodeVersion];
         for group in catalogue.groups() {
             if !group.name.is_empty() {
                 parts.push(Self::Group(group));
             }
-            parts.extend(group.versions.iter().map(|version| Self::Version(group, version.name)));
+            parts.extend(group.versions.iter().map(|version| Self::Version(group, &version.name)));
         }
         parts
     }

@@ -16,7 +16,7 @@ use crate::protobuf;
 use crate::schema::{Dialect, kind};
 
 /// The document as JSON.
-pub(crate) fn json(catalogue: &Catalogue, schemas: &Schemas, kinds: &Kinds, server_version: &str) -> Vec<u8> {
+pub(crate) fn json(catalogue: &'static Catalogue, schemas: &Schemas, kinds: &Kinds, server_version: &str) -> Vec<u8> {
     let items = items(catalogue, schemas);
     let mut out = format!(r#"{{"swagger":"2.0","info":{},"paths":"#, info(server_version)).into_bytes();
     write_object(&mut out, items.iter().map(|item| (&item.path, item.described(operation, parameter))));
@@ -28,7 +28,12 @@ pub(crate) fn json(catalogue: &Catalogue, schemas: &Schemas, kinds: &Kinds, serv
 }
 
 /// The document in the protobuf form that client-go asks for.
-pub(crate) fn protobuf(catalogue: &Catalogue, schemas: &Schemas, kinds: &Kinds, server_version: &str) -> Vec<u8> {
+pub(crate) fn protobuf(
+    catalogue: &'static Catalogue,
+    schemas: &Schemas,
+    kinds: &Kinds,
+    server_version: &str,
+) -> Vec<u8> {
     let items = items(catalogue, schemas);
     let mut document = protobuf::DocumentWriter::new("2.0", &info(server_version));
     for item in &items {
@@ -40,7 +45,7 @@ pub(crate) fn protobuf(catalogue: &Catalogue, schemas: &Schemas, kinds: &Kinds, 
     document.finish()
 }
 
-fn items<'a>(catalogue: &Catalogue, schemas: &'a Schemas) -> Vec<PathItem<'a>> {
+fn items<'a>(catalogue: &'static Catalogue, schemas: &'a Schemas) -> Vec<PathItem<'a>> {
     let parts = Part::all(catalogue).into_iter();
     let mut items: Vec<PathItem<'a>> = parts.flat_map(|part| part.items(schemas)).collect();
     items.sort_by(|a, b| a.path.cmp(&b.path));

@@ -25,9 +25,9 @@ fn kind(kind: &GroupVersionKind) -> Value {
 fn every_version(mut check: impl FnMut(&'static keelson_resources::Group, &'static str, &Value)) {
     let openapi = openapi();
     for group in Catalogue::builtin().groups() {
-        for version in group.versions {
-            let path = &group.version_path(version.name)[1..];
-            check(group, version.name, &parsed(openapi.document(path).expect("a document for each version")));
+        for version in &group.versions {
+            let path = &group.version_path(&version.name)[1..];
+            check(group, &version.name, &parsed(openapi.document(path).expect("a document for each version")));
         }
     }
 }
@@ -107,8 +107,8 @@ fn version_2_has_every_kind_too() {
     let document = parsed(openapi().v2(Form::Json));
     assert_eq!(document["swagger"], "2.0");
     for resource in Catalogue::builtin().resources() {
-        for version in resource.versions {
-            let wanted = kind(&resource.gvk(version.name));
+        for version in &resource.versions {
+            let wanted = kind(&resource.gvk(&version.name));
             assert!(definition(&document["definitions"], &wanted).is_some(), "no schema of {wanted}");
         }
     }

@@ -16,11 +16,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
-use keelson_codec::{Checked, FieldPath, json};
+use keelson_codec::{Checked, json};
 use keelson_meta::clock::SystemClock;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{Object, Revision};
-use keelson_resources::Catalogue;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{KeyValue, Store, StoreKey, Transaction, Write};
 
@@ -148,14 +147,7 @@ async fn commit(store: &MemoryStore, writes: Vec<Write>) -> Revision {
 
 /// Pods as the server declares them.
 fn spec() -> CollectionSpec {
-    let pods = Catalogue::builtin().collections().iter().find(|collection| collection.key_prefix() == PREFIX).unwrap();
-    CollectionSpec {
-        prefix: pods.key_prefix(),
-        fields: pods.paths.iter().map(|path| FieldPath::parse(path)).collect(),
-        dispatch: pods.dispatch,
-        namespaced: pods.namespaced,
-        complete: Some(keelson_registry::complete),
-    }
+    keelson_registry::collection_specs().into_iter().find(|spec| spec.prefix == PREFIX).unwrap()
 }
 
 /// The benchmark's pods as a store holds them.

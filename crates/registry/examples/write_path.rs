@@ -10,15 +10,14 @@ mod pods;
 use std::sync::Arc;
 use std::time::Instant;
 
-use keelson_cache::{Cache, CacheConfig, CollectionSpec};
-use keelson_codec::{FieldPath, json};
+use keelson_cache::{Cache, CacheConfig};
+use keelson_codec::json;
 use keelson_meta::Object;
 use keelson_meta::clock::SystemClock;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, FieldValidation, PatchOptions, UpdateOptions};
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Target, Writer, accept, namespaces_target};
-use keelson_resources::Catalogue;
+use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Surface, Target, Writer, accept};
 use keelson_storage::memory::MemoryStore;
 
 /// As the server has it.
@@ -43,7 +42,15 @@ async fn run(rounds: usize, only: &str) {
     for namespace in pods::Pods::namespaces() {
         let object = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": namespace}});
         let object = Object::from_value(object).unwrap();
-        registry.create(&namespaces_target().unwrap(), object, &writer, &CreateOptions::default()).await.unwrap();
+        registry
+            .create(
+                &Surface::of_builtin().target("", "namespaces").unwrap(),
+                object,
+                &writer,
+                &CreateOptions::default(),
+            )
+            .await
+            .unwrap();
     }
     let target = |number: usize| target(&pods.path(number));
     let taken_in = |number: usize| {
@@ -138,21 +145,14 @@ impl Clock {
 
 fn target(path: &str) -> Target {
     let parts: Vec<_> = path.split('/').collect();
-    let (resource, version) = Catalogue::builtin().lookup("", "v1", "pods").unwrap();
-    let (namespace, name) = (Some(parts[4].to_owned()), Some(parts[6].to_owned()));
-    Target { resource, version, subresource: None, namespace, name }
+    Surface::of_builtin().target("", "pods").unwrap().in_namespace(Some(parts[4])).named(parts[6])
 }
 
 async fn registry() -> Arc<Registry> {
     let clock = Arc::new(SystemClock);
     let store = Arc::new(MemoryStore::new());
-    let specs = Catalogue::builtin().collections().iter().map(|collection| CollectionSpec {
-        prefix: collection.key_prefix(),
-        fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
-        dispatch: collection.dispatch,
-        namespaced: collection.namespaced,
-        complete: None,
-    });
-    let cache = Cache::start(store.clone(), specs.collect(), CacheConfig::new(clock.clone())).await.unwrap();
+    let cache = Cache::start(store.clone(), keelson_registry::collection_specs(), CacheConfig::new(clock.clone()))
+        .await
+        .unwrap();
     Arc::new(Registry::new(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default()))
 }

@@ -82,7 +82,7 @@ impl Registry {
 
     /// The object that an apply makes where there is none.
     fn first(&self, target: &Target, name: &str, application: &Application<'_>) -> Result<Draft, ApiError> {
-        let mut nothing = Object::from_value(managed::nothing(target).clone()).unwrap_or_default();
+        let mut nothing = Object::from_value(target.version.empty().clone()).unwrap_or_default();
         let Draft { mut object, managed } = managed::apply(target, &mut nothing, None, application)?;
         if !object.uid().is_empty() {
             let message = format!(

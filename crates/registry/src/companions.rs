@@ -10,7 +10,6 @@ use keelson_cache::Entry;
 use keelson_meta::{ApiError, Object};
 use keelson_storage::{Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 
-use crate::allocation;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
@@ -79,7 +78,7 @@ impl Registry {
             return Ok(Companions::default());
         }
         let before = before.map(|entry| entry.object.decode(entry.revision));
-        allocation::accompany_service(self, target, before.as_ref(), after, attempt).await
+        target.strategy().companions(self, target, before.as_ref(), after, attempt).await
     }
 
     /// Checks for a dry run whether the compares of companions hold now.
@@ -102,5 +101,5 @@ impl Registry {
 
 /// Whether objects of this resource are ever written together with others. Most are not, and cost nothing here.
 pub(crate) fn has_companions(target: &Target) -> bool {
-    (target.resource.group, target.resource.plural) == ("", "services")
+    target.strategy().has_companions()
 }

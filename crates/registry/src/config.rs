@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use keelson_resources::{Catalogue, Resource, StorageKind};
+use keelson_meta::GroupResource;
+use keelson_resources::{Catalogue, Resource, StorageKind, Text};
 
 use crate::allocation::ServiceRanges;
 
@@ -20,7 +21,7 @@ pub struct RegistryConfig {
     pub limit_at_any_version: bool,
     /// The resources that are stored in another version than the usual one, and in which; of several settings the last
     /// counts. [`RegistryConfig::store_as`] fills it.
-    pub storage_versions: Vec<(&'static Resource, &'static str)>,
+    pub storage_versions: Vec<(GroupResource, Text)>,
     /// How much work one chunk may be.
     pub bounds: ListBounds,
     /// What services are given addresses and node ports from. Servers that share a store share these.
@@ -51,7 +52,7 @@ impl RegistryConfig {
         let (name, version) = setting.split_once('=').ok_or_else(form)?;
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
         let resource = Catalogue::builtin().resource(group, plural).ok_or(format!("there is no resource {name:?}"))?;
-        match resource.storage {
+        match &resource.storage {
             // What is shared by two groups has to stay in the form by whose fields it is selected.
             StorageKind::Persisted { group: stored, .. } if stored == group => {}
             StorageKind::Persisted { .. } | StorageKind::Virtual => {
@@ -59,16 +60,18 @@ impl RegistryConfig {
             }
         }
         let Some(version) = resource.version(version) else {
-            let known: Vec<&str> = resource.versions.iter().map(|version| version.name).collect();
+            let known: Vec<&str> = resource.versions.iter().map(|version| &*version.name).collect();
             return Err(format!("{name} have no version {version:?}; there is: {}", known.join(", ")));
         };
-        self.storage_versions.push((resource, version.name));
+        self.storage_versions.push((resource.group_resource(), version.name.clone()));
         Ok(())
     }
 
     /// The version in which a resource is stored, where that is not the usual one.
-    pub fn storage_version(&self, resource: &Resource) -> Option<&'static str> {
-        self.storage_versions.iter().rfind(|(known, _)| known.is(resource)).map(|(_, version)| *version)
+    pub fn storage_version(&self, resource: &Resource) -> Option<&Text> {
+        let is_known =
+            |known: &GroupResource| (&*known.group, &*known.resource) == (&*resource.group, &*resource.plural);
+        self.storage_versions.iter().rfind(|(known, _)| is_known(known)).map(|(_, version)| version)
     }
 }
 

@@ -90,7 +90,9 @@ impl Registry {
     fn stamped(&self, target: &Target, object: Object, writer: &Writer) -> Result<Object, ApiError> {
         let mut object = self.to_storage(target, object)?;
         if let Some(user) = writer.user() {
-            kinds::attribute(target, &mut object, user);
+            if target.strategy().attribute(&mut object, user) {
+                kinds::in_order(target, &mut object);
+            }
         }
         stamp_new(self, target, &mut object);
         Ok(object)
@@ -103,7 +105,7 @@ impl Registry {
         mut draft: Draft,
         dry_run: bool,
     ) -> Result<Option<Created>, ApiError> {
-        kinds::admit(self, target, &mut draft.object)?;
+        kinds::admit_new(self, target, &mut draft.object)?;
         kinds::prepare_create(target, &mut draft.object);
         check_new(target, &draft.object)?;
         let name = draft.object.name().to_owned();

@@ -12,7 +12,6 @@ use keelson_meta::options::{DeleteOptions, PropagationPolicy};
 use keelson_meta::{ApiError, Object};
 
 use crate::grace::{self, Grace};
-use crate::kinds;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Change, Written};
@@ -40,13 +39,13 @@ impl Registry {
                 Ok(change)
             })
             .await?;
-        written.warnings.extend(kinds::warn_on_delete(target, options).map(str::to_owned));
+        written.warnings.extend(target.strategy().warn_on_delete(options).map(str::to_owned));
         Ok(if gone { Deleted::Gone(written) } else { Deleted::Pending(written) })
     }
 
     /// Whether a delete of this resource is answered with the object as it was, rather than with a `Status`.
     pub fn returns_deleted(&self, target: &Target) -> bool {
-        kinds::returns_deleted(target)
+        target.strategy().returns_deleted()
     }
 
     /// What a deletion makes of a stored object, which is decoded with its resourceVersion.
@@ -60,7 +59,7 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Change, ApiError> {
         check_preconditions(target, &object, options)?;
-        kinds::check_delete(target, object.name())?;
+        target.strategy().check_delete(target, object.name())?;
         object.remove_meta("resourceVersion");
         match grace::of(target, &object, options) {
             Grace::Pending => Ok(Change::Put(object.into())),
@@ -78,17 +77,17 @@ impl Registry {
     /// The deletion of an object that has no time to end by itself.
     fn plain_deletion(&self, target: &Target, mut object: Object, options: &DeleteOptions) -> Change {
         let held_by = finalizers(target, &object, options);
-        if held_by.is_empty() && kinds::may_go(target, &object) {
+        if held_by.is_empty() && target.strategy().may_go(&object) {
             return Change::Remove(StoredObject::encode(&object));
         }
         set_finalizers(&mut object, held_by);
         if object.deletion_timestamp().is_none() {
             object.set_meta("deletionTimestamp", rfc3339(self.now()));
-            if kinds::has_grace_period(target) {
+            if target.strategy().states_grace_period() {
                 object.set_meta("deletionGracePeriodSeconds", 0);
             }
             grace::count_deletion(&mut object);
-            kinds::mark_terminating(target, &mut object);
+            target.strategy().mark_terminating(&mut object);
         }
         Change::Put(object.into())
     }
@@ -112,7 +111,7 @@ fn finalizers(target: &Target, stored: &Object, options: &DeleteOptions) -> Vec<
         (Some(false), _) | (None, Some(PropagationPolicy::Background)) => None,
         (None, None) => {
             let known = [FINALIZER_ORPHAN, FINALIZER_FOREGROUND].into_iter().find(|known| held.contains(known));
-            known.or(kinds::orphans_by_default(target).then_some(FINALIZER_ORPHAN))
+            known.or(target.strategy().orphans_by_default().then_some(FINALIZER_ORPHAN))
         }
     };
     let others = held.into_iter().filter(|held| !matches!(*held, FINALIZER_FOREGROUND | FINALIZER_ORPHAN));
@@ -123,7 +122,7 @@ fn check_preconditions(target: &Target, stored: &Object, options: &DeleteOptions
     let conflict = |message| Err(ApiError::conflict(target.group_resource(), stored.name(), message));
     if let Some(wanted) = options.preconditions.uid.as_deref().filter(|wanted| *wanted != stored.uid()) {
         return conflict(ConflictKind::UidPrecondition {
-            kind: target.resource.kind.to_owned(),
+            kind: target.resource.kind.to_string(),
             wanted: wanted.to_owned(),
             actual: stored.uid().to_owned(),
         });
@@ -131,7 +130,7 @@ fn check_preconditions(target: &Target, stored: &Object, options: &DeleteOptions
     let revision = stored.resource_version();
     if let Some(wanted) = options.preconditions.resource_version.as_deref().filter(|wanted| *wanted != revision) {
         return conflict(ConflictKind::RevisionPrecondition {
-            kind: target.resource.kind.to_owned(),
+            kind: target.resource.kind.to_string(),
             wanted: wanted.to_owned(),
             actual: revision.to_owned(),
         });

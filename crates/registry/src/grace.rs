@@ -68,7 +68,7 @@ pub(crate) fn is_over(object: &Object) -> bool {
 }
 
 fn is_graceful(target: &Target) -> bool {
-    (target.resource.group, target.resource.plural) == ("", "pods")
+    target.strategy().is_graceful()
 }
 
 /// What a pod gets that is not being deleted yet. One that no kubelet has to stop gets nothing.
@@ -97,13 +97,13 @@ fn duration(seconds: i64) -> Duration {
 mod tests {
     use super::*;
     use keelson_meta::json::json;
-    use keelson_resources::Catalogue;
+
+    use crate::surface::Surface;
 
     const NOW: &str = "2026-01-02T03:04:05Z";
 
     fn target(plural: &str) -> Target {
-        let (resource, version) = Catalogue::builtin().lookup("", "v1", plural).unwrap();
-        Target { resource, version, subresource: None, namespace: Some("a".into()), name: None }
+        Surface::of_builtin().target("", plural).unwrap().in_namespace(Some("a"))
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "a case reads better as what it is than as references to it")]

@@ -7,8 +7,8 @@
 use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
-use keelson_resources::{Catalogue, ResponseKind};
-use keelson_schema::{Schemas, WalkOptions, WalkReport};
+use keelson_resources::ResponseKind;
+use keelson_schema::{WalkOptions, WalkReport};
 
 use crate::subresources;
 use crate::target::Target;
@@ -34,15 +34,15 @@ pub fn accept(
     duplicates: &[String],
     validation: FieldValidation,
 ) -> Result<Accepted, ApiError> {
-    if target.subresource.is_some_and(|below| below.response != ResponseKind::Parent) {
+    if target.subresource.as_ref().is_some_and(|below| below.response != ResponseKind::Parent) {
         return subresources::accept(target, sent, duplicates, validation);
     }
-    let mut object = object_of(sent, target.resource.kind)?;
+    let mut object = object_of(sent, &target.resource.kind)?;
     check_type(target, &mut object)?;
     let kind = target.kind();
     let faults: Vec<String> = duplicates.iter().map(|path| duplicate(path)).collect();
-    let warnings = shape(&kind, &mut object, &faults, validation).map_err(|fault| {
-        let GroupVersionKind { version, kind, .. } = &kind;
+    let warnings = shape(target, kind, &mut object, &faults, validation).map_err(|fault| {
+        let GroupVersionKind { version, kind, .. } = kind;
         ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {fault}"))
     })?;
     place(target, &mut object)?;
@@ -65,15 +65,16 @@ pub fn fit(target: &Target, object: &mut Object) -> Result<(), ApiError> {
 /// # Errors
 /// What upstream's decoder says of a field of a wrong type, or of what strictness does not let pass.
 pub(crate) fn shape(
+    target: &Target,
     kind: &GroupVersionKind,
     object: &mut Object,
     faults: &[String],
     validation: FieldValidation,
 ) -> Result<Vec<String>, String> {
-    let Some(schema) = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind) else {
-        return Err(format!("there is no schema for {}", kind.kind));
-    };
     keep_reset(object);
+    let Some(schema) = target.schema_of(kind) else {
+        return strict(faults.iter().cloned(), validation).map_err(|faults| format!("strict decoding error: {faults}"));
+    };
     let mut report = WalkReport::default();
     keelson_defaults::apply(kind, object);
     schema.walk(object, &mut report, WalkOptions::STORE);
@@ -152,7 +153,7 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
     let expected_version = expected.group_version().to_string();
     let api_version = object.api_version().filter(|version| !version.is_empty()).unwrap_or(&expected_version);
     if kind == expected.kind && api_version == expected_version {
-        object.set_type(&expected);
+        object.set_type(expected);
         return Ok(());
     }
     let wrong_type = |why: String| {
@@ -163,7 +164,7 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
         ))
     };
     let registered = GroupVersion::parse(api_version).is_some_and(|sent| {
-        Catalogue::builtin().by_kind(&sent.group, kind).is_some_and(|known| known.version(&sent.version).is_some())
+        target.surface.by_kind(&sent.group, kind).is_some_and(|known| known.version(&sent.version).is_some())
     });
     if !registered {
         return Err(wrong_type(format!(
@@ -186,12 +187,7 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
 /// Whether an object says that it is of the target's kind and version. `/v1` does not name the core group here, as it does where
 /// only a version is asked for.
 fn is_of_type(target: &Target, object: &Object) -> bool {
-    let (group, version) = (target.resource.group, target.version.name);
-    let names_it = |api_version: &str| match group {
-        "" => api_version == version,
-        group => api_version.strip_prefix(group).and_then(|rest| rest.strip_prefix('/')) == Some(version),
-    };
-    object.kind() == Some(target.resource.kind) && object.api_version().is_some_and(names_it)
+    object.kind() == Some(&*target.resource.kind) && object.api_version() == Some(target.version.api_version())
 }
 
 /// How the reference server's messages name the unversioned types of a group.

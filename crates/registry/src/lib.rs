@@ -28,6 +28,7 @@ mod registry;
 mod reviews;
 mod selection;
 mod subresources;
+mod surface;
 mod target;
 mod update;
 mod upsert;
@@ -45,12 +46,15 @@ pub use create::Created;
 pub use delete::Deleted;
 pub use intake::{Accepted, accept, fit, object_of};
 pub use list::{HistoryItems, ListItems, ListPage};
-pub use namespaces::namespaces_target;
 pub use newest::QuestionStats;
 pub use patch::{Patch, PatchKind};
 pub use registry::Registry;
 pub use selection::Selection;
 pub use subresources::{Remote, ServiceAccountTokens, TokenFault};
+pub use surface::builtin::{collection_specs, key_prefix};
+pub use surface::{
+    CollectionId, Contribution, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError, Surfaces,
+};
 pub use target::Target;
 pub use view::VersionedView;
 pub use watch::{WatchOutput, WatchStream};

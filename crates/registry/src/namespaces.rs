@@ -5,7 +5,6 @@ use futures::future::try_join_all;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::status::StatusCause;
 use keelson_meta::{ApiError, Object};
-use keelson_resources::Catalogue;
 use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction};
 
 use crate::intake::fit;
@@ -32,7 +31,7 @@ impl Registry {
     }
 
     async fn ensure_namespace(&self, name: &str) -> Result<(), ApiError> {
-        let target = namespaces_target()?;
+        let target = self.surface().target("", "namespaces")?;
         let collection = self.collection(&target)?;
         if collection.get(name).is_some() {
             return Ok(());
@@ -53,7 +52,7 @@ impl Registry {
     /// # Errors
     /// 400 when it does not fit its kind.
     pub(crate) fn encode_own(&self, target: &Target, mut object: Object) -> Result<StoredObject, ApiError> {
-        object.set_type(&target.kind());
+        object.set_type(target.kind());
         fit(target, &mut object)?;
         kinds::complete_new(target, &mut object, self.now());
         let managed = managed::track_new(target, &mut object, &Writer::server(), self.now());
@@ -72,7 +71,7 @@ impl Registry {
         let Some(namespace) = target.namespace.as_deref().filter(|_| target.is_namespaced()) else {
             return Ok(None);
         };
-        let namespaces = namespaces_target()?;
+        let namespaces = self.surface().target("", "namespaces")?;
         let collection = self.collection(&namespaces)?;
         let entry = match collection.get(namespace) {
             Some(entry) if !entry.leaving => entry,
@@ -88,17 +87,6 @@ impl Registry {
         let key = StoreKey::new(format!("{}{namespace}", collection.prefix()));
         Ok(Some(Compare { key, condition: Condition::At(entry.revision) }))
     }
-}
-
-/// The target of `/api/v1/namespaces`.
-///
-/// # Errors
-/// 500 when the catalogue has none.
-pub fn namespaces_target() -> Result<Target, ApiError> {
-    let (resource, version) = Catalogue::builtin()
-        .lookup("", "v1", "namespaces")
-        .ok_or_else(|| ApiError::Internal("the catalogue has no namespaces".to_owned()))?;
-    Ok(Target { resource, version, subresource: None, namespace: None, name: None })
 }
 
 fn terminating(target: &Target, name: &str, namespace: &str) -> ApiError {
@@ -121,7 +109,7 @@ impl Registry {
     /// # Errors
     /// 404 when it is gone already, or another one of its name is there.
     pub async fn finalize_namespace(&self, name: &str, uid: &str) -> Result<(), ApiError> {
-        let target = namespaces_target()?;
+        let target = self.surface().target("", "namespaces")?;
         self.change(&target, name, false, |current| {
             let Shown { object: mut before, managed: known } = Shown::of(current);
             let mut namespace = before.clone();
@@ -131,7 +119,7 @@ impl Registry {
             kinds::finalize_namespace(&mut namespace);
             let managed = managed::track(&target, &mut before, &mut namespace, known, &Writer::server(), self.now());
             namespace.remove_meta("resourceVersion");
-            let held = !namespace.finalizers().is_empty() || !kinds::may_go(&target, &namespace);
+            let held = !namespace.finalizers().is_empty() || !target.strategy().may_go(&namespace);
             let draft = Draft { object: namespace, managed };
             Ok(if held { Change::Put(draft) } else { Change::Remove(current.object.clone()) })
         })

@@ -7,7 +7,6 @@
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 
-use crate::kinds;
 use crate::managed;
 use crate::registry::Registry;
 use crate::target::Target;
@@ -83,7 +82,7 @@ impl Registry {
             let managed = managed::track(target, &mut before, &mut object, known, &Writer::server(), self.now());
             object.remove_meta("resourceVersion");
             let held = object.deletion_timestamp().is_none() || !object.finalizers().is_empty();
-            let stays = held || !kinds::may_go(target, &object);
+            let stays = held || !target.strategy().may_go(&object);
             let draft = Draft { object, managed };
             Ok(if stays { Change::Put(draft) } else { Change::Remove(draft.encode().into_object()) })
         });

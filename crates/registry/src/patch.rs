@@ -3,10 +3,10 @@
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Value;
 use keelson_meta::options::PatchOptions;
-use keelson_meta::{ApiError, GroupKind, GroupVersionKind, Object};
+use keelson_meta::{ApiError, GroupKind, Object};
 use keelson_patch::json_patch::{self, Limits};
 use keelson_patch::{merge_patch, strategic};
-use keelson_schema::Schemas;
+use keelson_schema::SchemaRef;
 
 use crate::intake::{check_type, duplicate, object_of, place, shape};
 use crate::managed::{MANAGED_FIELDS, set_managed};
@@ -55,6 +55,7 @@ impl Registry {
         options: &PatchOptions,
     ) -> Result<Written, ApiError> {
         let kind = target.kind();
+        let kind_schema = target.version.schema();
         let faults = patch.faults();
         let with_all = patch.reaches_owners();
         let mut warnings = Vec::new();
@@ -62,11 +63,11 @@ impl Registry {
             .change(target, name, options.dry_run, |current| {
                 let shown = self.shown(target, current)?;
                 let whole = || with_owners(&shown);
-                let patched = patch.apply(&kind, if with_all { whole() } else { shown.object.clone() })?;
-                let mut next = object_of(patched, target.resource.kind)?;
+                let patched = patch.apply(kind_schema, if with_all { whole() } else { shown.object.clone() })?;
+                let mut next = object_of(patched, &target.resource.kind)?;
                 check_type(target, &mut next)?;
-                warnings = shape(&kind, &mut next, &faults, options.field_validation)
-                    .map_err(|fault| unfit(&patch.apply(&kind, whole()).unwrap_or_default(), fault))?;
+                warnings = shape(target, kind, &mut next, &faults, options.field_validation)
+                    .map_err(|fault| unfit(&patch.apply(kind_schema, whole()).unwrap_or_default(), fault))?;
                 place(target, &mut next)?;
                 self.replace(target, name, shown, next, writer)
             })
@@ -77,20 +78,18 @@ impl Registry {
 }
 
 impl Patch {
-    /// The object of this kind as the patch leaves it.
+    /// The object, which is of a kind with this schema, as the patch leaves it.
     ///
     /// # Errors
     /// 400, 413 and 422 for a patch that does not apply; 415 for a strategic one of a kind without a schema.
-    pub fn apply(&self, kind: &GroupVersionKind, mut object: Object) -> Result<Value, ApiError> {
+    pub fn apply(&self, schema: Option<SchemaRef<'_>>, mut object: Object) -> Result<Value, ApiError> {
         match self.kind {
             PatchKind::Merge => {
                 merge_patch::apply_to_object(&mut object, &self.document)?;
                 Ok(object.into_value())
             }
             PatchKind::Strategic => {
-                let schemas = Schemas::builtin();
-                let schema =
-                    schemas.kind(&kind.group, &kind.version, &kind.kind).ok_or(ApiError::UnsupportedPatchType)?;
+                let schema = schema.ok_or(ApiError::UnsupportedPatchType)?;
                 Ok(strategic::apply_to_object(object, &self.document, schema)?.into_value())
             }
             // What an apply leaves is found with the owners of the fields; see `managed`.

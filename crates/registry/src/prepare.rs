@@ -31,7 +31,7 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
     if target.resource.generation {
         object.set_meta("generation", 1);
     }
-    if target.resource.has_status() && !kinds::keeps_status_on_create(target) {
+    if target.resource.has_status() && !target.strategy().keeps_status_on_create() {
         match kinds::initial_status(target, object, registry.now()) {
             Some(status) => object.0.insert("status", status),
             None => object.0.remove("status"),
@@ -74,7 +74,7 @@ pub(crate) fn validate_update(target: &Target, current: &Object, next: &Object) 
 
 /// The kind as whose an object is judged. Events of both groups are stored alike, but judged by the group they were sent to.
 fn kind_of_rules(target: &Target) -> GroupVersionKind {
-    GroupVersionKind { group: target.resource.group.to_owned(), ..target.storage_kind() }
+    GroupVersionKind { group: target.resource.group.to_string(), ..target.storage_kind().clone() }
 }
 
 /// What is on its way out may not be held by anybody new: those who wait for it would wait for somebody unknown.

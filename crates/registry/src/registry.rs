@@ -12,6 +12,7 @@ use keelson_storage::{Store, StoreError, StoreKey};
 use crate::config::RegistryConfig;
 use crate::list::Rests;
 use crate::newest::{Newest, QuestionStats};
+use crate::surface::{Surface, Surfaces};
 use crate::target::Target;
 use crate::write::Queues;
 
@@ -19,6 +20,7 @@ use crate::write::Queues;
 pub struct Registry {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
+    surfaces: Surfaces,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) config: RegistryConfig,
@@ -46,9 +48,11 @@ impl Registry {
         config: RegistryConfig,
     ) -> Self {
         let questions = Newest::new(store.clone(), config.revision_wait);
+        let surfaces = Surfaces::builtin(cache.clone(), &config);
         Self {
             store,
             cache,
+            surfaces,
             clock,
             random,
             config,
@@ -62,6 +66,16 @@ impl Registry {
     /// The cache that reads are answered from.
     pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
+    }
+
+    /// What is served now.
+    pub fn surface(&self) -> Arc<Surface> {
+        self.surfaces.current()
+    }
+
+    /// What is served, and how that changes.
+    pub fn surfaces(&self) -> &Surfaces {
+        &self.surfaces
     }
 
     /// The store that writes go to.
@@ -93,10 +107,16 @@ impl Registry {
     /// must expect that it is removed meanwhile.
     ///
     /// # Errors
-    /// 405 for a resource that is not stored, 404 for one that is served no more.
+    /// 405 for a resource that is not stored.
     pub(crate) fn collection(&self, target: &Target) -> Result<Arc<Collection>, ApiError> {
-        let stored = target.stored().ok_or(ApiError::MethodNotAllowed)?;
-        self.cache.collection(&stored.key_prefix()).ok_or(ApiError::UnknownResource)
+        if let Some(stored) = target.stored() {
+            return Ok(stored.cached.clone());
+        }
+        // A surface that only describes resources leads to the objects of whoever is asked.
+        let surface = self.surface();
+        let served = surface.resource(&target.resource.group, &target.resource.plural);
+        let stored = served.and_then(|served| served.stored()).ok_or(ApiError::MethodNotAllowed)?;
+        Ok(stored.cached.clone())
     }
 
     /// The store's newest revision: at least that of every write that was acknowledged, by any server, before this call.

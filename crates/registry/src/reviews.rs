@@ -15,7 +15,7 @@ impl Registry {
     /// # Errors
     /// 405 for a resource that is neither stored nor a question this server answers.
     pub fn review(&self, target: &Target, mut review: Object, user: &User) -> Result<Object, ApiError> {
-        let status = match target.resource.plural {
+        let status = match &*target.resource.plural {
             "selfsubjectreviews" => json!({ "userInfo": user_info(user) }),
             "selfsubjectaccessreviews" => access_status(&review, user),
             "subjectaccessreviews" | "localsubjectaccessreviews" => access_status(&review, &subject(&review)),

@@ -11,7 +11,7 @@ use keelson_meta::ApiError;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
 use keelson_meta::label_selector::{LabelSelector, Operator};
 use keelson_meta::options::ListOptions;
-use keelson_resources::FieldRef;
+use keelson_resources::{FieldRef, Text};
 
 use crate::target::Target;
 
@@ -49,7 +49,7 @@ struct StoredField {
     /// The first of these that is not empty has its text.
     paths: Vec<String>,
     /// The text of an absent field.
-    absent: &'static str,
+    absent: Text,
     /// Where the fields are in the entries that are looked at, nearly all of which have one layout.
     places: OnceLock<(Arc<Layout>, Vec<usize>)>,
 }
@@ -61,7 +61,7 @@ impl StoredField {
         let text = |places: &[usize]| places.iter().map(|place| entry.field(*place)).find(|text| !text.is_empty());
         // A layout is known by where it is: the one that is held can't be anywhere else.
         let found = if Arc::ptr_eq(layout, entry.layout()) { text(known) } else { text(&places(entry.layout())) };
-        found.unwrap_or(self.absent)
+        found.unwrap_or(&self.absent)
     }
 }
 
@@ -184,13 +184,13 @@ fn resolve(target: &Target, selector: &FieldSelector) -> Result<Vec<ResolvedTerm
         .terms()
         .iter()
         .map(|term| {
-            let known = target.resource.field(target.version.name, &term.field).map_err(ApiError::BadRequest)?;
+            let known = target.resource.field(&target.version.name, &term.field).map_err(ApiError::BadRequest)?;
             let field = match known {
                 FieldRef::Name => Field::Name,
                 FieldRef::Namespace => Field::Namespace,
                 FieldRef::Declared(declared) => Field::Stored(StoredField {
-                    paths: declared.paths.iter().map(|path| (*path).to_owned()).collect(),
-                    absent: declared.absent,
+                    paths: declared.paths.iter().map(|path| path.to_string()).collect(),
+                    absent: declared.absent.clone(),
                     places: OnceLock::new(),
                 }),
             };

@@ -1,19 +1,27 @@
 //! What a request is about: a resource in a version, and the namespace and name of its URL.
 
-use keelson_meta::{GroupKind, GroupResource, GroupVersionKind};
-use keelson_resources::{Catalogue, Collection, Resource, ServedVersion, Subresource, Verb};
+use std::sync::Arc;
 
+use keelson_cache::Collection;
+use keelson_meta::{ApiError, GroupKind, GroupResource, GroupVersionKind};
+use keelson_resources::{Subresource, Verb};
+use keelson_schema::SchemaRef;
+
+use crate::kinds::Strategy;
+use crate::surface::{KindVersion, ServedResource, StoredCollection, Surface};
 use crate::view::VersionedView;
 
-/// The resource, version, subresource, namespace and name of a URL.
-#[derive(Clone, Debug)]
+/// The resource, version, subresource, namespace and name of a URL, and the surface that they were found in.
+#[derive(Clone)]
 pub struct Target {
+    /// What was served when the request came.
+    pub surface: Arc<Surface>,
     /// The resource.
-    pub resource: &'static Resource,
+    pub resource: Arc<ServedResource>,
     /// The version it is asked for in.
-    pub version: &'static ServedVersion,
+    pub version: Arc<KindVersion>,
     /// The subresource, if any.
-    pub subresource: Option<&'static Subresource>,
+    pub subresource: Option<Arc<Subresource>>,
     /// The namespace of the URL; `None` for cluster-scoped resources and for requests over all namespaces.
     pub namespace: Option<String>,
     /// The name of the URL; `None` for collections.
@@ -21,6 +29,27 @@ pub struct Target {
 }
 
 impl Target {
+    /// The same in a namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: Option<&str>) -> Self {
+        self.namespace = namespace.map(str::to_owned);
+        self
+    }
+
+    /// The same for one object.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// The same below a subresource of this name; as it is where there is none.
+    #[must_use]
+    pub fn below(mut self, subresource: &str) -> Self {
+        self.subresource = self.version.subresource(subresource).cloned();
+        self
+    }
+
     /// Whether objects of the resource live in namespaces.
     pub fn is_namespaced(&self) -> bool {
         self.resource.is_namespaced()
@@ -37,24 +66,54 @@ impl Target {
     }
 
     /// The kind in the version that was asked for.
-    pub fn kind(&self) -> GroupVersionKind {
-        self.resource.gvk(self.version.name)
+    pub fn kind(&self) -> &GroupVersionKind {
+        self.version.kind()
     }
 
     /// The kind that the URL takes: that of the resource, or that of its subresource.
     pub fn taken_kind(&self) -> GroupVersionKind {
-        self.subresource.map_or_else(|| self.kind(), |below| below.gvk(self.resource, self.version.name))
+        match &self.subresource {
+            None => self.kind().clone(),
+            Some(below) => below.gvk(&self.resource, &self.version.name),
+        }
     }
 
     /// Whether the resource can be read though nothing of it is stored, so that there is nothing to be read:
     /// componentstatuses, which this server has none of.
     pub(crate) fn is_empty_by_nature(&self) -> bool {
-        self.stored().is_none() && self.version.verbs.contains(&Verb::List)
+        !self.resource.is_persisted() && self.version.verbs.contains(&Verb::List)
     }
 
     /// Where the objects are stored; `None` for resources that are not.
-    pub fn stored(&self) -> Option<&'static Collection> {
-        Catalogue::builtin().collection_of(self.resource)
+    pub fn stored(&self) -> Option<&Arc<StoredCollection>> {
+        self.resource.stored()
+    }
+
+    /// What the kind does differently when its objects are written.
+    pub(crate) fn strategy(&self) -> &'static dyn Strategy {
+        self.version.strategy()
+    }
+
+    /// The objects in the cache.
+    ///
+    /// # Errors
+    /// 405 for a resource that is not stored.
+    pub fn collection(&self) -> Result<&Arc<Collection>, ApiError> {
+        self.stored().map(|stored| &stored.cached).ok_or(ApiError::MethodNotAllowed)
+    }
+
+    /// The schema of a kind that this request is about: the target's own in any of its versions, or what its subresource takes.
+    /// `None` for a kind that takes whatever it is sent.
+    pub(crate) fn schema_of(&self, kind: &GroupVersionKind) -> Option<SchemaRef<'_>> {
+        if kind == self.kind() {
+            return self.version.schema();
+        }
+        if let Some(below) = &self.subresource
+            && let Some(schema) = self.version.schema_taken_by(&below.name, kind)
+        {
+            return Some(schema);
+        }
+        self.surface.by_kind(&kind.group, &kind.kind)?.version(&kind.version)?.schema()
     }
 
     /// How stored objects are shown to this request.
@@ -62,14 +121,14 @@ impl Target {
         VersionedView::of(self)
     }
 
-    /// The kind that objects are stored as.
-    pub fn storage_kind(&self) -> GroupVersionKind {
-        self.resource.storage_gvk().unwrap_or_else(|| self.kind())
+    /// The kind that this server writes objects to the store as.
+    pub fn storage_kind(&self) -> &GroupVersionKind {
+        self.resource.storage_kind().unwrap_or_else(|| self.kind())
     }
 
     /// The name of the subresource, if any.
-    pub fn subresource_name(&self) -> Option<&'static str> {
-        self.subresource.map(|subresource| subresource.name)
+    pub fn subresource_name(&self) -> Option<&str> {
+        self.subresource.as_ref().map(|subresource| &*subresource.name)
     }
 
     /// The key of an object of this target, relative to its collection.
@@ -89,8 +148,20 @@ impl Target {
     }
 
     /// The path of the field by which watchers of this resource are found.
-    pub fn dispatch_field(&self) -> Option<&'static str> {
-        let stored = self.stored()?;
-        stored.paths.get(stored.dispatch?).copied()
+    pub fn dispatch_field(&self) -> Option<&str> {
+        let layout = &self.stored()?.layout;
+        layout.paths.get(layout.dispatch?).map(|path| &**path)
+    }
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target")
+            .field("resource", &self.group_resource())
+            .field("version", &self.version.name)
+            .field("subresource", &self.subresource_name())
+            .field("namespace", &self.namespace)
+            .field("name", &self.name)
+            .finish()
     }
 }

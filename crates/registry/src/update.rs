@@ -65,7 +65,7 @@ impl Registry {
     /// 500 when it is in no version of its kind.
     pub(crate) fn shown<'e>(&self, target: &Target, current: &'e Entry) -> Result<Shown<'e>, ApiError> {
         let mut shown = Shown::of(current);
-        convert(target, &mut shown.object, &target.kind())?;
+        convert(target, &mut shown.object, target.kind())?;
         Ok(shown)
     }
 
@@ -99,14 +99,14 @@ impl Registry {
         let stored = self.as_stored(target, &current.object)?;
         let Draft { object: next, managed } = next;
         let mut next = managed::confine(target, &stored, self.to_storage(target, next)?);
-        kinds::check_finalizers(target, &next)?;
+        target.strategy().check_subresource(target, &next)?;
         // ORDER: what admission fills in is no change, so the generation is counted after it.
         kinds::admit_update(self, target, &stored, &mut next)?;
         carry_over(target, &stored, &mut next);
         kinds::prepare_update(target, &stored, &mut next);
         validate_update(target, &stored, &next)?;
         let managed = managed::keep_times(&stored, current.managed, &mut next, managed);
-        if stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && kinds::may_go(target, &next) {
+        if stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && target.strategy().may_go(&next) {
             return Ok(Change::Remove(Draft { object: next, managed }.encode().into_object()));
         }
         Ok(Change::Put(Draft { object: next, managed }))
@@ -114,12 +114,12 @@ impl Registry {
 
     /// An object of the request's version in the one that is stored, which is nearly always the same.
     fn as_stored<'o>(&self, target: &Target, object: &'o Object) -> Result<Cow<'o, Object>, ApiError> {
-        let kind = self.storage_kind(target);
+        let kind = target.storage_kind();
         if object.api_version() == Some(kind.group_version().to_string().as_str()) {
             return Ok(Cow::Borrowed(object));
         }
         let mut converted = object.clone();
-        convert(target, &mut converted, &kind)?;
+        convert(target, &mut converted, kind)?;
         Ok(Cow::Owned(converted))
     }
 }
@@ -151,7 +151,7 @@ pub(crate) fn check_preconditions(target: &Target, name: &str, stored: &Object, 
 /// 422: the resource is updated only from a state that the writer has seen. Upstream names the resource where others name
 /// the kind.
 fn unversioned(target: &Target, name: &str) -> ApiError {
-    let kind = GroupKind { group: target.resource.group.to_owned(), kind: target.resource.plural.to_owned() };
+    let kind = GroupKind { group: target.resource.group.to_string(), kind: target.resource.plural.to_string() };
     let fault = FieldError::invalid_in_go("metadata.resourceVersion", "0x0", "must be specified for an update");
     ApiError::Invalid { kind, name: name.to_owned(), errors: vec![fault] }
 }

@@ -12,23 +12,15 @@ use crate::registry::Registry;
 use crate::target::Target;
 
 impl Registry {
-    /// The kind that objects of the target are written to the store as.
-    pub(crate) fn storage_kind(&self, target: &Target) -> GroupVersionKind {
-        match self.config.storage_version(target.resource) {
-            Some(version) => target.resource.gvk(version),
-            None => target.storage_kind(),
-        }
-    }
-
     /// Leads an object from any version to the one that it is stored in, and takes off what a client may not leave there.
     ///
     /// # Errors
     /// 500 when it is in no version of its kind.
     pub(crate) fn to_storage(&self, target: &Target, mut object: Object) -> Result<Object, ApiError> {
-        let stored = self.storage_kind(target);
+        let stored = target.storage_kind();
         let gv = (stored.group.as_str(), stored.version.as_str());
-        convert(target, &mut object, &stored)?;
-        if let Some(canonical) = Conversion::canonical(target.resource.group, target.resource.kind, gv) {
+        convert(target, &mut object, stored)?;
+        if let Some(canonical) = Conversion::canonical(&target.resource.group, &target.resource.kind, gv) {
             canonical.convert(&mut object)?;
         }
         Ok(object)
@@ -48,12 +40,12 @@ pub(crate) fn convert(target: &Target, object: &mut Object, to: &GroupVersionKin
     if from == wanted {
         return Ok(());
     }
-    let conversion = Conversion::between(target.resource.group, target.resource.kind, from, wanted);
+    let conversion = Conversion::between(&target.resource.group, &target.resource.kind, from, wanted);
     let conversion = conversion.ok_or_else(foreign)?;
     conversion.convert(object)?;
     if !conversion.is_rename() {
         // Fields that came with the conversion stand where it put them, not where their version has them.
-        shape(to, object, &[], FieldValidation::Ignore).map_err(ApiError::Internal)?;
+        shape(target, to, object, &[], FieldValidation::Ignore).map_err(ApiError::Internal)?;
     }
     Ok(())
 }

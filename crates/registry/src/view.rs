@@ -4,9 +4,10 @@
 //! differ only by name has its header replaced; only where fields differ is an object decoded and converted.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use keelson_codec::StoredObject;
-use keelson_conversion::{Passage, View, Views};
+use keelson_conversion::{Passage, View};
 use keelson_meta::{GroupVersionKind, Object, Revision};
 
 use crate::target::Target;
@@ -15,7 +16,7 @@ use crate::target::Target;
 #[derive(Clone, Debug)]
 pub struct VersionedView {
     kind: GroupVersionKind,
-    view: Option<&'static View>,
+    view: Option<Arc<View>>,
     /// Whether the kind has no other version, which is the case of most.
     sole: bool,
 }
@@ -23,8 +24,8 @@ pub struct VersionedView {
 impl VersionedView {
     /// The view of a target.
     pub fn of(target: &Target) -> Self {
-        let view = Views::builtin().of(target.resource, target.version.name);
-        Self { kind: target.kind(), sole: view.is_none_or(View::is_sole), view }
+        let view = target.version.view().filter(|_| target.resource.is_persisted()).cloned();
+        Self { kind: target.kind().clone(), sole: view.as_deref().is_none_or(View::is_sole), view }
     }
 
     /// The kind in this version.
@@ -34,20 +35,20 @@ impl VersionedView {
 
     /// Whether the object is stored in this version, so that its bytes are shown as they are.
     pub fn is_same(&self, object: &StoredObject) -> bool {
-        self.sole || self.view.is_some_and(|view| object.api_version() == view.api_version)
+        self.sole || self.view.as_ref().is_some_and(|view| object.api_version() == view.api_version)
     }
 
     /// Whether items of lists are the stored bytes, whichever version an object is stored in: items do not name their
     /// version, so it is enough that no version of the kind has other fields.
     pub fn shows_stored_items(&self) -> bool {
-        self.view.is_none_or(View::is_rename)
+        self.view.as_deref().is_none_or(View::is_rename)
     }
 
     /// The object with the fields of this version. Its header may still name another version.
     ///
     /// Cost: nothing where the fields are the same; else the object is decoded, converted and encoded.
     pub fn show<'a>(&self, object: &'a StoredObject) -> Cow<'a, StoredObject> {
-        let passage = self.view.and_then(|view| view.passage(object.api_version()));
+        let passage = self.view.as_ref().and_then(|view| view.passage(object.api_version()));
         match passage {
             Some(Passage::Through(conversion)) if !conversion.is_rename() => {
                 let mut converted = object.decode(Revision::ZERO);

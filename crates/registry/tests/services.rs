@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures::future::join_all;
-use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_cache::{Cache, CacheConfig};
 use keelson_meta::clock::ManualClock;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, FieldValidation, ListOptions, Query, UpdateOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Random};
-use keelson_registry::{Registry, RegistryConfig, ServiceRanges, Target, Writer, accept};
-use keelson_resources::Catalogue;
+use keelson_registry::{Registry, RegistryConfig, ServiceRanges, Surface, Target, Writer, accept, collection_specs};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{RangeRequest, Store, StoreKey};
 
@@ -24,15 +23,8 @@ const PORTS: &str = "30000-30023";
 
 async fn server(store: &Arc<dyn Store>, seed: u64) -> Arc<Registry> {
     let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
-    let stored = Catalogue::builtin().collections().iter();
-    let specs = stored.map(|collection| CollectionSpec {
-        prefix: collection.key_prefix(),
-        fields: Vec::new(),
-        dispatch: None,
-        namespaced: collection.namespaced,
-        complete: None,
-    });
-    let cache = Cache::start(store.clone(), specs.collect(), CacheConfig::new(clock.clone())).await.unwrap();
+    let config = CacheConfig::new(clock.clone());
+    let cache = Cache::start(store.clone(), collection_specs(), config).await.unwrap();
     let service_ranges = ServiceRanges::new(vec![ADDRESSES.parse().unwrap()], PORTS.parse().unwrap()).unwrap();
     let config = RegistryConfig { service_ranges, ..RegistryConfig::default() };
     Arc::new(Registry::new(store.clone(), cache, clock, Arc::new(SeededRandom::new(seed)), config))
@@ -46,8 +38,7 @@ async fn servers() -> (Arc<dyn Store>, [Arc<Registry>; 2]) {
 }
 
 fn services() -> Target {
-    let (resource, version) = Catalogue::builtin().lookup("", "v1", "services").unwrap();
-    Target { resource, version, subresource: None, namespace: Some("default".to_owned()), name: None }
+    Surface::of_builtin().target("", "services").unwrap().in_namespace(Some("default"))
 }
 
 fn service(name: &str, spec: &Value) -> Object {

@@ -5,14 +5,13 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_cache::{Cache, CacheConfig};
 use keelson_meta::Object;
 use keelson_meta::clock::ManualClock;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, PatchOptions};
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Target, Writer, Written, fit};
-use keelson_resources::Catalogue;
+use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Target, Writer, Written, collection_specs, fit};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 
@@ -20,15 +19,7 @@ const HPA: &str = "horizontalpodautoscalers.autoscaling";
 
 async fn server(store: &Arc<dyn Store>, storage_version: Option<&str>) -> Registry {
     let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
-    let spec = |collection: &keelson_resources::Collection| CollectionSpec {
-        prefix: collection.key_prefix(),
-        fields: Vec::new(),
-        dispatch: None,
-        namespaced: collection.namespaced,
-        complete: None,
-    };
-    let specs = Catalogue::builtin().collections().iter().map(spec).collect();
-    let cache = Cache::start(store.clone(), specs, CacheConfig::new(clock.clone())).await.unwrap();
+    let cache = Cache::start(store.clone(), collection_specs(), CacheConfig::new(clock.clone())).await.unwrap();
     let mut config = RegistryConfig::default();
     if let Some(version) = storage_version {
         config.store_as(&format!("{HPA}={version}")).unwrap();
@@ -38,16 +29,16 @@ async fn server(store: &Arc<dyn Store>, storage_version: Option<&str>) -> Regist
     registry
 }
 
-fn autoscalers(version: &str, name: Option<&str>) -> Target {
-    let (resource, version) = Catalogue::builtin().lookup("autoscaling", version, "horizontalpodautoscalers").unwrap();
-    let (namespace, name) = (Some("default".to_owned()), name.map(str::to_owned));
-    Target { resource, version, subresource: None, namespace, name }
+fn autoscalers(server: &Registry, version: &str, name: Option<&str>) -> Target {
+    let target = server.surface().lookup("autoscaling", version, "horizontalpodautoscalers").unwrap();
+    let target = target.in_namespace(Some("default"));
+    name.map_or_else(|| target.clone(), |name| target.clone().named(name))
 }
 
 async fn patch(server: &Registry, version: &str, document: Value) -> Written {
     let patch = Patch { kind: PatchKind::Merge, document, duplicates: Vec::new() };
     server
-        .patch(&autoscalers(version, Some("a")), "a", &patch, &Writer::server(), &PatchOptions::default())
+        .patch(&autoscalers(server, version, Some("a")), "a", &patch, &Writer::server(), &PatchOptions::default())
         .await
         .unwrap()
 }
@@ -59,7 +50,7 @@ async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only
     let metrics = json!([{ "type": "Resource", "resource": { "name": "memory", "target": { "type": "Utilization", "averageUtilization": 5 } } }]);
     let body = json!({ "metadata": { "name": "a" }, "spec": { "maxReplicas": 3, "metrics": metrics,
         "scaleTargetRef": { "kind": "Deployment", "name": "a" } } });
-    let target = autoscalers("v2", None);
+    let target = autoscalers(&old, "v2", None);
     let mut object = Object::from_value(body).unwrap();
     fit(&target, &mut object).unwrap();
     let created = old.create(&target, object, &Writer::server(), &CreateOptions::default()).await.unwrap();

@@ -1,100 +1,86 @@
-//! The catalogue: all groups, and the tables by which a request finds its resource.
+//! The catalogue of the built-in resources: all groups, and the tables by which a resource is found.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 
-use crate::collection::{Collection, CollectionId};
+use crate::collection::Collection;
+use crate::declare::GroupDeclaration;
 use crate::group::Group;
 use crate::groups::GROUPS;
-use crate::resource::{Resource, ServedVersion, StorageKind};
+use crate::resource::{Resource, ServedVersion, Text};
 
-/// All built-in groups with their resources.
+/// All built-in groups with their resources: what a server serves before anything else is added while it runs.
 #[derive(Debug)]
 pub struct Catalogue {
-    groups: &'static [Group],
-    by_plural: HashMap<(&'static str, &'static str), &'static Resource>,
-    collections: Vec<Collection>,
-    collection_of: HashMap<&'static str, CollectionId>,
+    groups: Vec<Arc<Group>>,
+    by_plural: HashMap<Text, HashMap<Text, Arc<Resource>>>,
+    collections: Vec<Arc<Collection>>,
 }
 
 impl Catalogue {
     /// The built-in resources. The tables are made at the first call, in some microseconds.
     pub fn builtin() -> &'static Self {
         static BUILTIN: OnceLock<Catalogue> = OnceLock::new();
-        BUILTIN.get_or_init(|| Self::new(GROUPS))
+        BUILTIN.get_or_init(|| Self::new(GROUPS.iter().map(GroupDeclaration::group).map(Arc::new).collect()))
     }
 
     /// All groups, in the order of discovery; the core group is the first.
-    pub fn groups(&self) -> &'static [Group] {
-        self.groups
+    pub fn groups(&self) -> &[Arc<Group>] {
+        &self.groups
     }
 
     /// A group by name, empty for the core group.
-    pub fn group(&self, name: &str) -> Option<&'static Group> {
+    pub fn group(&self, name: &str) -> Option<&Arc<Group>> {
         self.groups.iter().find(|group| group.name == name)
     }
 
     /// All resources, by group and plural name.
-    pub fn resources(&self) -> impl Iterator<Item = &'static Resource> {
-        self.groups.iter().flat_map(|group| group.resources)
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.groups.iter().flat_map(|group| &group.resources)
     }
 
     /// The resource of a path's group, version and plural name.
-    pub fn lookup(
-        &self,
-        group: &str,
-        version: &str,
-        plural: &str,
-    ) -> Option<(&'static Resource, &'static ServedVersion)> {
+    pub fn lookup(&self, group: &str, version: &str, plural: &str) -> Option<(&Arc<Resource>, &Arc<ServedVersion>)> {
         let resource = self.resource(group, plural)?;
         Some((resource, resource.version(version)?))
     }
 
     /// A resource in whatever version.
-    pub fn resource(&self, group: &str, plural: &str) -> Option<&'static Resource> {
-        self.by_plural.get(&(group, plural)).copied()
+    pub fn resource(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
+        self.by_plural.get(group)?.get(plural)
     }
 
     /// The resource whose objects are of a kind.
-    pub fn by_kind(&self, group: &str, kind: &str) -> Option<&'static Resource> {
+    pub fn by_kind(&self, group: &str, kind: &str) -> Option<&Arc<Resource>> {
         self.group(group)?.resources.iter().find(|resource| resource.kind == kind)
     }
 
-    /// What is stored: each prefix once, at the index that its id says.
-    pub fn collections(&self) -> &[Collection] {
+    /// What is stored: each prefix once, in the order of the first resource of each.
+    pub fn collections(&self) -> &[Arc<Collection>] {
         &self.collections
     }
 
     /// The collection in which a resource's objects are stored; `None` when they are not stored.
-    pub fn collection_of(&self, resource: &Resource) -> Option<&Collection> {
-        match resource.storage {
-            StorageKind::Persisted { prefix, .. } => {
-                self.collection_of.get(prefix).map(|id| &self.collections[usize::from(id.0)])
-            }
-            StorageKind::Virtual => None,
-        }
+    pub fn collection_of(&self, resource: &Resource) -> Option<&Arc<Collection>> {
+        let prefix = resource.storage_prefix()?;
+        self.collections.iter().find(|collection| collection.prefix == *prefix)
     }
 
-    fn new(groups: &'static [Group]) -> Self {
-        let mut catalogue =
-            Self { groups, by_plural: HashMap::new(), collections: Vec::new(), collection_of: HashMap::new() };
-        for resource in groups.iter().flat_map(|group| group.resources) {
-            catalogue.by_plural.insert((resource.group, resource.plural), resource);
-            if let StorageKind::Persisted { prefix, .. } = resource.storage {
-                catalogue.collect(prefix, resource);
+    fn new(groups: Vec<Arc<Group>>) -> Self {
+        let mut by_plural: HashMap<Text, HashMap<Text, Arc<Resource>>> = HashMap::new();
+        let mut stored: Vec<(Text, Vec<Arc<Resource>>)> = Vec::new();
+        for resource in groups.iter().flat_map(|group| &group.resources) {
+            by_plural.entry(resource.group.clone()).or_default().insert(resource.plural.clone(), resource.clone());
+            let Some(prefix) = resource.storage_prefix() else { continue };
+            match stored.iter_mut().find(|(known, _)| known == prefix) {
+                Some((_, sharing)) => sharing.push(resource.clone()),
+                None => stored.push((prefix.clone(), vec![resource.clone()])),
             }
         }
-        catalogue
-    }
-
-    fn collect(&mut self, prefix: &'static str, resource: &'static Resource) {
-        let next = CollectionId(u16::try_from(self.collections.len()).expect("fewer than 65536 built-in resources"));
-        let id = *self.collection_of.entry(prefix).or_insert(next);
-        if id == next {
-            self.collections.push(Collection::new(id, prefix, resource.is_namespaced()));
-        }
-        self.collections[usize::from(id.0)].add(resource);
+        let collections =
+            stored.into_iter().filter_map(|(_, resources)| Collection::of(resources)).map(Arc::new).collect();
+        Self { groups, by_plural, collections }
     }
 }
 
@@ -111,23 +97,23 @@ mod tests {
     fn resources_and_versions_stand_in_the_order_of_discovery() {
         let groups = Catalogue::builtin().groups();
         assert_eq!(groups[0].name, "", "the core group is first");
-        assert!(groups[1..].is_sorted_by_key(|group| (std::cmp::Reverse(group.priority), group.name)));
+        assert!(groups[1..].is_sorted_by_key(|group| (std::cmp::Reverse(group.priority), group.name.clone())));
         for group in groups {
             assert!(group.versions.is_sorted_by_key(|version| std::cmp::Reverse(version.priority)), "{}", group.name);
-            assert!(group.resources.is_sorted_by_key(|resource| resource.plural), "{}", group.name);
+            assert!(group.resources.is_sorted_by_key(|resource| resource.plural.clone()), "{}", group.name);
         }
     }
 
     #[test]
     fn a_resource_belongs_to_its_group_and_is_served_in_its_versions() {
         for group in Catalogue::builtin().groups() {
-            for resource in group.resources {
+            for resource in &group.resources {
                 assert_eq!(resource.group, group.name, "{}", resource.plural);
                 assert!(!resource.versions.is_empty(), "{}", resource.plural);
-                assert!(resource.versions.iter().all(|version| group.serves(version.name)), "{}", resource.plural);
+                assert!(resource.versions.iter().all(|version| group.serves(&version.name)), "{}", resource.plural);
             }
-            for version in group.versions {
-                assert!(group.served_in(version.name).next().is_some(), "{}/{}", group.name, version.name);
+            for version in &group.versions {
+                assert!(group.served_in(&version.name).next().is_some(), "{}/{}", group.name, version.name);
             }
         }
     }
@@ -143,10 +129,10 @@ mod tests {
     #[test]
     fn verbs_and_subresources_are_in_alphabetical_order() {
         for resource in Catalogue::builtin().resources() {
-            for version in resource.versions {
+            for version in &resource.versions {
                 assert!(version.verbs.is_sorted_by_key(|verb| verb.as_str()), "{}", resource.plural);
-                assert!(version.subresources.is_sorted_by_key(|part| part.name), "{}", resource.plural);
-                for part in version.subresources {
+                assert!(version.subresources.is_sorted_by_key(|part| part.name.clone()), "{}", resource.plural);
+                for part in &version.subresources {
                     assert!(part.verbs.is_sorted_by_key(|verb| verb.as_str()), "{}/{}", resource.plural, part.name);
                 }
             }
@@ -176,8 +162,8 @@ mod tests {
     #[test]
     fn prefixes_are_where_kubernetes_puts_them() {
         for collection in Catalogue::builtin().collections() {
-            let resource = collection.resources[0];
-            let place = match (resource.group, resource.plural) {
+            let resource = &collection.resources[0];
+            let place = match (&*resource.group, &*resource.plural) {
                 ("", "nodes") => "minions",
                 ("", "services") => "services/specs",
                 ("", "endpoints") => "services/endpoints",
@@ -194,7 +180,7 @@ mod tests {
 
     #[test]
     fn no_collection_lies_within_another() {
-        let prefixes: Vec<String> = Catalogue::builtin().collections().iter().map(Collection::key_prefix).collect();
+        let prefixes: Vec<String> = Catalogue::builtin().collections().iter().map(|it| it.key_prefix()).collect();
         for (index, prefix) in prefixes.iter().enumerate() {
             let others = prefixes.iter().enumerate().filter(|(other, _)| *other != index);
             assert!(others.map(|(_, other)| other).all(|other| !other.starts_with(prefix.as_str())), "{prefix}");
@@ -203,10 +189,9 @@ mod tests {
 
     #[test]
     fn only_events_share_a_collection() {
-        for (index, collection) in Catalogue::builtin().collections().iter().enumerate() {
-            assert_eq!(usize::from(collection.id.0), index);
-            let groups: Vec<&str> = collection.resources.iter().map(|resource| resource.group).collect();
-            match collection.prefix {
+        for collection in Catalogue::builtin().collections() {
+            let groups: Vec<&str> = collection.resources.iter().map(|resource| &*resource.group).collect();
+            match &*collection.prefix {
                 "events" => assert_eq!(groups, ["", "events.k8s.io"]),
                 _ => assert_eq!(groups.len(), 1, "{}", collection.prefix),
             }
@@ -219,14 +204,14 @@ mod tests {
     fn pods_are_dispatched_by_node() {
         let catalogue = Catalogue::builtin();
         let pods = catalogue.collection_of(catalogue.resource("", "pods").expect("pods")).expect("stored");
-        assert_eq!(pods.dispatch.map(|index| pods.paths[index]), Some("spec.nodeName"));
+        assert_eq!(pods.dispatch.map(|index| &*pods.paths[index]), Some("spec.nodeName"));
     }
 
     #[test]
     fn lookups_find_what_is_served_and_nothing_else() {
         let catalogue = Catalogue::builtin();
         let (resource, version) = catalogue.lookup("apps", "v1", "deployments").expect("deployments");
-        assert_eq!((resource.kind, version.name), ("Deployment", "v1"));
+        assert_eq!((&*resource.kind, &*version.name), ("Deployment", "v1"));
         assert!(version.has_status());
         assert!(version.subresource("scale").is_some());
         for (group, version, plural) in
@@ -236,7 +221,10 @@ mod tests {
         }
         let version = |name| catalogue.lookup("resource.k8s.io", name, "devicetaintrules").is_some();
         assert!(version("v1alpha3") && version("v1beta2") && !version("v1"));
-        assert_eq!(catalogue.by_kind("autoscaling", "HorizontalPodAutoscaler").map(|r| r.versions[0].name), Some("v2"));
+        assert_eq!(
+            catalogue.by_kind("autoscaling", "HorizontalPodAutoscaler").map(|r| &*r.versions[0].name),
+            Some("v2")
+        );
     }
 
     #[test]

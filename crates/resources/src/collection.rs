@@ -1,24 +1,20 @@
 //! Collections: what is stored together under one prefix.
 
-use crate::resource::Resource;
+use std::sync::Arc;
 
-/// The number of a collection: its index in `Catalogue::collections`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CollectionId(pub u16);
+use crate::resource::{Resource, Text};
 
-/// Objects that are stored under one prefix. Usually one resource's; core and `events.k8s.io` events share one.
-#[derive(Debug)]
+/// The layout of what is stored under one prefix. Usually one resource's; core and `events.k8s.io` events share one.
+#[derive(Clone, Debug)]
 pub struct Collection {
-    /// Its number.
-    pub id: CollectionId,
     /// The place below `/registry/`, without slashes at its ends.
-    pub prefix: &'static str,
+    pub prefix: Text,
     /// Whether its keys are `<namespace>/<name>`.
     pub namespaced: bool,
     /// The resources that show it. The first is in the group that it is stored in.
-    pub resources: Vec<&'static Resource>,
+    pub resources: Vec<Arc<Resource>>,
     /// The stored paths that its resources' selectable fields read and those that they note, each once.
-    pub paths: Vec<&'static str>,
+    pub paths: Vec<Text>,
     /// The index in `paths` of the one by which events are dispatched.
     pub dispatch: Option<usize>,
 }
@@ -31,23 +27,24 @@ impl Collection {
 
     /// The index in `paths` of a stored path.
     pub fn path_index(&self, path: &str) -> Option<usize> {
-        self.paths.iter().position(|known| *known == path)
+        self.paths.iter().position(|known| known == path)
     }
 
-    pub(crate) fn new(id: CollectionId, prefix: &'static str, namespaced: bool) -> Self {
-        Self { id, prefix, namespaced, resources: Vec::new(), paths: Vec::new(), dispatch: None }
-    }
-
-    pub(crate) fn add(&mut self, resource: &'static Resource) {
-        self.resources.push(resource);
-        let selectable = resource.selectable_fields.iter().flat_map(|field| field.paths);
-        for path in selectable.chain(resource.noted) {
-            if !self.paths.contains(path) {
-                self.paths.push(path);
+    /// The collection of resources that are stored under one prefix, the first of them in the group that it is stored in.
+    /// `None` when there are none, or the first is not stored.
+    pub fn of(resources: Vec<Arc<Resource>>) -> Option<Self> {
+        let first = resources.first()?;
+        let (prefix, namespaced) = (first.storage_prefix()?.clone(), first.is_namespaced());
+        let mut paths: Vec<Text> = Vec::new();
+        let selectable =
+            resources.iter().flat_map(|resource| resource.selectable_fields.iter().flat_map(|field| &field.paths));
+        for path in selectable.chain(resources.iter().flat_map(|resource| &resource.noted)) {
+            if !paths.contains(path) {
+                paths.push(path.clone());
             }
         }
-        if let Some(path) = resource.dispatch {
-            self.dispatch = self.path_index(path);
-        }
+        let dispatch = resources.iter().rev().find_map(|resource| resource.dispatch.as_ref());
+        let dispatch = dispatch.and_then(|wanted| paths.iter().position(|path| path == wanted));
+        Some(Self { prefix, namespaced, resources, paths, dispatch })
     }
 }

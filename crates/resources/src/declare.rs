@@ -1,11 +1,88 @@
-//! The small vocabulary in which the groups are declared: constants and `const fn` steps with the usual case as default.
+//! How the built-in groups are declared: constants, and `const fn` steps with the usual case as default.
+//!
+//! Declarations are part of the program and cost nothing until [`GroupDeclaration::group`] makes of them the owned values that
+//! the rest of the server works with, which resources that come while the server runs are made of, too.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_meta::names::NameRule;
 
 use crate::fields::{FieldRefusal, SelectableField};
-use crate::resource::{Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, Verb};
+use crate::group::{Group, GroupVersionEntry};
+use crate::resource::{Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, Text, Verb};
+
+/// An API group with its resources.
+pub(crate) struct GroupDeclaration {
+    /// The group's name, empty for the core group.
+    pub(crate) name: &'static str,
+    /// Its place in discovery among other groups, higher first.
+    pub(crate) priority: u32,
+    /// Its versions with their places, the preferred one first.
+    pub(crate) versions: &'static [(&'static str, u32)],
+    /// Its resources, ordered by plural name.
+    pub(crate) resources: &'static [Declaration],
+}
+
+/// A resource; the fields are those of [`Resource`].
+pub(crate) struct Declaration {
+    group: &'static str,
+    plural: &'static str,
+    singular: &'static str,
+    kind: &'static str,
+    scope: Scope,
+    short_names: &'static [&'static str],
+    categories: &'static [&'static str],
+    versions: &'static [VersionDeclaration],
+    storage: StorageDeclaration,
+    name_rule: NameRule,
+    selectable_fields: &'static [FieldDeclaration],
+    field_refusal: FieldRefusal,
+    noted: &'static [&'static str],
+    dispatch: Option<&'static str>,
+    generation: bool,
+    create_on_update: bool,
+    unconditional_update: bool,
+    lifetime: Option<Duration>,
+}
+
+/// A version in which a resource is served.
+#[derive(Clone, Copy)]
+pub(crate) struct VersionDeclaration {
+    name: &'static str,
+    verbs: &'static [Verb],
+    subresources: &'static [SubresourceDeclaration],
+}
+
+/// A path below an object.
+#[derive(Clone, Copy)]
+pub(crate) struct SubresourceDeclaration {
+    name: &'static str,
+    verbs: &'static [Verb],
+    response: ResponseDeclaration,
+    proxied: bool,
+}
+
+#[derive(Clone, Copy)]
+enum ResponseDeclaration {
+    Parent,
+    Sibling(&'static str),
+    Foreign { group: &'static str, version: &'static str, kind: &'static str },
+}
+
+#[derive(Clone, Copy)]
+enum StorageDeclaration {
+    Persisted { prefix: &'static str, group: &'static str, version: &'static str },
+    Virtual,
+}
+
+/// A field that field selectors may name.
+pub(crate) struct FieldDeclaration {
+    name: &'static str,
+    paths: &'static [&'static str],
+    absent: &'static str,
+}
 
 /// How long events live: what kube-apiserver's `--event-ttl` is when nobody sets it.
 pub(crate) const EVENT_LIFETIME: Duration = Duration::from_hours(1);
@@ -27,48 +104,49 @@ pub(crate) const CREATE: &[Verb] = &[Verb::Create];
 pub(crate) const GET_PATCH_UPDATE: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
 
 /// The observed state of an object.
-pub(crate) const STATUS: Subresource = subresource("status", GET_PATCH_UPDATE);
+pub(crate) const STATUS: SubresourceDeclaration = subresource("status", GET_PATCH_UPDATE);
 /// The number of replicas, in the form common to all workloads.
-pub(crate) const SCALE: Subresource = subresource("scale", GET_PATCH_UPDATE).foreign("autoscaling", "v1", "Scale");
+pub(crate) const SCALE: SubresourceDeclaration =
+    subresource("scale", GET_PATCH_UPDATE).foreign("autoscaling", "v1", "Scale");
 
 /// The versions of an ordinary resource.
-const ONLY_V1: &[ServedVersion] = &[served("v1")];
+const ONLY_V1: &[VersionDeclaration] = &[served("v1")];
 
 /// A version with every verb and no subresources.
-pub(crate) const fn served(name: &'static str) -> ServedVersion {
-    ServedVersion { name, verbs: EVERYTHING, subresources: &[] }
+pub(crate) const fn served(name: &'static str) -> VersionDeclaration {
+    VersionDeclaration { name, verbs: EVERYTHING, subresources: &[] }
 }
 
 /// A subresource that takes and gives the kind of its resource.
-pub(crate) const fn subresource(name: &'static str, verbs: &'static [Verb]) -> Subresource {
-    Subresource { name, verbs, response: ResponseKind::Parent, proxied: false }
+pub(crate) const fn subresource(name: &'static str, verbs: &'static [Verb]) -> SubresourceDeclaration {
+    SubresourceDeclaration { name, verbs, response: ResponseDeclaration::Parent, proxied: false }
 }
 
-impl ServedVersion {
+impl VersionDeclaration {
     pub(crate) const fn verbs(mut self, verbs: &'static [Verb]) -> Self {
         self.verbs = verbs;
         self
     }
 
-    pub(crate) const fn with(mut self, subresources: &'static [Subresource]) -> Self {
+    pub(crate) const fn with(mut self, subresources: &'static [SubresourceDeclaration]) -> Self {
         self.subresources = subresources;
         self
     }
 }
 
-impl Subresource {
+impl SubresourceDeclaration {
     pub(crate) const fn proxied(mut self) -> Self {
         self.proxied = true;
         self
     }
 
     pub(crate) const fn sibling(mut self, kind: &'static str) -> Self {
-        self.response = ResponseKind::Sibling(kind);
+        self.response = ResponseDeclaration::Sibling(kind);
         self
     }
 
     pub(crate) const fn foreign(mut self, group: &'static str, version: &'static str, kind: &'static str) -> Self {
-        self.response = ResponseKind::Foreign { group, version, kind };
+        self.response = ResponseDeclaration::Foreign { group, version, kind };
         self
     }
 }
@@ -79,8 +157,8 @@ pub(crate) const fn cluster(
     plural: &'static str,
     singular: &'static str,
     kind: &'static str,
-) -> Resource {
-    Resource {
+) -> Declaration {
+    Declaration {
         group,
         plural,
         singular,
@@ -89,7 +167,7 @@ pub(crate) const fn cluster(
         short_names: &[],
         categories: &[],
         versions: ONLY_V1,
-        storage: StorageKind::Persisted { prefix: plural, group, version: "v1" },
+        storage: StorageDeclaration::Persisted { prefix: plural, group, version: "v1" },
         name_rule: NameRule::DnsSubdomain,
         selectable_fields: &[],
         field_refusal: FieldRefusal::OnlyMetadata,
@@ -108,13 +186,13 @@ pub(crate) const fn namespaced(
     plural: &'static str,
     singular: &'static str,
     kind: &'static str,
-) -> Resource {
+) -> Declaration {
     let mut resource = cluster(group, plural, singular, kind);
     resource.scope = Scope::Namespaced;
     resource
 }
 
-impl Resource {
+impl Declaration {
     pub(crate) const fn short_names(mut self, names: &'static [&'static str]) -> Self {
         self.short_names = names;
         self
@@ -125,14 +203,14 @@ impl Resource {
         self
     }
 
-    pub(crate) const fn versions(mut self, versions: &'static [ServedVersion]) -> Self {
+    pub(crate) const fn versions(mut self, versions: &'static [VersionDeclaration]) -> Self {
         self.versions = versions;
         self
     }
 
     /// Stores it in another place than its plural name.
     pub(crate) const fn stored_at(mut self, place: &'static str) -> Self {
-        if let StorageKind::Persisted { prefix, .. } = &mut self.storage {
+        if let StorageDeclaration::Persisted { prefix, .. } = &mut self.storage {
             *prefix = place;
         }
         self
@@ -140,7 +218,7 @@ impl Resource {
 
     /// Stores it in another group and version than its own `v1`.
     pub(crate) const fn stored_as(mut self, stored_group: &'static str, stored_version: &'static str) -> Self {
-        if let StorageKind::Persisted { group, version, .. } = &mut self.storage {
+        if let StorageDeclaration::Persisted { group, version, .. } = &mut self.storage {
             *group = stored_group;
             *version = stored_version;
         }
@@ -148,7 +226,7 @@ impl Resource {
     }
 
     pub(crate) const fn not_stored(mut self) -> Self {
-        self.storage = StorageKind::Virtual;
+        self.storage = StorageDeclaration::Virtual;
         self
     }
 
@@ -157,7 +235,7 @@ impl Resource {
         self
     }
 
-    pub(crate) const fn fields(mut self, refusal: FieldRefusal, fields: &'static [SelectableField]) -> Self {
+    pub(crate) const fn fields(mut self, refusal: FieldRefusal, fields: &'static [FieldDeclaration]) -> Self {
         self.field_refusal = refusal;
         self.selectable_fields = fields;
         self
@@ -194,4 +272,112 @@ impl Resource {
         self.unconditional_update = false;
         self
     }
+}
+
+/// A field whose text is its value, empty when absent.
+pub(crate) const fn text(path: &'static [&'static str; 1]) -> FieldDeclaration {
+    FieldDeclaration { name: path[0], paths: path, absent: "" }
+}
+
+/// A boolean field, false when absent.
+pub(crate) const fn boolean(path: &'static [&'static str; 1]) -> FieldDeclaration {
+    FieldDeclaration { name: path[0], paths: path, absent: "false" }
+}
+
+/// A field that reads other paths than its name says.
+pub(crate) const fn reads(name: &'static str, paths: &'static [&'static str]) -> FieldDeclaration {
+    FieldDeclaration { name, paths, absent: "" }
+}
+
+/// A count that is zero when absent.
+pub(crate) const fn count(name: &'static str, path: &'static [&'static str; 1]) -> FieldDeclaration {
+    FieldDeclaration { name, paths: path, absent: "0" }
+}
+
+/// A version of a group and its place among the group's versions.
+pub(crate) const fn version(name: &'static str, priority: u32) -> (&'static str, u32) {
+    (name, priority)
+}
+
+impl GroupDeclaration {
+    /// The group as it is served.
+    pub(crate) fn group(&self) -> Group {
+        let version = |(name, priority): &(&'static str, u32)| GroupVersionEntry {
+            name: Text::Borrowed(name),
+            priority: *priority,
+        };
+        Group {
+            name: self.name.into(),
+            priority: self.priority,
+            versions: self.versions.iter().map(version).collect(),
+            resources: self.resources.iter().map(|declared| Arc::new(declared.resource())).collect(),
+        }
+    }
+}
+
+impl Declaration {
+    fn resource(&self) -> Resource {
+        Resource {
+            group: self.group.into(),
+            plural: self.plural.into(),
+            singular: self.singular.into(),
+            kind: self.kind.into(),
+            scope: self.scope,
+            short_names: texts(self.short_names),
+            categories: texts(self.categories),
+            versions: self.versions.iter().map(|declared| Arc::new(declared.served())).collect(),
+            storage: match self.storage {
+                StorageDeclaration::Persisted { prefix, group, version } => {
+                    StorageKind::Persisted { prefix: prefix.into(), group: group.into(), version: version.into() }
+                }
+                StorageDeclaration::Virtual => StorageKind::Virtual,
+            },
+            name_rule: self.name_rule,
+            selectable_fields: self.selectable_fields.iter().map(FieldDeclaration::field).collect(),
+            field_refusal: self.field_refusal,
+            noted: texts(self.noted),
+            dispatch: self.dispatch.map(Text::Borrowed),
+            generation: self.generation,
+            create_on_update: self.create_on_update,
+            unconditional_update: self.unconditional_update,
+            lifetime: self.lifetime,
+        }
+    }
+}
+
+impl VersionDeclaration {
+    fn served(&self) -> ServedVersion {
+        ServedVersion {
+            name: self.name.into(),
+            verbs: Cow::Borrowed(self.verbs),
+            subresources: self.subresources.iter().map(|declared| Arc::new(declared.subresource())).collect(),
+        }
+    }
+}
+
+impl SubresourceDeclaration {
+    fn subresource(&self) -> Subresource {
+        Subresource {
+            name: self.name.into(),
+            verbs: Cow::Borrowed(self.verbs),
+            response: match self.response {
+                ResponseDeclaration::Parent => ResponseKind::Parent,
+                ResponseDeclaration::Sibling(kind) => ResponseKind::Sibling(kind.into()),
+                ResponseDeclaration::Foreign { group, version, kind } => {
+                    ResponseKind::Foreign { group: group.into(), version: version.into(), kind: kind.into() }
+                }
+            },
+            proxied: self.proxied,
+        }
+    }
+}
+
+impl FieldDeclaration {
+    fn field(&self) -> SelectableField {
+        SelectableField { name: self.name.into(), paths: texts(self.paths), absent: self.absent.into() }
+    }
+}
+
+fn texts(texts: &'static [&'static str]) -> Vec<Text> {
+    texts.iter().map(|text| Text::Borrowed(text)).collect()
 }

@@ -3,28 +3,28 @@
 //! Upstream, kinds with a field conversion function of their own word the refusal differently from the rest; clients
 //! print these texts, so each kind's wording is part of its declaration.
 
-use crate::resource::{Resource, Scope};
+use crate::resource::{Resource, Scope, Text};
 
 /// A field of a kind that field selectors may name, beside the name and namespace.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectableField {
     /// The name that a selector uses, in the words of the version it is declared for.
-    pub name: &'static str,
+    pub name: Text,
     /// Where its value lies in the stored object; the first that is not empty counts. Without a path it is always empty.
-    pub paths: &'static [&'static str],
+    pub paths: Vec<Text>,
     /// Its text when the object has none of the paths, such as `false` for a boolean.
-    pub absent: &'static str,
+    pub absent: Text,
 }
 
 /// What a field in a selector stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldRef {
+pub enum FieldRef<'a> {
     /// `metadata.name`
     Name,
     /// `metadata.namespace`
     Namespace,
     /// A field that the kind declares.
-    Declared(&'static SelectableField),
+    Declared(&'a SelectableField),
 }
 
 /// The wording with which a kind refuses an unknown field.
@@ -42,8 +42,8 @@ pub enum FieldRefusal {
 
 impl SelectableField {
     /// Its text in an object, given the text of each stored path (empty when absent).
-    pub fn text<'a>(&self, stored: impl Fn(&'static str) -> &'a str) -> &'a str {
-        self.paths.iter().map(|path| stored(path)).find(|text| !text.is_empty()).unwrap_or(self.absent)
+    pub fn text<'a>(&'a self, stored: impl Fn(&str) -> &'a str) -> &'a str {
+        self.paths.iter().map(|path| stored(path)).find(|text| !text.is_empty()).unwrap_or(&self.absent)
     }
 }
 
@@ -52,7 +52,7 @@ impl Resource {
     ///
     /// # Errors
     /// The text of the refusal (a 400) when the kind does not know the field.
-    pub fn field(&self, version: &str, field: &str) -> Result<FieldRef, String> {
+    pub fn field(&self, version: &str, field: &str) -> Result<FieldRef<'_>, String> {
         match field {
             "metadata.name" => return Ok(FieldRef::Name),
             "metadata.namespace" if self.knows_namespace_field() => return Ok(FieldRef::Namespace),
@@ -60,14 +60,6 @@ impl Resource {
         }
         let declared = self.selectable_fields.iter().find(|declared| declared.name == field);
         declared.map(FieldRef::Declared).ok_or_else(|| self.refusal(version, field))
-    }
-
-    /// Whether a selector may name a field, in a version of this resource.
-    ///
-    /// # Errors
-    /// The text of the refusal (a 400) when the kind does not know the field.
-    pub fn check_field(&self, version: &str, field: &str) -> Result<(), String> {
-        self.field(version, field).map(|_| ())
     }
 
     /// Kinds without fields of their own accept the namespace even when they have none, as upstream's default does.
@@ -94,26 +86,6 @@ impl Resource {
     }
 }
 
-/// A field whose text is its value, empty when absent.
-pub(crate) const fn text(path: &'static [&'static str; 1]) -> SelectableField {
-    SelectableField { name: path[0], paths: path, absent: "" }
-}
-
-/// A boolean field, false when absent.
-pub(crate) const fn boolean(path: &'static [&'static str; 1]) -> SelectableField {
-    SelectableField { name: path[0], paths: path, absent: "false" }
-}
-
-/// A field that reads other paths than its name says.
-pub(crate) const fn reads(name: &'static str, paths: &'static [&'static str]) -> SelectableField {
-    SelectableField { name, paths, absent: "" }
-}
-
-/// A count that is zero when absent.
-pub(crate) const fn count(name: &'static str, path: &'static [&'static str; 1]) -> SelectableField {
-    SelectableField { name, paths: path, absent: "0" }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +96,7 @@ mod tests {
         let found = resource.field(version, field).map(|found| match found {
             FieldRef::Name => "name",
             FieldRef::Namespace => "namespace",
-            FieldRef::Declared(declared) => declared.paths.first().copied().unwrap_or(""),
+            FieldRef::Declared(declared) => declared.paths.first().map_or("", |path| path),
         });
         assert_eq!(found, expected.map_err(str::to_owned), "{plural} {field}");
     }

@@ -1,32 +1,34 @@
 //! An API group: its versions in order of preference and its resources.
 
-use crate::resource::Resource;
+use std::sync::Arc;
+
+use crate::resource::{Resource, ServedVersion, Text};
 
 /// One API group as it is served.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Group {
     /// The group's name, empty for the core group.
-    pub name: &'static str,
+    pub name: Text,
     /// Its place in discovery among other groups, higher first; equal ones are ordered by name.
     pub priority: u32,
     /// Its versions, the preferred one first.
-    pub versions: &'static [GroupVersionEntry],
+    pub versions: Vec<GroupVersionEntry>,
     /// Its resources, ordered by plural name.
-    pub resources: &'static [Resource],
+    pub resources: Vec<Arc<Resource>>,
 }
 
 /// A version of a group with its place among the group's versions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupVersionEntry {
     /// The version, such as `v1`.
-    pub name: &'static str,
+    pub name: Text,
     /// Its place in discovery among the group's versions, higher first.
     pub priority: u32,
 }
 
 impl Group {
     /// The resources that are served in a version, ordered by plural name.
-    pub fn served_in(&self, version: &str) -> impl Iterator<Item = (&'static Resource, &'static crate::ServedVersion)> {
+    pub fn served_in(&self, version: &str) -> impl Iterator<Item = (&Arc<Resource>, &Arc<ServedVersion>)> {
         self.resources.iter().filter_map(move |resource| Some((resource, resource.version(version)?)))
     }
 
@@ -44,9 +46,4 @@ impl Group {
     pub fn api_version(&self, version: &str) -> String {
         if self.name.is_empty() { version.to_owned() } else { format!("{}/{version}", self.name) }
     }
-}
-
-/// A version of a group, for declarations.
-pub(crate) const fn version(name: &'static str, priority: u32) -> GroupVersionEntry {
-    GroupVersionEntry { name, priority }
 }

@@ -4,6 +4,7 @@
 //! what may have been meant.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::catalogue::Catalogue;
 use crate::resource::Resource;
@@ -39,7 +40,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// When there is none. Kinds, singulars and short names are not accepted, but lead to the name that is.
-    pub fn named(&self, name: &str) -> Result<&'static Resource, UnknownResource> {
+    pub fn named(&self, name: &str) -> Result<&Arc<Resource>, UnknownResource> {
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
         self.resource(group, plural)
             .ok_or_else(|| UnknownResource { name: name.to_owned(), near: self.near(plural, group) })
@@ -63,10 +64,10 @@ impl Catalogue {
 /// How far a word is from a resource's names; `None` when it is too far to have been meant.
 fn distance_to(resource: &Resource, word: &str) -> Option<usize> {
     let kind = resource.kind.to_lowercase();
-    if word == kind || word == resource.singular || resource.short_names.contains(&word) {
+    if word == kind || word == resource.singular || resource.short_names.iter().any(|name| name == word) {
         return Some(0);
     }
-    let far = edits(word, resource.plural).min(edits(word, &kind));
+    let far = edits(word, &resource.plural).min(edits(word, &kind));
     // In a short word two other letters make another word.
     (far <= NEAR.min(word.len() / 3)).then_some(far)
 }
@@ -92,7 +93,7 @@ mod tests {
 
     fn check(name: &str, expect: &str) {
         let found = Catalogue::builtin().named(name);
-        let text = found.map_or_else(|unknown| unknown.to_string(), |resource| resource.kind.to_owned());
+        let text = found.map_or_else(|unknown| unknown.to_string(), |resource| resource.kind.to_string());
         assert_eq!(text, expect);
     }
 

@@ -1,5 +1,11 @@
-//! What a resource is: the types that the declarations are made of.
+//! What a resource is, as an owned value that is shared.
+//!
+//! A resource is described by data alone: what it is called, where it is served and stored, and which verbs, subresources and
+//! selectable fields it has. The built-in ones come from the declarations in [`crate::declare`]; others are made while the
+//! server runs. Rules for objects are not here, since they need schemas and other objects.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_meta::names::NameRule;
@@ -7,37 +13,40 @@ use keelson_meta::{GroupKind, GroupResource, GroupVersionKind};
 
 use crate::fields::{FieldRefusal, SelectableField};
 
-/// A built-in resource. Plain data: declarations are constants.
-#[derive(Debug)]
+/// A text that is usually part of the program and sometimes was made while it runs.
+pub type Text = Cow<'static, str>;
+
+/// A resource in all its versions.
+#[derive(Clone, Debug)]
 pub struct Resource {
     /// The API group, empty for the core group.
-    pub group: &'static str,
+    pub group: Text,
     /// The plural name, as it stands in paths.
-    pub plural: &'static str,
+    pub plural: Text,
     /// The singular name.
-    pub singular: &'static str,
+    pub singular: Text,
     /// The kind of its objects. A list of them has this kind with `List` at its end.
-    pub kind: &'static str,
+    pub kind: Text,
     /// Whether its objects live in namespaces.
     pub scope: Scope,
     /// Abbreviations that command lines accept.
-    pub short_names: &'static [&'static str],
+    pub short_names: Vec<Text>,
     /// Groups of resources it belongs to, such as `all`.
-    pub categories: &'static [&'static str],
+    pub categories: Vec<Text>,
     /// The versions it is served in, the preferred one first.
-    pub versions: &'static [ServedVersion],
+    pub versions: Vec<Arc<ServedVersion>>,
     /// Where and in which version it is stored, if it is.
     pub storage: StorageKind,
     /// What its objects may be called.
     pub name_rule: NameRule,
     /// The fields that a selector may name beside `metadata.name` and `metadata.namespace`.
-    pub selectable_fields: &'static [SelectableField],
+    pub selectable_fields: Vec<SelectableField>,
     /// How a selector on any other field is refused.
     pub field_refusal: FieldRefusal,
     /// Stored paths by which the server itself finds objects, and no selector does.
-    pub noted: &'static [&'static str],
+    pub noted: Vec<Text>,
     /// The stored path that many watchers select by, each with one value; events are dispatched by it.
-    pub dispatch: Option<&'static str>,
+    pub dispatch: Option<Text>,
     /// Whether `metadata.generation` counts the changes of the spec.
     pub generation: bool,
     /// Whether an update of a name that is absent creates it.
@@ -58,23 +67,23 @@ pub enum Scope {
 }
 
 /// A version in which a resource is served.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServedVersion {
     /// The version, such as `v1`.
-    pub name: &'static str,
+    pub name: Text,
     /// What can be done with the resource, in alphabetical order.
-    pub verbs: &'static [Verb],
+    pub verbs: Cow<'static, [Verb]>,
     /// Its subresources, ordered by name.
-    pub subresources: &'static [Subresource],
+    pub subresources: Vec<Arc<Subresource>>,
 }
 
 /// A path below an object.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Subresource {
     /// The last segment of the path, such as `status`.
-    pub name: &'static str,
+    pub name: Text,
     /// What can be done with it, in alphabetical order.
-    pub verbs: &'static [Verb],
+    pub verbs: Cow<'static, [Verb]>,
     /// The kind that it takes and gives.
     pub response: ResponseKind,
     /// Whether a kubelet, a pod or a service behind this server would give the answer.
@@ -82,34 +91,34 @@ pub struct Subresource {
 }
 
 /// The kind that a subresource takes and gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
     /// The kind of the resource itself.
     Parent,
     /// Another kind of the version that is asked.
-    Sibling(&'static str),
+    Sibling(Text),
     /// A kind of another group.
     Foreign {
         /// The group, never empty.
-        group: &'static str,
+        group: Text,
         /// The version.
-        version: &'static str,
+        version: Text,
         /// The kind.
-        kind: &'static str,
+        kind: Text,
     },
 }
 
 /// Where objects of a resource are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageKind {
     /// In the store.
     Persisted {
         /// The place below `/registry/`, without slashes at its ends: where Kubernetes keeps it, so that a store can be shared.
-        prefix: &'static str,
+        prefix: Text,
         /// The group of the stored form, empty for the core group. It differs from the resource's own only for events.
-        group: &'static str,
+        group: Text,
         /// The version of the stored form.
-        version: &'static str,
+        version: Text,
     },
     /// Nowhere: each request is answered from what it says, or from other resources.
     Virtual,
@@ -169,7 +178,7 @@ impl ServedVersion {
     }
 
     /// The subresource of a name.
-    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+    pub fn subresource(&self, name: &str) -> Option<&Arc<Subresource>> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
@@ -180,6 +189,11 @@ impl ServedVersion {
 }
 
 impl Subresource {
+    /// Whether what follows it in a path is the path of a request that is passed on.
+    pub fn takes_path(&self) -> bool {
+        self.proxied && self.name == "proxy"
+    }
+
     /// Whether a verb is served.
     pub fn allows(&self, verb: Verb) -> bool {
         self.verbs.contains(&verb)
@@ -187,9 +201,9 @@ impl Subresource {
 
     /// The kind that it takes and gives, below a version of a resource.
     pub fn gvk(&self, resource: &Resource, version: &str) -> GroupVersionKind {
-        match self.response {
+        match &self.response {
             ResponseKind::Parent => resource.gvk(version),
-            ResponseKind::Sibling(kind) => GroupVersionKind { kind: kind.to_owned(), ..resource.gvk(version) },
+            ResponseKind::Sibling(kind) => GroupVersionKind { kind: kind.to_string(), ..resource.gvk(version) },
             ResponseKind::Foreign { group, version, kind } => named(group, version, kind),
         }
     }
@@ -198,17 +212,22 @@ impl Subresource {
 impl Resource {
     /// Whether both are the same resource, in whatever version.
     pub fn is(&self, other: &Self) -> bool {
-        (self.plural, self.group) == (other.plural, other.group)
+        (&self.plural, &self.group) == (&other.plural, &other.group)
     }
 
     /// A version it is served in.
-    pub fn version(&self, name: &str) -> Option<&'static ServedVersion> {
+    pub fn version(&self, name: &str) -> Option<&Arc<ServedVersion>> {
         self.versions.iter().find(|version| version.name == name)
     }
 
     /// Whether objects live in namespaces.
     pub fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
+    }
+
+    /// Whether its objects are the namespaces, whose paths read like those of what is in them.
+    pub fn is_namespaces(&self) -> bool {
+        self.group.is_empty() && self.plural == "namespaces"
     }
 
     /// Whether objects are kept in the store.
@@ -218,7 +237,7 @@ impl Resource {
 
     /// Whether a version of it has a `status` subresource.
     pub fn has_status(&self) -> bool {
-        self.versions.iter().any(ServedVersion::has_status)
+        self.versions.iter().any(|version| version.has_status())
     }
 
     /// The kind of a list of its objects.
@@ -228,32 +247,40 @@ impl Resource {
 
     /// Its kind in a version.
     pub fn gvk(&self, version: &str) -> GroupVersionKind {
-        named(self.group, version, self.kind)
+        named(&self.group, version, &self.kind)
     }
 
     /// Its kind without a version.
     pub fn group_kind(&self) -> GroupKind {
-        GroupKind { group: self.group.to_owned(), kind: self.kind.to_owned() }
+        GroupKind { group: self.group.to_string(), kind: self.kind.to_string() }
     }
 
     /// Its name without a version.
     pub fn group_resource(&self) -> GroupResource {
-        GroupResource { group: self.group.to_owned(), resource: self.plural.to_owned() }
+        GroupResource { group: self.group.to_string(), resource: self.plural.to_string() }
     }
 
     /// The group, version and kind that its objects are stored in; `None` when they are not stored.
     pub fn storage_gvk(&self) -> Option<GroupVersionKind> {
-        match self.storage {
-            StorageKind::Persisted { group, version, .. } => Some(named(group, version, self.kind)),
+        match &self.storage {
+            StorageKind::Persisted { group, version, .. } => Some(named(group, version, &self.kind)),
+            StorageKind::Virtual => None,
+        }
+    }
+
+    /// The place of its collection below `/registry/`; `None` when it is not stored.
+    pub fn storage_prefix(&self) -> Option<&Text> {
+        match &self.storage {
+            StorageKind::Persisted { prefix, .. } => Some(prefix),
             StorageKind::Virtual => None,
         }
     }
 
     /// The hash that legacy discovery publishes of its storage version; `None` when it is not stored.
     pub fn storage_version_hash(&self) -> Option<String> {
-        match self.storage {
+        match &self.storage {
             StorageKind::Persisted { group, version, .. } => {
-                Some(crate::storage_version_hash(group, version, self.kind))
+                Some(crate::storage_version_hash(group, version, &self.kind))
             }
             StorageKind::Virtual => None,
         }

@@ -123,7 +123,7 @@ impl Config {
         let catalogue = Catalogue::builtin();
         let resource = catalogue.named(name)?;
         let same = catalogue.collection_of(resource).map_or(&[][..], |collection| &collection.resources);
-        for shown in same.iter().chain([&resource]) {
+        for shown in same.iter().chain([resource]) {
             self.registry.unchunked.insert(shown.group_resource().to_string());
         }
         Ok(())

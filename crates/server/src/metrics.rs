@@ -2,7 +2,6 @@
 
 use keelson_http::metrics::{MetricKind, Sample};
 use keelson_registry::Registry;
-use keelson_resources::Catalogue;
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
 
@@ -148,11 +147,12 @@ pub(crate) fn server_info(server_id: &str) -> Sample {
 }
 
 fn stored_objects(registry: &Registry) -> Vec<Sample> {
-    let stored = Catalogue::builtin().collections().iter();
-    stored
+    let surface = registry.surface();
+    surface
+        .collections()
         .filter_map(|collection| {
-            let resource = collection.resources.first()?;
-            let objects = registry.cache().collection(&collection.key_prefix())?.len();
+            let resource = collection.layout.resources.first()?;
+            let objects = collection.cached.len();
             Some(Sample {
                 name: "apiserver_storage_objects",
                 help: "Stored objects, by resource",

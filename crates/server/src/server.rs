@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use keelson_access::pki::{self, Pki};
-use keelson_cache::{Cache, CacheConfig, CollectionSpec};
-use keelson_codec::FieldPath;
+use keelson_cache::{Cache, CacheConfig};
 use keelson_controllers::{
     ClusterRoleAggregation, IdentityConfig, IdentityLease, Progress, RegisteredServers, identity_key,
 };
@@ -120,9 +119,10 @@ impl Prepared {
         let addr = port.local_addr().context("asking for the address")?;
         let supervisor = Supervisor::default();
         let Opened { store, metrics } = config.store.open(&supervisor).await?;
-        let cache = Cache::start(store.clone(), collections(), cache_config(&config, &supervisor))
-            .await
-            .context("loading the store into the cache")?;
+        let cache =
+            Cache::start(store.clone(), keelson_registry::collection_specs(), cache_config(&config, &supervisor))
+                .await
+                .context("loading the store into the cache")?;
         let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
         let fenced = fenced(&config.store, &store, &fence);
         let registry = Arc::new(Registry::new(
@@ -394,25 +394,12 @@ fn cache_config(config: &Config, supervisor: &Supervisor) -> CacheConfig {
     }
 }
 
-/// What the cache holds: every stored collection of the catalogue, in its order.
-fn collections() -> Vec<CollectionSpec> {
-    let stored = Catalogue::builtin().collections().iter();
-    stored
-        .map(|collection| CollectionSpec {
-            prefix: collection.key_prefix(),
-            fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
-            dispatch: collection.dispatch,
-            namespaced: collection.namespaced,
-            complete: Some(keelson_registry::complete),
-        })
-        .collect()
-}
-
 /// Whether the server should go on running: each of its background tasks does.
 fn live_checks(supervisor: Supervisor) -> HealthChecks {
     HealthChecks::new().add_each(move || {
-        let result = |failure: Option<Failure>| failure.map_or(Ok(()), |failure| Err(failure.to_string()));
-        supervisor.tasks().into_iter().map(|(task, failure)| (format!("task/{task}"), result(failure))).collect()
+        // Only what has failed is named: which tasks run differs from server to server.
+        let failed = |(task, failure): (_, Option<Failure>)| Some((format!("task/{task}"), Err(failure?.to_string())));
+        supervisor.tasks().into_iter().filter_map(failed).collect()
     })
 }
 
@@ -443,10 +430,12 @@ fn pipeline(
         let stopping = stopping.clone();
         move || if stopping.is_cancelled() { Err("the server is stopping".to_owned()) } else { Ok(()) }
     });
-    let stored_as = |resource: &Resource| config.registry.storage_version(resource);
+    let stored_as = |resource: &Resource| config.registry.storage_version(resource).map(|version| &**version);
     let documents = Arc::new(Documents::build_storing(Catalogue::builtin(), stored_as));
     let pages = Pages::new(Catalogue::builtin(), Health { live, ready }, metrics.clone(), documents, addr.to_string());
     let pages = pages.with_issuer(issuer_documents(&tokens, addr));
-    let router = Router::new(Catalogue::builtin(), pages, Arc::new(ResourceHandlers::new(registry, tokens.clone())));
+    let surfaces = registry.clone();
+    let handlers = Arc::new(ResourceHandlers::new(registry, tokens.clone()));
+    let router = Router::new(move || surfaces.surface(), pages, handlers);
     Pipeline::new(router, metrics, config.clock.clone(), config.random.clone(), stopping).with_tokens(tokens)
 }

@@ -41,7 +41,12 @@ impl Printer {
     ///
     /// The version makes no difference: a printer understands its kind in all versions that are served.
     pub fn of(group: &str, kind: &str) -> Self {
-        groups::printer(group, kind).unwrap_or(Self::new(GENERIC, generic))
+        groups::printer(group, kind).unwrap_or(Self::generic())
+    }
+
+    /// The printer of a kind that has none of its own.
+    pub const fn generic() -> Self {
+        Self::new(GENERIC, generic)
     }
 
     pub(crate) const fn new(columns: &'static [Column<'static>], cells: fn(Subject<'_>) -> Vec<Value>) -> Self {

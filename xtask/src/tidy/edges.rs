@@ -38,6 +38,7 @@ const ALLOWED: [(&str, &[&str]); 27] = [
             "conversion",
             "defaults",
             "validation",
+            "tables",
             "storage",
             "cache",
             "access",

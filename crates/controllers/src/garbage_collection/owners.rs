@@ -1,8 +1,9 @@
-//! From a reference to the place where its owner must be.
+//! From a reference to the place where its owner must be, among what is served.
+
+use std::sync::Arc;
 
 use keelson_meta::GroupVersion;
-use keelson_registry::Target;
-use keelson_resources::{Catalogue, CollectionId};
+use keelson_registry::{CollectionId, Surface, Target};
 
 use super::graph::ObjectId;
 use super::metadata::OwnerReference;
@@ -34,11 +35,14 @@ impl Place<'_> {
 ///
 /// `None` when that can't be said, because the kind is not served here, or is in a namespace and the dependent is not. An
 /// object is never deleted for an owner that can't be looked for.
-pub(super) fn find_owner<'a>(reference: &'a OwnerReference<'_>, dependent: &'a ObjectId) -> Option<Place<'a>> {
-    let catalogue = Catalogue::builtin();
+pub(super) fn find_owner<'a>(
+    surface: &Surface,
+    reference: &'a OwnerReference<'_>,
+    dependent: &'a ObjectId,
+) -> Option<Place<'a>> {
     let (group, _) = GroupVersion::split(&reference.api_version)?;
-    let collection = catalogue.collection_of(catalogue.by_kind(group, &reference.kind)?)?;
-    let namespace = match (collection.namespaced, dependent.namespace()) {
+    let collection = surface.by_kind(group, &reference.kind)?.stored()?;
+    let namespace = match (collection.is_namespaced(), dependent.namespace()) {
         (true, None) => return None,
         (true, namespace) => namespace,
         (false, _) => None,
@@ -47,10 +51,7 @@ pub(super) fn find_owner<'a>(reference: &'a OwnerReference<'_>, dependent: &'a O
 }
 
 /// The URL of an object, in the version that it is stored in.
-pub(super) fn target_of(id: &ObjectId) -> Option<Target> {
-    let collection = Catalogue::builtin().collections().get(usize::from(id.collection.0))?;
-    let resource = *collection.resources.first()?;
-    let version = resource.version(&resource.storage_gvk()?.version)?;
-    let namespace = id.namespace().map(str::to_owned);
-    Some(Target { resource, version, subresource: None, namespace, name: Some(id.name().to_owned()) })
+pub(super) fn target_of(surface: &Arc<Surface>, id: &ObjectId) -> Option<Target> {
+    let target = surface.stored_target(surface.collection(id.collection)?)?;
+    Some(target.in_namespace(id.namespace()).named(id.name()))
 }

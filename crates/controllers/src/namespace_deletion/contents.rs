@@ -9,7 +9,7 @@ use keelson_cache::Entry;
 use keelson_meta::options::{DeleteOptions, ListOptions, PropagationPolicy, Query};
 use keelson_meta::{ApiError, GroupResource};
 use keelson_registry::{Registry, Target};
-use keelson_resources::{Catalogue, Verb};
+use keelson_resources::Verb;
 
 /// How many deletes are under way at once in a namespace: enough to share commits, few enough to leave room for clients.
 const IN_FLIGHT: usize = 32;
@@ -42,17 +42,14 @@ struct Collection {
     target: Target,
 }
 
-/// Each stored collection once, pods first because they hold on to the rest.
-pub(super) fn of_catalogue(registry: &Arc<Registry>) -> Vec<Box<dyn Content>> {
-    let stored = Catalogue::builtin().collections().iter().filter(|collection| collection.namespaced);
-    let mut targets: Vec<Target> = stored
-        .filter_map(|collection| {
-            let resource = *collection.resources.first()?;
-            let version = resource.versions.iter().find(|version| version.allows(Verb::DeleteCollection))?;
-            Some(Target { resource, version, subresource: None, namespace: None, name: None })
-        })
-        .collect();
-    targets.sort_by_key(|target| target.resource.plural != "pods");
+/// Each collection that is served now once, pods first because they hold on to the rest.
+pub(super) fn of_surface(registry: &Arc<Registry>) -> Vec<Box<dyn Content>> {
+    let surface = registry.surface();
+    let stored = surface.collections().filter(|collection| collection.is_namespaced());
+    let deletable = |target: &Target| target.version.allows(Verb::DeleteCollection);
+    let mut targets: Vec<Target> =
+        stored.filter_map(|collection| surface.stored_target(collection)).filter(deletable).collect();
+    targets.sort_by_key(|target| (target.resource.plural != "pods", target.resource.group_resource()));
     let content = |target| Box::new(Collection { registry: registry.clone(), target }) as Box<dyn Content>;
     targets.into_iter().map(content).collect()
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use keelson_controllers::{GarbageCollection, NamespaceDeletion};
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
-use keelson_registry::{Registry, Target, namespaces_target};
+use keelson_registry::{Registry, Target};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::setup::{PATIENCE, config_maps, create, registry};
+use crate::setup::{PATIENCE, config_maps, create, registry, target};
 
 /// A server without HTTP, on which the controllers run.
 struct Server {
@@ -62,7 +62,7 @@ impl Server {
 #[tokio::test]
 async fn controllers_go_on_when_the_history_that_they_follow_is_gone() {
     let server = Server::start().await;
-    let (namespaces, content) = (namespaces_target().unwrap(), config_maps("default"));
+    let (namespaces, content) = (target("", "namespaces", None), config_maps("default"));
     for round in 0..5 {
         let (team, owner, child) = (format!("team-{round}"), format!("owner-{round}"), format!("child-{round}"));
         server.create(&namespaces, &team, json!({})).await;
@@ -81,7 +81,7 @@ async fn controllers_go_on_when_the_history_that_they_follow_is_gone() {
 #[tokio::test]
 async fn controllers_stop_at_once_with_work_left() {
     let server = Server::start().await;
-    let namespaces = namespaces_target().unwrap();
+    let namespaces = target("", "namespaces", None);
     server.create(&namespaces, "held", json!({})).await;
     server.create(&config_maps("held"), "kept", json!({"finalizers": ["example.com/keep"]})).await;
     server.delete(&namespaces, "held").await;

@@ -9,11 +9,11 @@ use keelson_controllers::{Content, Left, NamespaceDeletion};
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
 use keelson_meta::{ApiError, GroupResource};
-use keelson_registry::{Registry, Target, namespaces_target};
+use keelson_registry::{Registry, Target};
 use keelson_storage::memory::MemoryStore;
 use tokio_util::sync::CancellationToken;
 
-use crate::setup::{PATIENCE, config_maps, create, registry};
+use crate::setup::{PATIENCE, config_maps, create, registry, target};
 
 /// Something that is kept where nobody answers, until somebody does.
 struct Remote(Arc<AtomicBool>);
@@ -48,7 +48,7 @@ async fn until(registry: &Registry, target: &Target, name: &str, expected: impl 
 #[tokio::test]
 async fn what_cannot_be_reached_is_told_and_keeps_nothing_else() {
     let registry = registry(Arc::new(MemoryStore::new())).await;
-    let namespaces = namespaces_target().unwrap();
+    let namespaces = target("", "namespaces", None);
     create(&registry, &namespaces, "team", json!({})).await;
     create(&registry, &config_maps("team"), "content", json!({})).await;
     let reachable = Arc::new(AtomicBool::new(false));

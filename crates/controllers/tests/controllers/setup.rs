@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use keelson_cache::{Cache, CacheConfig, CollectionSpec};
+use keelson_cache::{Cache, CacheConfig};
 use keelson_meta::json::Value;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{Clock, Object, SystemClock};
-use keelson_registry::{Registry, RegistryConfig, Target, Writer};
-use keelson_resources::Catalogue;
+use keelson_registry::{Registry, RegistryConfig, Surface, Target, Writer};
 use keelson_storage::Store;
 use tokio::time::Instant;
 
@@ -41,16 +40,8 @@ pub(crate) async fn registry(store: Arc<dyn Store>) -> Arc<Registry> {
 
 /// A registry whose server has a clock of its own.
 pub(crate) async fn registry_at(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Registry> {
-    let stored = Catalogue::builtin().collections().iter();
-    let specs = stored.map(|collection| CollectionSpec {
-        prefix: collection.key_prefix(),
-        // No field is selected here.
-        fields: Vec::new(),
-        dispatch: None,
-        namespaced: collection.namespaced,
-        complete: None,
-    });
-    let cache = Cache::start(store.clone(), specs.collect(), CacheConfig::new(clock.clone())).await.unwrap();
+    let config = CacheConfig::new(clock.clone());
+    let cache = Cache::start(store.clone(), keelson_registry::collection_specs(), config).await.unwrap();
     let random = Arc::new(SeededRandom::new(1));
     let registry = Arc::new(Registry::new(store, cache, clock, random, RegistryConfig::default()));
     registry.ensure_system_namespaces().await.unwrap();
@@ -59,8 +50,7 @@ pub(crate) async fn registry_at(store: Arc<dyn Store>, clock: Arc<dyn Clock>) ->
 
 /// A collection, in a namespace or in none.
 pub(crate) fn target(group: &str, plural: &str, namespace: Option<&str>) -> Target {
-    let (resource, version) = Catalogue::builtin().lookup(group, "v1", plural).unwrap();
-    Target { resource, version, subresource: None, namespace: namespace.map(str::to_owned), name: None }
+    Surface::of_builtin().target(group, plural).unwrap().in_namespace(namespace)
 }
 
 pub(crate) fn config_maps(namespace: &str) -> Target {

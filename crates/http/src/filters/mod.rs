@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::authentication::TokenAuthenticator;
 use self::flow_control::FlowControl;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
-use crate::metrics::{Metrics, Observation, ServedResource};
+use crate::metrics::{Metrics, Observation, ResourceNames};
 use crate::negotiation::{self, MediaType};
 use crate::request_info::RequestInfo;
 use crate::respond;
@@ -84,7 +84,7 @@ impl Pipeline {
         let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
         let long_running = info.is_long_running();
         let target = self.router.target(&info);
-        let mut observation = Observation::begin(&self.metrics, &info, target.as_ref().map(ServedResource::of));
+        let mut observation = Observation::begin(&self.metrics, &info, target.as_ref().map(ResourceNames::of));
 
         let (outcome, place) = match self.flow_control.admit(&info) {
             Ok(place) => {

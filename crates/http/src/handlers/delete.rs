@@ -33,8 +33,8 @@ pub(super) async fn one(
         Deleted::Gone(last) => {
             let details = StatusDetails {
                 name: name.to_owned(),
-                group: target.resource.group.to_owned(),
-                kind: target.resource.plural.to_owned(),
+                group: target.resource.group.to_string(),
+                kind: target.resource.plural.to_string(),
                 uid: last.object.uid().into_owned(),
                 ..StatusDetails::default()
             };

@@ -49,12 +49,12 @@ impl ResourceHandlers {
 
     async fn dispatch(self, request: ApiRequest, target: Target) -> Result<Response<ResponseBody>, ApiError> {
         let registry = &*self.registry;
-        match (target.resource.plural, target.subresource_name()) {
+        match (&*target.resource.plural, target.subresource_name()) {
             (_, Some("scale")) => return scale::handle(registry, &target, request).await,
             ("bindings", None) | ("pods", Some("binding")) => return binding::handle(registry, &target, request).await,
             ("pods", Some("eviction")) => return eviction::handle(registry, &target, request).await,
             ("serviceaccounts", Some("token")) => return token::create(&self.tokens, &target, request).await,
-            _ if target.subresource.is_some_and(|below| below.proxied) => {
+            _ if target.subresource.as_ref().is_some_and(|below| below.proxied) => {
                 return remote::handle(registry, &target, request).await;
             }
             _ => {}
@@ -85,12 +85,11 @@ impl ApiService for ResourceHandlers {
         let handlers = self.clone();
         Box::pin(async move {
             let media = request.error_form;
-            let Target { resource, version, .. } = target;
-            let deprecation = keelson_resources::deprecation(resource.group, version.name, resource.kind);
+            let version = target.version.clone();
             let mut response =
                 handlers.dispatch(request, target).await.unwrap_or_else(|error| respond::error(&error, media));
-            if let Some(warning) = deprecation {
-                respond::add_first_warning(response.headers_mut(), &warning);
+            if let Some(warning) = version.deprecation() {
+                respond::add_first_warning(response.headers_mut(), warning);
             }
             response
         })

@@ -16,7 +16,7 @@ pub(super) async fn handle(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let user = request.user.clone();
     let Posted { object: question, answer, .. } = Posted::read(target, request).await?;
-    let reviewed = match target.resource.plural {
+    let reviewed = match &*target.resource.plural {
         "tokenreviews" => tokens.review(question).await?,
         _ => registry.review(target, question, &user)?,
     };

@@ -46,7 +46,8 @@ pub(super) async fn handle(
                 registry.scale_written(&applied.written)
             } else {
                 let change = |scale| {
-                    let patched = object_of(patch.apply(&kind(), scale)?, "Scale")?;
+                    let patched =
+                        object_of(patch.apply(target.version.schema_taken_by("scale", &kind()), scale)?, "Scale")?;
                     check_name(name, &patched)?;
                     Ok(patched)
                 };

@@ -13,25 +13,25 @@ use crate::request_info::{RequestInfo, Verb};
 
 /// The names of a resource that is served. Only these become label values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServedResource {
+pub struct ResourceNames<'a> {
     /// The group, empty for the core group.
-    pub group: &'static str,
+    pub group: &'a str,
     /// The version.
-    pub version: &'static str,
+    pub version: &'a str,
     /// The plural name.
-    pub resource: &'static str,
+    pub resource: &'a str,
     /// The subresource, or empty.
-    pub subresource: &'static str,
+    pub subresource: &'a str,
 }
 
-impl ServedResource {
+impl<'a> ResourceNames<'a> {
     /// The names of what a request is for.
-    pub fn of(target: &Target) -> Self {
+    pub fn of(target: &'a Target) -> Self {
         Self {
-            group: target.resource.group,
-            version: target.version.name,
-            resource: target.resource.plural,
-            subresource: target.subresource.map_or("", |subresource| subresource.name),
+            group: &target.resource.group,
+            version: &target.version.name,
+            resource: &target.resource.plural,
+            subresource: target.subresource_name().unwrap_or_default(),
         }
     }
 }
@@ -49,8 +49,8 @@ pub struct Observation {
 
 impl Observation {
     /// Begins to count a request. `served` is `None` when the path names no resource that is served.
-    pub fn begin(metrics: &Metrics, info: &RequestInfo, served: Option<ServedResource>) -> Self {
-        let ServedResource { group, version, resource, subresource } = served.unwrap_or_default();
+    pub fn begin(metrics: &Metrics, info: &RequestInfo, served: Option<ResourceNames<'_>>) -> Self {
+        let ResourceNames { group, version, resource, subresource } = served.unwrap_or_default();
         let labels = RequestLabels { verb: verb(info), group, version, resource, subresource, scope: scope(info) };
         let series = metrics.requests.series(labels, info.is_long_running());
         let in_flight = match series.running() {
@@ -118,9 +118,9 @@ mod tests {
     use super::*;
     use http::Method;
 
-    const PODS: ServedResource = ServedResource { group: "", version: "v1", resource: "pods", subresource: "" };
+    const PODS: ResourceNames<'_> = ResourceNames { group: "", version: "v1", resource: "pods", subresource: "" };
 
-    fn observe(metrics: &Arc<Metrics>, target: &str, served: Option<ServedResource>, code: StatusCode) {
+    fn observe(metrics: &Arc<Metrics>, target: &str, served: Option<ResourceNames<'_>>, code: StatusCode) {
         let info = RequestInfo::parse(&Method::GET, &target.parse().unwrap());
         let mut observation = Observation::begin(metrics, &info, served);
         observation.answered(code);

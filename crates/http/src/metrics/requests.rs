@@ -6,11 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 use http::StatusCode;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, LabelSetEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -22,14 +22,61 @@ const DURATION_BUCKETS: [f64; 23] = [
 ];
 
 /// What is alike of the requests of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-pub(super) struct RequestLabels {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct RequestLabels<'a> {
     pub(super) verb: &'static str,
-    pub(super) group: &'static str,
-    pub(super) version: &'static str,
-    pub(super) resource: &'static str,
-    pub(super) subresource: &'static str,
+    pub(super) group: &'a str,
+    pub(super) version: &'a str,
+    pub(super) resource: &'a str,
+    pub(super) subresource: &'a str,
     pub(super) scope: &'static str,
+}
+
+impl EncodeLabelSet for RequestLabels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        let Self { verb, group, version, resource, subresource, scope } = *self;
+        let labels = [
+            ("verb", verb),
+            ("group", group),
+            ("version", version),
+            ("resource", resource),
+            ("subresource", subresource),
+            ("scope", scope),
+        ];
+        labels.encode(encoder)
+    }
+}
+
+/// The same, kept with a series. The fields stand in the same order, so that both have the same hash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct OwnLabels {
+    verb: &'static str,
+    group: Box<str>,
+    version: Box<str>,
+    resource: Box<str>,
+    subresource: Box<str>,
+    scope: &'static str,
+}
+
+impl OwnLabels {
+    fn shown(&self) -> RequestLabels<'_> {
+        let Self { verb, group, version, resource, subresource, scope } = self;
+        RequestLabels { verb, group, version, resource, subresource, scope }
+    }
+}
+
+impl From<&RequestLabels<'_>> for OwnLabels {
+    fn from(labels: &RequestLabels<'_>) -> Self {
+        let RequestLabels { verb, group, version, resource, subresource, scope } = *labels;
+        let [group, version, resource, subresource] = [group, version, resource, subresource].map(Box::from);
+        Self { verb, group, version, resource, subresource, scope }
+    }
+}
+
+impl Equivalent<OwnLabels> for RequestLabels<'_> {
+    fn equivalent(&self, known: &OwnLabels) -> bool {
+        *self == known.shown()
+    }
 }
 
 #[derive(Debug, EncodeLabelSet)]
@@ -39,7 +86,7 @@ struct CodeLabel {
 
 /// All series. A clone is the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Requests(Arc<RwLock<HashMap<RequestLabels, Arc<Series>>>>);
+pub(super) struct Requests(Arc<RwLock<HashMap<OwnLabels, Arc<Series>>>>);
 
 /// What was counted of requests that are alike.
 #[derive(Debug)]
@@ -59,7 +106,7 @@ enum Length {
 
 impl Requests {
     /// The series of a request. All with the same labels are long-running, or none.
-    pub(super) fn series(&self, labels: RequestLabels, long_running: bool) -> Arc<Series> {
+    pub(super) fn series(&self, labels: RequestLabels<'_>, long_running: bool) -> Arc<Series> {
         if let Some(known) = self.0.read().get(&labels) {
             return known.clone();
         }
@@ -68,13 +115,13 @@ impl Requests {
             false => Length::Short(Histogram::new(DURATION_BUCKETS)),
         };
         let new = || Arc::new(Series { answered: Mutex::default(), length: length() });
-        self.0.write().entry(labels).or_insert_with(new).clone()
+        self.0.write().entry(OwnLabels::from(&labels)).or_insert_with(new).clone()
     }
 
     /// All of them in order, for requests must not wait until they are written out.
-    fn sorted(&self) -> Vec<(RequestLabels, Arc<Series>)> {
-        let mut all: Vec<_> = self.0.read().iter().map(|(labels, series)| (*labels, series.clone())).collect();
-        all.sort_unstable_by_key(|(labels, _)| *labels);
+    fn sorted(&self) -> Vec<(OwnLabels, Arc<Series>)> {
+        let mut all: Vec<_> = self.0.read().iter().map(|(labels, series)| (labels.clone(), series.clone())).collect();
+        all.sort_unstable_by(|(one, _), (other, _)| one.shown().cmp(&other.shown()));
         all
     }
 }
@@ -110,7 +157,7 @@ impl Collector for Requests {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, series) in &all {
             for (code, count) in series.answered.lock().iter() {
-                let labels = (*labels, CodeLabel { code: code.as_u16() });
+                let labels = (labels.shown(), CodeLabel { code: code.as_u16() });
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
             }
         }
@@ -119,14 +166,14 @@ impl Collector for Requests {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (labels, series) in &all {
             if let Length::Short(durations) = &series.length {
-                durations.encode(family.encode_family(labels)?)?;
+                durations.encode(family.encode_family(&labels.shown())?)?;
             }
         }
         let (name, help) = ("apiserver_longrunning_requests", "Watches being served.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (labels, series) in &all {
             if let Length::Long(running) = &series.length {
-                running.encode(family.encode_family(labels)?)?;
+                running.encode(family.encode_family(&labels.shown())?)?;
             }
         }
         Ok(())

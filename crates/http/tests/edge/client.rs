@@ -23,6 +23,7 @@ use keelson_http::router::Router;
 use keelson_http::{Pipeline, listener};
 use keelson_meta::SystemClock;
 use keelson_meta::random::SystemRandom;
+use keelson_registry::Surface;
 use keelson_resources::Catalogue;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -75,7 +76,7 @@ impl Server {
         let pages = Pages::new(catalogue, health, metrics.clone(), documents, "127.0.0.1:6443".to_owned());
         let service = Service::default();
         let frames = service.frames.clone();
-        let router = Router::new(catalogue, pages, Arc::new(service));
+        let router = Router::new(Surface::of_builtin, pages, Arc::new(service));
         let stopping = CancellationToken::new();
         let clock = Arc::new(SystemClock);
         let pipeline = Pipeline::new(router, metrics, clock, Arc::new(SystemRandom), stopping.clone());

@@ -6,7 +6,6 @@ use keelson_codec::StoredObject;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_resources::Catalogue;
 use keelson_storage::{KeyValue, StoreKey};
 
 use super::ranges::{AddressRange, Family};
@@ -33,7 +32,7 @@ pub(super) fn assign(
         return Ok(());
     }
     let held = before.map(held_addresses).unwrap_or_default();
-    let target = target("ipaddresses")?;
+    let target = target(registry, "ipaddresses")?;
     let mut addresses: Vec<String> = spec.texts("clusterIPs").into_iter().map(str::to_owned).collect();
     for (index, family) in families::families(spec).into_iter().enumerate() {
         let (address, otherwise) = match addresses.get(index).map(String::as_str) {
@@ -75,7 +74,7 @@ pub(super) async fn give_back(
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let kept = after.map(held_addresses).unwrap_or_default();
-    let target = target("ipaddresses")?;
+    let target = target(registry, "ipaddresses")?;
     let parent = parent(place);
     // An address that somebody made by hand may say more of its parent than those that are given out.
     let names_parent = |address: &Object| {
@@ -115,7 +114,7 @@ fn choose(registry: &Registry, target: &Target, family: Family) -> Result<IpAddr
 /// The ranges that addresses are given out of: those of all ServiceCIDRs that are ready, or the server's own before there
 /// is one.
 fn ranges(registry: &Registry) -> Result<Vec<AddressRange>, ApiError> {
-    let stored = registry.collection(&target("servicecidrs")?)?.snapshot();
+    let stored = registry.collection(&target(registry, "servicecidrs")?)?.snapshot();
     if stored.is_empty() {
         return Ok(registry.config.service_ranges.addresses().to_vec());
     }
@@ -154,9 +153,6 @@ fn key(registry: &Registry, target: &Target, address: IpAddr) -> Result<StoreKey
     Ok(StoreKey::new(format!("{}{address}", registry.collection(target)?.prefix())))
 }
 
-fn target(plural: &str) -> Result<Target, ApiError> {
-    let (resource, version) = Catalogue::builtin()
-        .lookup(GROUP, "v1", plural)
-        .ok_or_else(|| ApiError::Internal(format!("the catalogue has no {plural}")))?;
-    Ok(Target { resource, version, subresource: None, namespace: None, name: None })
+fn target(registry: &Registry, plural: &str) -> Result<Target, ApiError> {
+    registry.surface().target(GROUP, plural)
 }

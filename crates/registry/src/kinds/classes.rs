@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_resources::Catalogue;
 
+use super::strategy::Strategy;
 use crate::registry::Registry;
 use crate::target::Target;
 
@@ -79,7 +79,7 @@ pub(super) fn keep_priority(current: &Object, next: &mut Object) {
 ///
 /// # Errors
 /// 403, naming the first.
-pub(super) fn only_default(registry: &Registry, target: &Target, class: &Object) -> Result<(), ApiError> {
+fn only_default(registry: &Registry, target: &Target, class: &Object) -> Result<(), ApiError> {
     if !is_global_default(class) {
         return Ok(());
     }
@@ -105,7 +105,7 @@ pub(super) fn storage_class(registry: &Registry, claim: &mut Object) -> Result<(
 }
 
 /// Gives an ingress that names no class the one that is the default.
-pub(super) fn ingress_class(registry: &Registry, ingress: &mut Object) -> Result<(), ApiError> {
+fn ingress_class(registry: &Registry, ingress: &mut Object) -> Result<(), ApiError> {
     let named = ingress.get(&["spec", "ingressClassName"]).is_some_and(|class| !class.is_null());
     if named || has_annotation(ingress, INGRESS_CLASS) {
         return Ok(());
@@ -142,8 +142,8 @@ fn newest_default(
 
 /// The priority class that is the default: of several, which only a race can make, the one of least priority.
 fn default_priority(registry: &Registry) -> Result<Option<Object>, ApiError> {
-    let target = classes_target("scheduling.k8s.io", "priorityclasses")?;
-    let classes = registry.collection(&target)?.snapshot();
+    let target = classes_target(registry, "scheduling.k8s.io", "priorityclasses")?;
+    let classes = target.collection()?.snapshot();
     let noted = classes.layout().place(GLOBAL_DEFAULT);
     let noted = noted.ok_or_else(|| ApiError::Internal(format!("{GLOBAL_DEFAULT} is not noted")))?;
     // Every pod asks this, and nearly every class says no.
@@ -168,18 +168,43 @@ fn refused(target: &Target, object: &Object, message: String) -> ApiError {
 }
 
 fn find(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Option<Object>, ApiError> {
-    let found = registry.collection(&classes_target(group, plural)?)?.get(name);
+    let found = classes_target(registry, group, plural)?.collection()?.get(name);
     Ok(found.map(|entry| entry.object.decode(entry.revision)))
 }
 
 fn all(registry: &Registry, group: &str, plural: &str) -> Result<Vec<Object>, ApiError> {
-    let classes = registry.collection(&classes_target(group, plural)?)?.snapshot();
+    let classes = classes_target(registry, group, plural)?.collection()?.snapshot();
     Ok(classes.range("", None).map(|entry| entry.object.decode(entry.revision)).collect())
 }
 
-fn classes_target(group: &str, plural: &str) -> Result<Target, ApiError> {
-    let (resource, version) = Catalogue::builtin()
-        .lookup(group, "v1", plural)
-        .ok_or_else(|| ApiError::Internal(format!("the catalogue has no {plural}")))?;
-    Ok(Target { resource, version, subresource: None, namespace: None, name: None })
+fn classes_target(registry: &Registry, group: &str, plural: &str) -> Result<Target, ApiError> {
+    registry.surface().target(group, plural)
+}
+
+/// The strategy of ingresses.
+pub(super) struct Ingresses;
+
+impl Strategy for Ingresses {
+    fn admit(&self, registry: &Registry, _: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        ingress_class(registry, object).map(|()| true)
+    }
+}
+
+/// The strategy of priority classes.
+pub(super) struct PriorityClasses;
+
+impl Strategy for PriorityClasses {
+    fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        only_default(registry, target, object).map(|()| false)
+    }
+
+    fn admit_update(
+        &self,
+        registry: &Registry,
+        target: &Target,
+        _: &Object,
+        next: &mut Object,
+    ) -> Result<bool, ApiError> {
+        only_default(registry, target, next).map(|()| false)
+    }
 }

@@ -1,15 +1,20 @@
 //! Definitions of custom resources: the status lists every version that objects may have been stored in.
 
+use std::time::SystemTime;
+
 use keelson_meta::Object;
-use keelson_meta::json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
+
+use super::strategy::Strategy;
+use crate::target::Target;
 
 /// The stored versions of a new definition: the one that is stored. There is nothing if none is marked.
-pub(super) fn first_stored_versions(definition: &Object) -> Value {
+fn first_stored_versions(definition: &Object) -> Value {
     storage_version(definition).map_or(Value::Null, |version| json!([version]))
 }
 
 /// Adds the version that objects are stored in from now on to those that they may have been stored in.
-pub(super) fn add_stored_version(next: &mut Object) {
+fn add_stored_version(next: &mut Object) {
     let Some(version) = storage_version(next).map(|version| json!(version)) else { return };
     let status = next.0.entry("status").or_insert_with(|| json!({}));
     let Value::Object(status) = status else { return };
@@ -29,4 +34,21 @@ fn storage_version(definition: &Object) -> Option<String> {
     let versions = definition.get(&["spec", "versions"])?.as_array()?;
     let stored = versions.iter().find(|version| version.get("storage").and_then(Value::as_bool) == Some(true))?;
     stored.get("name")?.as_str().map(str::to_owned)
+}
+
+/// The strategy of definitions of custom resources.
+pub(super) struct CustomResourceDefinitions;
+
+impl Strategy for CustomResourceDefinitions {
+    fn initial_status(&self, object: &Object, _: SystemTime) -> Map {
+        Map::from_iter([("storedVersions".to_owned(), first_stored_versions(object))])
+    }
+
+    fn prepare_update(&self, target: &Target, _: &Object, next: &mut Object) -> bool {
+        let whole = target.subresource.is_none();
+        if whole {
+            add_stored_version(next);
+        }
+        whole
+    }
 }

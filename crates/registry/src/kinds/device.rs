@@ -6,7 +6,9 @@ use keelson_meta::Object;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
 
-pub(super) fn date_taints(object: &mut Object, now: SystemTime) {
+use super::strategy::Strategy;
+
+fn date_taints(object: &mut Object, now: SystemTime) {
     let Some(spec) = object.0.get_mut("spec") else { return };
     let devices = spec.get("devices").and_then(Value::as_array).map_or(0, Vec::len);
     for index in 0..devices {
@@ -24,5 +26,15 @@ fn date(taint: &mut Value, now: SystemTime) {
         && taint.get("timeAdded").is_none_or(Value::is_null)
     {
         taint.insert("timeAdded", json!(rfc3339(now)));
+    }
+}
+
+/// The strategy of device taint rules and of resource slices.
+pub(super) struct Devices;
+
+impl Strategy for Devices {
+    fn complete_new(&self, object: &mut Object, now: SystemTime) -> bool {
+        date_taints(object, now);
+        true
     }
 }

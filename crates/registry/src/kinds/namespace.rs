@@ -1,10 +1,13 @@
 //! Namespaces: a finalizer in `spec` holds them until their content is gone, and `status.phase` shows it.
 
+use std::time::SystemTime;
+
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, json};
 use keelson_meta::names::label_key_faults;
 use keelson_meta::{ApiError, Object};
 
+use super::strategy::Strategy;
 use crate::target::Target;
 
 /// The label by which selectors find a namespace (KEP-2161).
@@ -14,7 +17,7 @@ const FINALIZER: &str = "kubernetes";
 /// Namespaces that clients expect to be there always: kube-apiserver's NamespaceLifecycle holds the same three.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-pub(super) fn prepare_create(object: &mut Object) {
+fn prepare_create(object: &mut Object) {
     label_with_name(object);
     let mut finalizers = finalizers(object).cloned().unwrap_or_default();
     if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
@@ -25,7 +28,7 @@ pub(super) fn prepare_create(object: &mut Object) {
 }
 
 /// An update may not touch the finalizers in `spec`; only `/finalize` may.
-pub(super) fn prepare_update(target: &Target, current: &Object, next: &mut Object) {
+fn prepare_update(target: &Target, current: &Object, next: &mut Object) {
     label_with_name(next);
     if target.subresource_name() == Some("finalize") {
         return;
@@ -36,7 +39,7 @@ pub(super) fn prepare_update(target: &Target, current: &Object, next: &mut Objec
     };
 }
 
-pub(super) fn check_delete(target: &Target, name: &str) -> Result<(), ApiError> {
+fn check_delete(target: &Target, name: &str) -> Result<(), ApiError> {
     if !IMMORTAL.contains(&name) {
         return Ok(());
     }
@@ -48,7 +51,7 @@ pub(super) fn check_delete(target: &Target, name: &str) -> Result<(), ApiError> 
     })
 }
 
-pub(super) fn mark_terminating(object: &mut Object) {
+fn mark_terminating(object: &mut Object) {
     let status = object.0.entry("status").or_insert_with(|| json!({}));
     if let Value::Object(status) = status {
         status.insert("phase", json!("Terminating"));
@@ -59,7 +62,7 @@ pub(super) fn mark_terminating(object: &mut Object) {
 ///
 /// # Errors
 /// 422 for a finalizer that is neither `kubernetes` nor named after a domain.
-pub(super) fn check_finalizers(target: &Target, object: &Object) -> Result<(), ApiError> {
+fn check_finalizers(target: &Target, object: &Object) -> Result<(), ApiError> {
     let wanted = finalizers(object).cloned().unwrap_or_default();
     let errors: Vec<FieldError> = wanted.iter().enumerate().flat_map(|(index, name)| faults(index, name)).collect();
     if !errors.is_empty() {
@@ -79,7 +82,7 @@ fn faults(index: usize, finalizer: &Value) -> Vec<FieldError> {
 }
 
 /// Whether nothing in `spec` holds the namespace. What can't be read does: a namespace is never let go unemptied.
-pub(super) fn is_finalized(object: &Object) -> bool {
+fn is_finalized(object: &Object) -> bool {
     let spec = object.0.get("spec").and_then(Value::as_object);
     spec.is_some_and(|spec| match spec.get("finalizers") {
         None | Some(Value::Null) => true,
@@ -112,7 +115,7 @@ fn set_finalizers(object: &mut Object, finalizers: Vec<Value>) {
     }
 }
 
-pub(super) fn label_with_name(object: &mut Object) {
+fn label_with_name(object: &mut Object) {
     let name = object.name().to_owned();
     if name.is_empty() {
         return;
@@ -120,5 +123,48 @@ pub(super) fn label_with_name(object: &mut Object) {
     let labels = object.metadata_mut().entry("labels").or_insert_with(|| json!({}));
     if let Value::Object(labels) = labels {
         labels.insert(NAME_LABEL, name);
+    }
+}
+
+/// The strategy of namespaces.
+pub(super) struct Namespaces;
+
+impl Strategy for Namespaces {
+    fn complete_new(&self, object: &mut Object, _: SystemTime) -> bool {
+        label_with_name(object);
+        true
+    }
+
+    fn prepare_create(&self, object: &mut Object) -> bool {
+        prepare_create(object);
+        true
+    }
+
+    fn prepare_update(&self, target: &Target, current: &Object, next: &mut Object) -> bool {
+        prepare_update(target, current, next);
+        true
+    }
+
+    fn check_subresource(&self, target: &Target, object: &Object) -> Result<(), ApiError> {
+        match target.subresource_name() {
+            Some("finalize") => check_finalizers(target, object),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_delete(&self, target: &Target, name: &str) -> Result<(), ApiError> {
+        check_delete(target, name)
+    }
+
+    fn states_grace_period(&self) -> bool {
+        false
+    }
+
+    fn mark_terminating(&self, object: &mut Object) {
+        mark_terminating(object);
+    }
+
+    fn may_go(&self, object: &Object) -> bool {
+        is_finalized(object)
     }
 }

@@ -3,10 +3,12 @@
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
 
+use super::strategy::Strategy;
+
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const EFFECT: &str = "NoSchedule";
 
-pub(super) fn taint_until_ready(node: &mut Object) {
+fn taint_until_ready(node: &mut Object) {
     let spec = node.0.entry("spec").or_insert_with(|| json!({}));
     let Value::Object(spec) = spec else { return };
     let taints = spec.entry("taints").or_insert_with(|| json!([]));
@@ -14,5 +16,20 @@ pub(super) fn taint_until_ready(node: &mut Object) {
         && !taints.iter().any(|taint| taint["key"] == NOT_READY && taint["effect"] == EFFECT)
     {
         taints.push(json!({ "key": NOT_READY, "effect": EFFECT }));
+    }
+}
+
+/// The strategy of nodes.
+pub(super) struct Nodes;
+
+impl Strategy for Nodes {
+    /// A kubelet registers its node whole.
+    fn keeps_status_on_create(&self) -> bool {
+        true
+    }
+
+    fn prepare_create(&self, object: &mut Object) -> bool {
+        taint_until_ready(object);
+        true
     }
 }

@@ -1,17 +1,25 @@
 //! Pods: each may stay for a while on a node that is in trouble.
 
 use std::sync::LazyLock;
+use std::time::SystemTime;
 
-use keelson_meta::Object;
-use keelson_meta::json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
+use keelson_meta::{ApiError, Object};
 use keelson_schema::{SchemaRef, Schemas};
+
+use super::strategy::{Confined, FieldPath, Strategy};
+use super::{classes, quality_of_service};
+use crate::grace;
+use crate::registry::Registry;
+use crate::subresources::{ephemeral_containers, pod_status, resize};
+use crate::target::Target;
 
 /// How long a pod stays on a node that is not ready or can't be reached.
 const TOLERATION_SECONDS: i64 = 300;
 const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 /// Adds a toleration for each trouble of a node that the pod does not speak of.
-pub(super) fn tolerate_troubles(pod: &mut Object) {
+fn tolerate_troubles(pod: &mut Object) {
     let Some(spec) = pod.0.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let tolerations = spec.entry("tolerations").or_insert(Value::Null);
     if tolerations.is_null() {
@@ -29,7 +37,7 @@ pub(super) fn tolerate_troubles(pod: &mut Object) {
 
 /// Puts the members of a pod's `spec` where its schema has them, after some were added. What is in them is in order
 /// already, so this is much less work than a walk of the whole pod.
-pub(super) fn spec_in_order(pod: &mut Object) {
+fn spec_in_order(pod: &mut Object) {
     static SPEC: LazyLock<Option<SchemaRef<'static>>> =
         LazyLock::new(|| Schemas::builtin().kind("", "v1", "Pod")?.field("spec"));
     let (Some(schema), Some(Value::Object(spec))) = (*SPEC, pod.0.get_mut("spec")) else { return };
@@ -44,6 +52,68 @@ pub(super) fn spec_in_order(pod: &mut Object) {
 fn tolerates(toleration: &Value, trouble: &str) -> bool {
     let field = |name: &str| toleration.get(name).and_then(Value::as_str).unwrap_or_default();
     (field("key") == trouble || field("key").is_empty()) && matches!(field("effect"), "NoExecute" | "")
+}
+
+/// The strategy of pods.
+pub(super) struct Pods;
+
+impl Strategy for Pods {
+    fn initial_status(&self, object: &Object, _: SystemTime) -> Map {
+        Map::from_iter([
+            ("phase".to_owned(), json!("Pending")),
+            ("qosClass".to_owned(), json!(quality_of_service(object))),
+        ])
+    }
+
+    fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        tolerate_troubles(object);
+        classes::pod_priority(registry, target, object)?;
+        spec_in_order(object);
+        Ok(false)
+    }
+
+    fn admit_update(
+        &self,
+        _: &Registry,
+        target: &Target,
+        current: &Object,
+        next: &mut Object,
+    ) -> Result<bool, ApiError> {
+        if target.subresource.is_none() {
+            tolerate_troubles(next);
+        }
+        classes::keep_priority(current, next);
+        spec_in_order(next);
+        Ok(false)
+    }
+
+    fn confine(&self, subresource: &str, stored: &Object, sent: Object, _: SystemTime) -> Confined {
+        match subresource {
+            "ephemeralcontainers" => ephemeral_containers::confine(stored, &sent),
+            "resize" => resize::confine(stored, &sent),
+            "status" => pod_status::confine(stored, sent),
+            _ => Confined::AsSent(sent),
+        }
+    }
+
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        match subresource {
+            "status" => &[&["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]],
+            _ => &[],
+        }
+    }
+
+    fn is_graceful(&self) -> bool {
+        true
+    }
+
+    fn may_go(&self, object: &Object) -> bool {
+        grace::is_over(object)
+    }
+
+    fn returns_deleted(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

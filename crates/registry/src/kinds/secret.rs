@@ -1,11 +1,15 @@
 //! Secrets: `stringData` is a way to write `data`, and is never stored.
 
+use std::time::SystemTime;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
 
-pub(super) fn merge_string_data(object: &mut Object) {
+use super::strategy::Strategy;
+
+fn merge_string_data(object: &mut Object) {
     let Some(Value::Object(plain)) = object.0.remove("stringData") else {
         return;
     };
@@ -16,5 +20,18 @@ pub(super) fn merge_string_data(object: &mut Object) {
                 data.insert(key, STANDARD.encode(text));
             }
         }
+    }
+}
+
+/// The strategy of secrets.
+pub(super) struct Secrets;
+
+impl Strategy for Secrets {
+    fn complete_new(&self, object: &mut Object, _: SystemTime) -> bool {
+        let merges = object.0.contains_key("stringData");
+        if merges {
+            merge_string_data(object);
+        }
+        merges
     }
 }

@@ -3,13 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use keelson_meta::Object;
+use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
+use keelson_meta::{ApiError, Object};
 
-use crate::allocation::{Spec as _, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
+use super::strategy::Strategy;
+use crate::allocation::{self, Spec as _, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
+use crate::companions::Companions;
+use crate::registry::Registry;
+use crate::target::Target;
 
 /// One address may be written in the field for several alone.
-pub(super) fn prepare_create(service: &mut Object) {
+fn prepare_create(service: &mut Object) {
     let Some(spec) = spec_mut(service) else { return };
     if !spec.text("clusterIP").is_empty() && spec.texts("clusterIPs").is_empty() {
         let address = json!([spec.text("clusterIP")]);
@@ -17,7 +22,7 @@ pub(super) fn prepare_create(service: &mut Object) {
     }
 }
 
-pub(super) fn prepare_update(current: &Object, next: &mut Object) {
+fn prepare_update(current: &Object, next: &mut Object) {
     let (Some(old), Some(new)) = (spec(current), spec_mut(next)) else { return };
     keep_allocated(old, new);
     agree_on_addresses(old, new);
@@ -107,6 +112,40 @@ fn is_reached_from_outside(spec: &Map) -> bool {
 fn same_node_ports(old: &Map, new: &Map) -> bool {
     let ports = |spec: &Map| -> Vec<u16> { spec.items("ports").iter().map(|port| port.port("nodePort")).collect() };
     ports(old) == ports(new)
+}
+
+/// The strategy of services.
+pub(super) struct Services;
+
+impl Strategy for Services {
+    fn prepare_create(&self, object: &mut Object) -> bool {
+        prepare_create(object);
+        true
+    }
+
+    fn prepare_update(&self, _: &Target, current: &Object, next: &mut Object) -> bool {
+        prepare_update(current, next);
+        true
+    }
+
+    fn has_companions(&self) -> bool {
+        true
+    }
+
+    fn companions<'a>(
+        &'a self,
+        registry: &'a Registry,
+        target: &'a Target,
+        before: Option<&'a Object>,
+        after: Option<&'a mut Object>,
+        attempt: usize,
+    ) -> BoxFuture<'a, Result<Companions, ApiError>> {
+        Box::pin(allocation::accompany_service(registry, target, before, after, attempt))
+    }
+
+    fn returns_deleted(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

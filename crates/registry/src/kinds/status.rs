@@ -2,47 +2,23 @@
 
 use std::time::SystemTime;
 
-use keelson_meta::clock::rfc3339;
-use keelson_meta::json::{Map, Value, json};
-use keelson_meta::{GroupVersion, Object};
-use keelson_schema::{Schemas, WalkOptions, WalkReport};
+use keelson_meta::json::Value;
+use keelson_meta::{GroupVersion, GroupVersionKind, Object};
+use keelson_schema::{WalkOptions, WalkReport};
 
 use crate::target::Target;
 
 /// The status of a new object, with what is written even when there is nothing to say; `None` for no status at all.
 pub(crate) fn initial_status(target: &Target, object: &Object, now: SystemTime) -> Option<Value> {
-    let (group, version) = GroupVersion::split(object.api_version()?)?;
-    let schema = Schemas::builtin().kind(group, version, target.resource.kind)?;
+    let GroupVersion { group, version } = GroupVersion::parse(object.api_version()?)?;
+    let schema = target.schema_of(&GroupVersionKind { group, version, kind: target.resource.kind.to_string() })?;
     let field = schema.field("status")?;
-    let mut status = Object(stated(target, object, now));
+    let mut status = Object(target.strategy().initial_status(object, now));
     if status.0.is_empty() && field.omitted_when_zero() {
         return None;
     }
     field.walk(&mut status, &mut WalkReport::default(), WalkOptions::STORE);
     Some(status.into_value())
-}
-
-/// What the server says of a new object of its kind.
-fn stated(target: &Target, object: &Object, now: SystemTime) -> Map {
-    let status = match (target.resource.group, target.resource.plural) {
-        ("", "pods") => json!({ "phase": "Pending", "qosClass": quality_of_service(object) }),
-        ("", "persistentvolumes") => json!({ "phase": "Pending", "lastPhaseTransitionTime": rfc3339(now) }),
-        ("", "persistentvolumeclaims") => json!({ "phase": "Pending" }),
-        ("apiextensions.k8s.io", "customresourcedefinitions") => {
-            json!({ "storedVersions": super::definition::first_stored_versions(object) })
-        }
-        ("apiregistration.k8s.io", "apiservices") if object.get(&["spec", "service"]).is_none() => json!({
-            "conditions": [{
-                "type": "Available",
-                "status": "True",
-                "lastTransitionTime": rfc3339(now),
-                "reason": "Local",
-                "message": "Local APIServices are always available",
-            }],
-        }),
-        _ => json!({}),
-    };
-    Object::from_value(status).unwrap_or_default().0
 }
 
 /// The resources by which a pod's class is decided.
@@ -73,6 +49,8 @@ fn amount<'a>(container: &'a Value, of: &str, resource: &str) -> Option<&'a str>
 
 #[cfg(test)]
 mod tests {
+    use keelson_meta::json::json;
+
     use super::*;
 
     #[test]

@@ -1,7 +1,13 @@
 //! What the server adds to workloads: the selector of a job, and the count of a daemon set's templates.
 
+use std::time::SystemTime;
+
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
+use keelson_meta::options::DeleteOptions;
+
+use super::strategy::{FieldPath, Strategy};
+use crate::target::Target;
 
 const JOB_NAME: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
 const CONTROLLER_UID: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
@@ -9,7 +15,7 @@ const CONTROLLER_UID: [&str; 2] = ["batch.kubernetes.io/controller-uid", "contro
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// A job selects the pods that carry its uid, unless its maker selects them himself.
-pub(super) fn select_pods_of_job(job: &mut Object) {
+fn select_pods_of_job(job: &mut Object) {
     if job.get(&["spec", "manualSelector"]).and_then(Value::as_bool) == Some(true) {
         return;
     }
@@ -36,19 +42,19 @@ pub(super) fn select_pods_of_job(job: &mut Object) {
 }
 
 /// A new daemon set has had one template, unless it says that it comes from somewhere else.
-pub(super) fn count_first_template(daemon_set: &mut Object) {
+fn count_first_template(daemon_set: &mut Object) {
     let stated = template_generation(daemon_set).unwrap_or(0);
     set_template_generation(daemon_set, stated.max(1));
 }
 
 /// A daemon set that does not say how many templates it has had has had as many as before.
-pub(super) fn keep_count(current: &Object, next: &mut Object) {
+fn keep_count(current: &Object, next: &mut Object) {
     if template_generation(next).is_none() {
         set_template_generation(next, template_generation(current).unwrap_or(1));
     }
 }
 
-pub(super) fn count_templates(current: &Object, next: &mut Object) {
+fn count_templates(current: &Object, next: &mut Object) {
     let template = |object: &Object| object.get(&["spec", "template"]).cloned();
     let changed = template(current) != template(next);
     let count = template_generation(current).unwrap_or(1);
@@ -79,6 +85,66 @@ fn inner<'a>(map: &'a mut Map, path: &[&str]) -> Option<&'a mut Map> {
         }
         value.as_object_mut()
     })
+}
+
+/// The strategy of daemon sets.
+pub(super) struct DaemonSets;
+
+impl Strategy for DaemonSets {
+    fn complete_new(&self, object: &mut Object, _: SystemTime) -> bool {
+        count_first_template(object);
+        true
+    }
+
+    fn complete_update(&self, current: &Object, next: &mut Object, _: SystemTime) -> bool {
+        keep_count(current, next);
+        true
+    }
+
+    fn prepare_update(&self, _: &Target, current: &Object, next: &mut Object) -> bool {
+        count_templates(current, next);
+        true
+    }
+}
+
+/// The strategy of jobs.
+pub(super) struct Jobs;
+
+impl Strategy for Jobs {
+    fn prepare_create(&self, object: &mut Object) -> bool {
+        select_pods_of_job(object);
+        true
+    }
+
+    fn orphans_by_default(&self) -> bool {
+        true
+    }
+
+    fn warn_on_delete(&self, options: &DeleteOptions) -> Option<&'static str> {
+        let silent = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
+        silent.then_some(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or \
+             set propagationPolicy=Orphan to suppress this warning",
+        )
+    }
+}
+
+/// The strategy of replication controllers.
+pub(super) struct ReplicationControllers;
+
+impl Strategy for ReplicationControllers {
+    fn orphans_by_default(&self) -> bool {
+        true
+    }
+}
+
+/// The strategy of deployments.
+pub(super) struct Deployments;
+
+impl Strategy for Deployments {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        if subresource == "status" { &[&["metadata", "labels"]] } else { &[] }
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use keelson_patch::fields::{
 };
 use keelson_schema::SchemaRef;
 
-use super::{KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, lend, nothing};
+use super::{KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, lend};
 use crate::intake::shape;
 use crate::target::Target;
 use crate::write::Draft;
@@ -49,7 +49,7 @@ pub(crate) fn apply(
     let version = kind.group_version().to_string();
     let versions = KindVersions::of(target);
     let schema = versions.schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
-    check_applied(schema, &kind, application.object)?;
+    check_applied(schema, kind, application.object)?;
     let known = managed
         .map_or_else(|| Ok(Owners::default()), Owners::read_text)
         .map_err(|error| ApiError::Unclassified(format!("failed to decode managed fields: {error}")))?;
@@ -58,11 +58,11 @@ pub(crate) fn apply(
     let now = (!is_untimed(subresource)).then(|| rfc3339(application.now));
     let write = Write { versions: &versions, version: &version, subresource, now: now.as_deref() };
     let before = lend(live);
-    let first = known.is_empty().then(|| write.before_first_apply(nothing(target), &before));
+    let first = known.is_empty().then(|| write.before_first_apply(target.version.empty(), &before));
     let owners = first.as_ref().unwrap_or(&known);
     let done = write.apply(owners, application, schema, &before).map_err(|conflicts| conflict(&conflicts))?;
 
-    let mut object = if done.changed { fit(&kind, done.object)? } else { object_of(before.clone()) };
+    let mut object = if done.changed { fit(target, done.object)? } else { object_of(before.clone()) };
     if application.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, application.object);
     }
@@ -93,7 +93,7 @@ impl Write<'_, '_> {
         &self,
         owners: &Owners,
         application: &Application<'_>,
-        schema: SchemaRef<'static>,
+        schema: SchemaRef<'_>,
         live: &Value,
     ) -> Result<fields::Applied, Conflicts> {
         let manager = Manager::applies(application.manager, self.subresource);
@@ -113,11 +113,7 @@ impl Write<'_, '_> {
 ///
 /// # Errors
 /// 400 for another kind or version, or for owners in it; 500 for what does not fit the schema.
-pub(crate) fn check_applied(
-    schema: SchemaRef<'static>,
-    kind: &GroupVersionKind,
-    applied: &Value,
-) -> Result<(), ApiError> {
+pub(crate) fn check_applied(schema: SchemaRef<'_>, kind: &GroupVersionKind, applied: &Value) -> Result<(), ApiError> {
     check_kind(kind, applied)?;
     if !applied["metadata"][MANAGED_FIELDS].is_null() {
         return Err(ApiError::BadRequest("metadata.managedFields must be nil".to_owned()));
@@ -139,10 +135,11 @@ fn check_kind(kind: &GroupVersionKind, applied: &Value) -> Result<(), ApiError> 
 }
 
 /// The object with the shape of its kind: typed, defaults filled in, and without the nulls that removal left.
-fn fit(kind: &GroupVersionKind, object: Value) -> Result<Object, ApiError> {
+fn fit(target: &Target, object: Value) -> Result<Object, ApiError> {
+    let kind = target.kind();
     let name = identity(&object, kind);
     let mut object = object_of(object);
-    shape(kind, &mut object, &[], FieldValidation::Ignore).map_err(|fault| {
+    shape(target, kind, &mut object, &[], FieldValidation::Ignore).map_err(|fault| {
         ApiError::Unclassified(format!("failed to convert new typed object ({name}) to object: {fault}"))
     })?;
     Ok(object)

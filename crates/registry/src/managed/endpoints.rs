@@ -9,55 +9,21 @@ use keelson_meta::json::{Map, Value};
 use keelson_patch::fields::{FieldSet, PathElement};
 
 use super::{set_managed, take_managed};
+use crate::kinds::FieldPath;
 use crate::target::Target;
-
-/// A path of names of fields.
-type FieldPath = &'static [&'static str];
 
 const STATUS: FieldPath = &["status"];
 const SPEC: FieldPath = &["spec"];
-const METADATA: FieldPath = &["metadata"];
-
-/// The resources at whose endpoint more is kept: group, plural, subresource, and what.
-const BESIDES: &[(&str, &str, &str, &[FieldPath])] = &[
-    ("", "pods", "status", &[&["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]),
-    ("apps", "deployments", "status", &[&["metadata", "labels"]]),
-    ("certificates.k8s.io", "certificatesigningrequests", "", &[SPEC]),
-    ("certificates.k8s.io", "certificatesigningrequests", "approval", &[SPEC, &["status", "certificate"]]),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies", "status", &[METADATA]),
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicies", "status", &[METADATA]),
-    ("apiregistration.k8s.io", "apiservices", "status", &[METADATA]),
-    ("flowcontrol.apiserver.k8s.io", "flowschemas", "status", &[METADATA]),
-    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", "status", &[METADATA]),
-    ("internal.apiserver.k8s.io", "storageversions", "status", &[METADATA]),
-    ("storage.k8s.io", "volumeattachments", "status", &[METADATA]),
-    ("storagemigration.k8s.io", "storageversionmigrations", "status", &[METADATA]),
-];
-
-/// What some endpoints change in part, so that nobody who writes there owns it.
-const SHARED: &[(&str, &str, &str, &[FieldPath])] =
-    &[("certificates.k8s.io", "certificatesigningrequests", "status", &[&["status", "conditions"]])];
 
 /// What a write to the target's endpoint cannot change.
-fn kept(target: &Target) -> impl Iterator<Item = FieldPath> + Clone + use<> {
+fn kept(target: &Target) -> impl Iterator<Item = FieldPath> + Clone {
     let endpoint = target.subresource_name().unwrap_or_default();
     let general = match endpoint {
         "status" => Some(SPEC),
         "" | "finalize" | "scale" if target.resource.has_status() => Some(STATUS),
         _ => None,
     };
-    general.into_iter().chain(stated(BESIDES, target))
-}
-
-/// What a table says of the target's endpoint.
-fn stated(
-    table: &'static [(&str, &str, &str, &[FieldPath])],
-    target: &Target,
-) -> impl Iterator<Item = FieldPath> + Clone + use<> {
-    let endpoint = target.subresource_name().unwrap_or_default();
-    let (group, plural) = (target.resource.group, target.resource.plural);
-    let rows = table.iter().filter(move |(g, p, e, _)| (*g, *p, *e) == (group, plural, endpoint));
-    rows.flat_map(|(.., paths)| paths.iter().copied())
+    general.into_iter().chain(target.strategy().kept(endpoint).iter().copied())
 }
 
 /// What a write to the target's endpoint makes of an object: what is sent, as far as the endpoint can change it. Both are
@@ -103,7 +69,8 @@ fn copy(from: &Map, to: &mut Map, path: &[&str]) {
 pub(super) fn kept_fields(target: &Target) -> Cow<'static, FieldSet> {
     // Most creates and updates ask for this.
     static STATUS_ALONE: LazyLock<FieldSet> = LazyLock::new(|| fields([STATUS].into_iter()));
-    let paths = kept(target).chain(stated(SHARED, target));
+    let endpoint = target.subresource_name().unwrap_or_default();
+    let paths = kept(target).chain(target.strategy().shared(endpoint).iter().copied());
     if paths.clone().eq([STATUS]) { Cow::Borrowed(&STATUS_ALONE) } else { Cow::Owned(fields(paths)) }
 }
 

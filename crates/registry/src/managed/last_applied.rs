@@ -19,7 +19,7 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The conflicts that are not.
 pub(super) fn resolve(
     conflicts: Conflicts,
-    schema: SchemaRef<'static>,
+    schema: SchemaRef<'_>,
     version: &str,
     live: &Value,
 ) -> Result<(), Conflicts> {
@@ -29,7 +29,7 @@ pub(super) fn resolve(
 }
 
 /// The fields that were applied last and have not changed since; `None` when that can't be known.
-fn owned(schema: SchemaRef<'static>, version: &str, live: &Value) -> Option<FieldSet> {
+fn owned(schema: SchemaRef<'_>, version: &str, live: &Value) -> Option<FieldSet> {
     let annotation = live["metadata"]["annotations"][ANNOTATION].as_str()?;
     let last: Value = serde_json::from_str(annotation).ok()?;
     if last["apiVersion"] != version || validate(schema, &last, Duplicates::Refused).is_err() {

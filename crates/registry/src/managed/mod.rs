@@ -9,17 +9,13 @@ mod endpoints;
 mod last_applied;
 mod versions;
 
-use std::sync::LazyLock;
 use std::time::SystemTime;
 
-use hashbrown::HashMap;
+use keelson_meta::Object;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::Value;
-use keelson_meta::{GroupVersionKind, Object};
 use keelson_patch::equal::{equal, side_by_side};
 use keelson_patch::fields::{self, Manager, Owners};
-use keelson_resources::Catalogue;
-use keelson_schema::{Schemas, WalkOptions, WalkReport};
 
 use crate::target::Target;
 use crate::writer::Writer;
@@ -40,7 +36,7 @@ pub(crate) const MANAGED_FIELDS: &str = "managedFields";
 pub(crate) fn track_new(target: &Target, object: &mut Object, writer: &Writer, now: SystemTime) -> Option<String> {
     let sent = take_managed(object);
     let owners = sent.as_ref().and_then(|sent| Owners::read(sent).ok()).unwrap_or_default();
-    let after = updated(target, &owners, writer, now, nothing(target), object);
+    let after = updated(target, &owners, writer, now, target.version.empty(), object);
     noted(object, &after, !owners.is_empty())
 }
 
@@ -150,33 +146,6 @@ fn updated(
 /// Whether entries of this subresource say no time. Upstream loses it between a scale and its workload.
 pub(crate) fn is_untimed(subresource: &str) -> bool {
     subresource == "scale"
-}
-
-/// What an object of the target's kind always has, whoever makes it: so nobody owns it.
-pub(crate) fn nothing(target: &Target) -> &'static Value {
-    type Kind = (&'static str, &'static str, &'static str);
-    // Every create asks for it.
-    static OBJECTS: LazyLock<HashMap<Kind, Value>> = LazyLock::new(|| {
-        let versions = Catalogue::builtin().resources().flat_map(|resource| {
-            resource
-                .versions
-                .iter()
-                .map(|version| ((resource.group, version.name, resource.kind), resource.gvk(version.name)))
-        });
-        versions.map(|(names, kind)| (names, empty(&kind).into_value())).collect()
-    });
-    OBJECTS.get(&(target.resource.group, target.version.name, target.resource.kind)).unwrap_or(&Value::Null)
-}
-
-/// The least that an object of a kind can be.
-fn empty(kind: &GroupVersionKind) -> Object {
-    let mut object = Object::default();
-    object.set_type(kind);
-    if let Some(schema) = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind) {
-        let options = WalkOptions { defaults: false, ..WalkOptions::STORE };
-        schema.walk(&mut object, &mut WalkReport::default(), options);
-    }
-    object
 }
 
 pub(crate) fn take_managed(object: &mut Object) -> Option<Value> {

@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use keelson_meta::json::Value;
 use keelson_meta::{GroupVersion, Object};
 use keelson_patch::fields::{FieldSet, Versions};
-use keelson_schema::{SchemaRef, Schemas};
+use keelson_schema::SchemaRef;
 
 use super::endpoints;
+use crate::surface::KindVersion;
 use crate::target::Target;
 use crate::versions::convert;
 
@@ -22,26 +23,24 @@ impl<'t> KindVersions<'t> {
         Self { target }
     }
 
-    /// The name of this version without its group; `None` for a version that the kind does not have.
-    fn version(&self, api_version: &str) -> Option<&'static str> {
+    /// The version of this name; `None` for a version that the kind does not have.
+    fn version(&self, api_version: &str) -> Option<&'t KindVersion> {
         let (group, version) = GroupVersion::split(api_version)?;
-        let served = self.target.resource.version(version).filter(|_| group == self.target.resource.group)?;
-        Some(served.name)
+        self.target.resource.version(version).filter(|_| group == self.target.resource.group).map(|known| &**known)
     }
 }
 
-impl Versions<'static> for KindVersions<'_> {
-    type Schema = SchemaRef<'static>;
+impl<'t> Versions<'t> for KindVersions<'t> {
+    type Schema = SchemaRef<'t>;
 
-    fn schema(&self, version: &str) -> Option<SchemaRef<'static>> {
-        let resource = self.target.resource;
-        Schemas::builtin().kind(resource.group, self.version(version)?, resource.kind)
+    fn schema(&self, version: &str) -> Option<SchemaRef<'t>> {
+        self.version(version)?.schema()
     }
 
     fn convert(&self, object: &Value, version: &str) -> Option<Value> {
-        let kind = self.target.resource.gvk(self.version(version)?);
+        let kind = self.version(version)?.kind();
         let mut object = Object::from_value(object.clone())?;
-        convert(self.target, &mut object, &kind).ok()?;
+        convert(self.target, &mut object, kind).ok()?;
         Some(object.into_value())
     }
 

@@ -8,6 +8,8 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, json};
 
+use crate::kinds::Confined;
+
 use super::conditions::{list, list_mut, text};
 
 /// The types that only `/approval` sets.
@@ -18,7 +20,7 @@ const CONDITIONS: &str = "status.conditions";
 const CERTIFICATE: &str = "status.certificate";
 
 /// What `/approval` takes of a request: the conditions and the metadata.
-pub(super) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTime) -> (Object, Vec<FieldError>) {
+pub(crate) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTime) -> Confined {
     date_conditions(stored, &mut sent, now);
     let conditions = sent.get(&["status", "conditions"]).cloned();
     for part in ["spec", "status"] {
@@ -33,11 +35,11 @@ pub(super) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTim
     }
     let mut errors = conditions_faults(&sent);
     errors.extend(taken_back(stored, &sent));
-    (sent, errors)
+    Confined::Cut(sent, errors)
 }
 
 /// What `/status` takes of a request: the status, but for the verdict.
-pub(super) fn confine_status(stored: &Object, mut sent: Object, now: SystemTime) -> (Object, Vec<FieldError>) {
+pub(crate) fn confine_status(stored: &Object, mut sent: Object, now: SystemTime) -> Confined {
     keep(&mut sent, stored, "spec");
     for verdict in VERDICTS {
         keep_instances(stored, &mut sent, verdict);
@@ -56,7 +58,7 @@ pub(super) fn confine_status(stored: &Object, mut sent: Object, now: SystemTime)
     if !certificate(stored).is_empty() && certificate(stored) != certificate(&sent) {
         errors.push(FieldError::forbidden(CERTIFICATE, "updates may not modify existing certificate content"));
     }
-    (sent, errors)
+    Confined::Cut(sent, errors)
 }
 
 fn keep(sent: &mut Object, stored: &Object, part: &str) {

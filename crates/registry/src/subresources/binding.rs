@@ -25,7 +25,7 @@ impl Registry {
     /// means; 500 for a Binding that names no node, as upstream has it.
     pub async fn bind(&self, namespace: &str, binding: &Object, dry_run: bool) -> Result<(), ApiError> {
         let node = node_of(binding)?;
-        let pods = other("", "pods", Some(namespace))?;
+        let pods = other(self, "", "pods", Some(namespace))?;
         let topology = self.topology(node).await?;
         let change = |pod| bound(&pods, pod, binding, node, &topology, self.now());
         self.change(&pods, binding.name(), dry_run, |current| change(current.object.decode(current.revision)))
@@ -35,7 +35,7 @@ impl Registry {
 
     /// What a node says of where it is; nothing when there is no such node.
     async fn topology(&self, node: &str) -> Result<Map, ApiError> {
-        let nodes = other("", "nodes", None)?;
+        let nodes = other(self, "", "nodes", None)?;
         match self.get(&nodes, node, &GetOptions::default()).await {
             Ok(entry) => {
                 let node = entry.object.decode(entry.revision);

@@ -26,7 +26,7 @@ impl Registry {
     /// # Errors
     /// 500 when several do: which of them would count is not defined.
     pub(super) async fn budget_of(&self, namespace: &str, pod: &Object) -> Result<Option<Object>, ApiError> {
-        let budgets = other("policy", "poddisruptionbudgets", Some(namespace))?;
+        let budgets = other(self, "policy", "poddisruptionbudgets", Some(namespace))?;
         let everything = ListOptions::parse(&Query::parse(""), false)?;
         let entries = self.list(&budgets, &everything).await?.items.into_entries().await?;
         let found = entries.iter().map(|entry| entry.object.decode(entry.revision));
@@ -52,8 +52,8 @@ impl Registry {
         pod: &str,
         dry_run: bool,
     ) -> Result<(), ApiError> {
-        let mut budgets = other("policy", "poddisruptionbudgets", Some(namespace))?;
-        budgets.subresource = budgets.version.subresource("status");
+        let mut budgets = other(self, "policy", "poddisruptionbudgets", Some(namespace))?;
+        budgets = budgets.below("status");
         self.change(&budgets, budget, dry_run, |current| {
             let current = self.shown(&budgets, current)?;
             check(&current.object)?;

@@ -5,14 +5,19 @@ use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, json};
 
+use crate::kinds::Confined;
+
 /// The annotation of a pod that a kubelet has from a file, and that the server only mirrors.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 const FIELD: &str = "ephemeralContainers";
 
-pub(super) fn confine(stored: &Object, sent: &Object) -> (Object, Vec<FieldError>) {
+pub(crate) fn confine(stored: &Object, sent: &Object) -> Confined {
     let mut confined = stored.clone();
     if stored.annotations().any(|(name, value)| name == MIRROR && !value.is_empty()) {
-        return (confined, vec![FieldError::forbidden("", "static pods do not support ephemeral containers")]);
+        return Confined::Cut(
+            confined,
+            vec![FieldError::forbidden("", "static pods do not support ephemeral containers")],
+        );
     }
     let spec = confined.0.entry("spec").or_insert_with(|| json!({}));
     if let Value::Object(spec) = spec {
@@ -21,5 +26,5 @@ pub(super) fn confine(stored: &Object, sent: &Object) -> (Object, Vec<FieldError
             None => spec.remove(FIELD),
         };
     }
-    (confined, Vec::new())
+    Confined::Cut(confined, Vec::new())
 }

@@ -19,7 +19,7 @@ impl Registry {
     /// # Errors
     /// 404 when there is none, 409 when it is not the one that the preconditions name, 429 when its budget has no room.
     pub async fn evict(&self, namespace: &str, name: &str, options: &DeleteOptions) -> Result<(), ApiError> {
-        let pods = other("", "pods", Some(namespace))?;
+        let pods = other(self, "", "pods", Some(namespace))?;
         if self.evict_if(&pods, name, options, is_no_disruption).await? {
             return Ok(());
         }

@@ -1,15 +1,15 @@
 //! What stands below an object. Some subresources are a part of it, which is written like the object itself; others are
 //! an act, such as a binding or an eviction. Each has a file; the verbs find here what an endpoint may change.
 
-mod approval;
+pub(crate) mod approval;
 mod binding;
 mod budget;
 mod conditions;
-mod ephemeral_containers;
+pub(crate) mod ephemeral_containers;
 mod eviction;
-mod pod_status;
+pub(crate) mod pod_status;
 mod remote;
-mod resize;
+pub(crate) mod resize;
 mod scale;
 mod selector;
 mod token;
@@ -20,10 +20,10 @@ use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
-use keelson_resources::Catalogue;
 
 use crate::intake::{Accepted, duplicate, object_of, shape};
-use crate::kinds;
+use crate::kinds::{self, Confined};
+use crate::registry::Registry;
 use crate::target::Target;
 
 pub(crate) use conditions::set as set_condition;
@@ -37,18 +37,10 @@ pub use token::{ServiceAccountTokens, TokenFault};
 /// # Errors
 /// 422 for a change that the endpoint does not make.
 pub(crate) fn confine(target: &Target, stored: &Object, sent: Object, now: SystemTime) -> Result<Object, ApiError> {
-    let endpoint = (target.resource.group, target.resource.plural, target.subresource_name());
-    let (mut confined, errors) = match endpoint {
-        ("", "pods", Some("ephemeralcontainers")) => ephemeral_containers::confine(stored, &sent),
-        ("", "pods", Some("resize")) => resize::confine(stored, &sent),
-        ("", "pods", Some("status")) => (pod_status::confine(stored, sent), Vec::new()),
-        ("certificates.k8s.io", "certificatesigningrequests", Some("approval")) => {
-            approval::confine_approval(stored, sent, now)
-        }
-        ("certificates.k8s.io", "certificatesigningrequests", Some("status")) => {
-            approval::confine_status(stored, sent, now)
-        }
-        _ => return Ok(sent),
+    let Some(endpoint) = target.subresource_name() else { return Ok(sent) };
+    let (mut confined, errors) = match target.strategy().confine(endpoint, stored, sent, now) {
+        Confined::AsSent(sent) => return Ok(sent),
+        Confined::Cut(confined, errors) => (confined, errors),
     };
     if !errors.is_empty() {
         return Err(invalid(target, stored, errors));
@@ -86,7 +78,7 @@ pub(crate) fn accept(
     }
     object.set_type(&kind);
     let faults: Vec<String> = duplicates.iter().map(|path| duplicate(path)).collect();
-    let warnings = shape(&kind, &mut object, &faults, validation).map_err(|fault| {
+    let warnings = shape(target, &kind, &mut object, &faults, validation).map_err(|fault| {
         let GroupVersionKind { version, kind, .. } = &kind;
         ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {fault}"))
     })?;
@@ -108,9 +100,6 @@ const OLDER_VERSIONS: [(&str, &str); 1] = [("policy/v1beta1", "Eviction")];
 ///
 /// # Errors
 /// 500 when the catalogue does not have it.
-fn other(group: &str, plural: &str, namespace: Option<&str>) -> Result<Target, ApiError> {
-    let missing = || ApiError::Internal(format!("the catalogue has no {plural}"));
-    let resource = Catalogue::builtin().resource(group, plural).ok_or_else(missing)?;
-    let version = resource.versions.first().ok_or_else(missing)?;
-    Ok(Target { resource, version, subresource: None, namespace: namespace.map(str::to_owned), name: None })
+fn other(registry: &Registry, group: &str, plural: &str, namespace: Option<&str>) -> Result<Target, ApiError> {
+    Ok(registry.surface().target(group, plural)?.in_namespace(namespace))
 }

@@ -6,12 +6,13 @@ use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
 
 use super::conditions::list_mut;
+use crate::kinds::Confined;
 
 const GENERATION: &str = "observedGeneration";
 
 /// Keeps the class of the pod, which is decided when it is made, and generations that were observed and are not stated
 /// anew (KEP-5067).
-pub(super) fn confine(stored: &Object, mut sent: Object) -> Object {
+pub(crate) fn confine(stored: &Object, mut sent: Object) -> Confined {
     let mut known = observed(stored);
     for condition in list_mut(&mut sent) {
         let kind = condition.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -24,7 +25,7 @@ pub(super) fn confine(stored: &Object, mut sent: Object) -> Object {
             keep(status, field, stored.get(&["status", field]).cloned());
         }
     }
-    sent
+    Confined::Cut(sent, Vec::new())
 }
 
 /// The observed generations of the conditions by their types: several may be of one type, the last of which comes first.
@@ -57,7 +58,7 @@ mod tests {
         let sent = object(json!({"observedGeneration": 4, "conditions": [
             {"type": "Ready"}, {"type": "Ready"}, {"type": "Ready"}, {"type": "Other"},
         ]}));
-        let confined = confine(&stored, sent);
+        let Confined::Cut(confined, _) = confine(&stored, sent) else { panic!("it is cut") };
         assert_eq!(
             confined,
             object(json!({"qosClass": "Burstable", "observedGeneration": 4, "conditions": [

@@ -27,7 +27,7 @@ impl Registry {
     /// 404 when the object is not there, 400 when the request could not be passed on by anybody, and 503 otherwise.
     pub async fn remote(&self, target: &Target, name: &str, container: &str) -> Result<Remote, ApiError> {
         let endpoint = target.subresource_name().unwrap_or_default();
-        match (target.resource.plural, endpoint) {
+        match (&*target.resource.plural, endpoint) {
             ("pods", "proxy") => {
                 let pod = self.named(target, object_name(name)).await?;
                 check_address(&pod)?;
@@ -47,7 +47,7 @@ impl Registry {
                     }
                     _ => {}
                 }
-                self.named(&other("", "nodes", None)?, node).await?;
+                self.named(&other(self, "", "nodes", None)?, node).await?;
                 Err(unreachable(&format!("{} of pod \"{name}\" on node \"{node}\"", what(endpoint))))
             }
             (plural, _) => {

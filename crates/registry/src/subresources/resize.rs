@@ -6,7 +6,7 @@ use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Map, Value, json};
 
 use super::ephemeral_containers::MIRROR;
-use crate::kinds::quality_of_service;
+use crate::kinds::{Confined, quality_of_service};
 
 /// The resources that can be resized.
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
@@ -15,8 +15,8 @@ const LISTS: [&str; 2] = ["containers", "initContainers"];
 const AMOUNTS: [(&str, &str); 2] =
     [("requests", "resource requests cannot be removed"), ("limits", "resource limits cannot be removed")];
 
-pub(super) fn confine(stored: &Object, sent: &Object) -> (Object, Vec<FieldError>) {
-    let unchanged = |detail: &str| (stored.clone(), vec![FieldError::forbidden("", detail)]);
+pub(crate) fn confine(stored: &Object, sent: &Object) -> Confined {
+    let unchanged = |detail: &str| Confined::Cut(stored.clone(), vec![FieldError::forbidden("", detail)]);
     if stored.annotations().any(|(name, _)| name == MIRROR) {
         return unchanged("static pods cannot be resized");
     }
@@ -32,7 +32,7 @@ pub(super) fn confine(stored: &Object, sent: &Object) -> (Object, Vec<FieldError
     } else {
         errors.extend(order);
     }
-    (confined, errors)
+    Confined::Cut(confined, errors)
 }
 
 /// The stored pod with the resources, and what happens on their change, of the one that was sent.

@@ -8,7 +8,6 @@ use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, GroupKind, GroupVersionKind, Object};
-use keelson_schema::Schemas;
 
 use super::selector;
 use crate::apply::{Applied, document};
@@ -105,10 +104,10 @@ impl Registry {
 /// What a scale that is applied wants of its workload.
 fn configuration(target: &Target, scale: &Value) -> Result<Object, ApiError> {
     let kind = GroupVersionKind { group: GROUP.to_owned(), version: "v1".to_owned(), kind: KIND.to_owned() };
-    let schema = Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind);
+    let schema = target.version.schema_taken_by("scale", &kind);
     managed::check_applied(schema.ok_or(ApiError::UnsupportedPatchType)?, &kind, scale)?;
     let mut wanted = Object::default();
-    wanted.set_type(&target.kind());
+    wanted.set_type(target.kind());
     for key in SHOWN {
         if let Some(value) = scale["metadata"].get(key) {
             wanted.set_meta(key, value.clone());

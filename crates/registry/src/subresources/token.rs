@@ -260,7 +260,7 @@ impl ServiceAccountTokens {
 
     /// What the cache has is new enough to let a token through; only what is missing is asked of the store.
     async fn known(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Known>, ApiError> {
-        let target = other("", plural, namespace)?;
+        let target = other(&self.registry, "", plural, namespace)?;
         let key = target.relative_key(name);
         let entry = match self.registry.collection(&target)?.get(&key) {
             Some(entry) => Some(entry),

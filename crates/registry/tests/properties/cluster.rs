@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
-use keelson_codec::FieldPath;
 use keelson_meta::clock::ManualClock;
 use keelson_meta::json::json;
 use keelson_meta::options::{CreateOptions, DeleteOptions, ListOptions, PatchOptions, Query, UpdateOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Random, Revision};
-use keelson_registry::{ListItems, Patch, PatchKind, Registry, RegistryConfig, Target, Writer, namespaces_target};
-use keelson_resources::Catalogue;
+use keelson_registry::{ListItems, Patch, PatchKind, Registry, RegistryConfig, Surface, Target, Writer};
 use keelson_storage::Store;
 use keelson_storage::faulty::{Fault, FaultyStore};
 use proptest::prelude::*;
@@ -81,7 +79,7 @@ impl Cluster {
         let object = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}});
         let object = Object::from_value(object).unwrap();
         self.server(0)
-            .create(&namespaces_target().unwrap(), object, &Writer::server(), &CreateOptions::default())
+            .create(&target("namespaces", None), object, &Writer::server(), &CreateOptions::default())
             .await
             .unwrap();
     }
@@ -208,16 +206,8 @@ impl Cluster {
 
 /// What the cache of a server holds: every stored collection of the catalogue.
 pub(crate) fn specs() -> Vec<CollectionSpec> {
-    let stored = Catalogue::builtin().collections().iter();
-    stored
-        .map(|collection| CollectionSpec {
-            prefix: collection.key_prefix(),
-            fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
-            dispatch: collection.dispatch,
-            namespaced: collection.namespaced,
-            complete: None,
-        })
-        .collect()
+    // Nothing here was stored before there were the defaults of today.
+    keelson_registry::collection_specs().into_iter().map(|spec| CollectionSpec { complete: None, ..spec }).collect()
 }
 
 /// One write of one pod.
@@ -311,8 +301,7 @@ pub(crate) fn pods(namespace: Option<&str>) -> Target {
 
 /// A resource of the core group.
 pub(crate) fn target(plural: &str, namespace: Option<&str>) -> Target {
-    let (resource, version) = Catalogue::builtin().lookup("", "v1", plural).unwrap();
-    Target { resource, version, subresource: None, namespace: namespace.map(str::to_owned), name: None }
+    Surface::of_builtin().target("", plural).unwrap().in_namespace(namespace)
 }
 
 /// One chunk, as a client understands it.

@@ -311,7 +311,7 @@ fn a_list_holds_no_copy_of_an_object() {
         }
         let page = server.list(&pods(None), &options("labelSelector=all&limit=2")).await.unwrap();
         let ListItems::Chosen(entries) = page.items else { panic!("a selected list is chosen entry by entry") };
-        let collection = server.cache().collection(&pods(None).stored().unwrap().key_prefix()).unwrap();
+        let collection = server.cache().collection(&keelson_registry::key_prefix("", "pods").unwrap()).unwrap();
         assert_eq!(entries.len(), 2);
         assert!(entries.iter().all(|entry| Arc::ptr_eq(entry, &collection.get(&entry.key).unwrap())));
     });
@@ -325,7 +325,7 @@ fn a_list_from_the_store_shows_what_the_cache_would() {
         let mut model = Model::default();
         burst(&cluster, &mut model, 30).await;
         let server = cluster.server(0);
-        let prefix = pods(None).stored().unwrap().key_prefix();
+        let prefix = keelson_registry::key_prefix("", "pods").unwrap();
         let broken = Transaction::default().put(StoreKey::new(format!("{prefix}q/0-broken")), "not an object");
         cluster.store().commit(broken).await.unwrap();
         let now = list(server, Place::Everywhere, "").await.unwrap();

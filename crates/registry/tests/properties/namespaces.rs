@@ -3,7 +3,7 @@
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PropagationPolicy};
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{Registry, Target, Writer, namespaces_target};
+use keelson_registry::{Registry, Target, Writer};
 
 use crate::cluster::{Cluster, Engine, Settings, run, target};
 
@@ -24,14 +24,14 @@ async fn create(server: &Registry, target: &Target, name: &str, spec: Option<Val
 }
 
 async fn uid(server: &Registry, name: &str) -> String {
-    let namespaces = namespaces_target().unwrap();
+    let namespaces = target("namespaces", None);
     let entry = server.get(&namespaces, name, &GetOptions::default()).await.unwrap();
     entry.object.uid().into_owned()
 }
 
 /// Marks a namespace and lets it go, as if it were empty.
 async fn end(server: &Registry, name: &str) {
-    let namespaces = namespaces_target().unwrap();
+    let namespaces = target("namespaces", None);
     server.delete(&namespaces, name, &DeleteOptions::default()).await.unwrap();
     server.finalize_namespace(name, &uid(server, name).await).await.unwrap();
 }
@@ -41,7 +41,7 @@ fn a_namespace_made_anew_on_another_server_takes_content_at_once() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings { servers: 2, ..Settings::default() }).await;
         let (here, there) = (cluster.server(0), cluster.server(1));
-        let namespaces = namespaces_target().unwrap();
+        let namespaces = target("namespaces", None);
         let config_maps = target("configmaps", Some("again"));
         create(there, &namespaces, "again", None).await.unwrap();
         for round in 0..ROUNDS {
@@ -64,7 +64,7 @@ fn a_namespace_is_only_finalized_while_it_is_being_deleted() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let server = cluster.server(0);
-        let namespaces = namespaces_target().unwrap();
+        let namespaces = target("namespaces", None);
         create(server, &namespaces, "alive", None).await.unwrap();
         let alive = uid(server, "alive").await;
         assert_eq!(server.finalize_namespace("alive", &alive).await.unwrap_err().code(), 404);
@@ -80,7 +80,7 @@ fn whatever_the_spec_a_namespace_does_not_go_before_it_was_emptied() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let server = cluster.server(0);
-        let namespaces = namespaces_target().unwrap();
+        let namespaces = target("namespaces", None);
         for spec in [json!(null), json!([]), json!("x"), json!({"finalizers": "zz"}), json!({"finalizers": {}})] {
             create(server, &namespaces, "odd", Some(spec.clone())).await.unwrap();
             server.delete(&namespaces, "odd", &DeleteOptions::default()).await.unwrap();
@@ -97,7 +97,7 @@ fn a_second_deletion_takes_back_what_the_first_asked_for_dependents() {
     run(async {
         let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
         let server = cluster.server(0);
-        let namespaces = namespaces_target().unwrap();
+        let namespaces = target("namespaces", None);
         create(server, &namespaces, "team", None).await.unwrap();
         let policies = [
             (PropagationPolicy::Foreground, vec!["foregroundDeletion"]),

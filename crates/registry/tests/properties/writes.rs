@@ -6,7 +6,7 @@ use futures::future::join_all;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PatchOptions, UpdateOptions};
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{Deleted, Patch, PatchKind, Registry, Target, Writer, Written, namespaces_target};
+use keelson_registry::{Deleted, Patch, PatchKind, Registry, Target, Writer, Written};
 use proptest::prelude::*;
 
 use crate::cluster::*;
@@ -173,7 +173,7 @@ fn nothing_is_created_in_a_namespace_after_it_was_marked() {
         let cluster = two_servers(Engine::Memory).await;
         let outcomes = all_at_once(&cluster, |number, server| async move {
             if number == WRITERS / 2 {
-                let target = Target { name: Some("q".to_owned()), ..namespaces_target().unwrap() };
+                let target = target("namespaces", None).named("q");
                 let deleted = server.delete(&target, "q", &DeleteOptions::default()).await.unwrap();
                 let Deleted::Pending(marked) = deleted else { panic!("a namespace is marked first") };
                 return Err(marked.revision.unwrap());

@@ -1,11 +1,10 @@
 //! Admission: webhooks and policies.
 
-use crate::declare::{STATUS, cluster, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 16700,
     versions: &[version("v1", 15), version("v1beta1", 12), version("v1alpha1", 9)],

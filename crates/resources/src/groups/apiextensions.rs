@@ -1,11 +1,10 @@
 //! Custom resources.
 
-use crate::declare::{STATUS, cluster, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 
 const GROUP: &str = "apiextensions.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 16700,
     versions: &[version("v1", 15)],

@@ -2,12 +2,11 @@
 
 use keelson_meta::names::NameRule;
 
-use crate::declare::{SCALE, STATUS, namespaced, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, SCALE, STATUS, namespaced, served, version};
 
 const GROUP: &str = "apps";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17800,
     versions: &[version("v1", 15)],

@@ -1,11 +1,10 @@
 //! Who is it: questions about tokens and about oneself. Nothing is stored.
 
-use crate::declare::{CREATE, cluster, served};
-use crate::group::{Group, version};
+use crate::declare::{CREATE, GroupDeclaration, cluster, served, version};
 
 const GROUP: &str = "authentication.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17700,
     versions: &[version("v1", 15)],

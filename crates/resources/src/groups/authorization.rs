@@ -1,11 +1,10 @@
 //! May they: questions about access. Nothing is stored.
 
-use crate::declare::{CREATE, cluster, namespaced, served};
-use crate::group::{Group, version};
+use crate::declare::{CREATE, GroupDeclaration, cluster, namespaced, served, version};
 
 const GROUP: &str = "authorization.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17600,
     versions: &[version("v1", 15)],

@@ -1,11 +1,10 @@
 //! Horizontal autoscaling of workloads.
 
-use crate::declare::{STATUS, namespaced, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, STATUS, namespaced, served, version};
 
 const GROUP: &str = "autoscaling";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17500,
     versions: &[version("v2", 30), version("v1", 15)],

@@ -1,12 +1,11 @@
 //! Work that ends.
 
-use crate::declare::{STATUS, namespaced, served};
-use crate::fields::{FieldRefusal, SelectableField, count};
-use crate::group::{Group, version};
+use crate::declare::{FieldDeclaration, GroupDeclaration, STATUS, count, namespaced, served, version};
+use crate::fields::FieldRefusal;
 
 const GROUP: &str = "batch";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17400,
     versions: &[version("v1", 15)],
@@ -25,4 +24,4 @@ pub(super) const DECLARATION: Group = Group {
 };
 
 /// What selectors of jobs may name.
-const JOB_FIELDS: &[SelectableField] = &[count("status.successful", &["status.succeeded"])];
+const JOB_FIELDS: &[FieldDeclaration] = &[count("status.successful", &["status.succeeded"])];

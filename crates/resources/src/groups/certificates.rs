@@ -1,12 +1,13 @@
 //! Requests for certificates.
 
-use crate::declare::{GET_PATCH_UPDATE, STATUS, cluster, served, subresource};
-use crate::fields::{FieldRefusal, SelectableField, text};
-use crate::group::{Group, version};
+use crate::declare::{
+    FieldDeclaration, GET_PATCH_UPDATE, GroupDeclaration, STATUS, cluster, served, subresource, text, version,
+};
+use crate::fields::FieldRefusal;
 
 const GROUP: &str = "certificates.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17300,
     versions: &[version("v1", 15)],
@@ -22,4 +23,4 @@ pub(super) const DECLARATION: Group = Group {
 };
 
 /// What selectors of certificatesigningrequests may name.
-const CSR_FIELDS: &[SelectableField] = &[text(&["spec.signerName"])];
+const CSR_FIELDS: &[FieldDeclaration] = &[text(&["spec.signerName"])];

@@ -1,11 +1,10 @@
 //! Leases, by which processes agree on a leader.
 
-use crate::declare::{namespaced, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, namespaced, served, version};
 
 const GROUP: &str = "coordination.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 16500,
     versions: &[version("v1", 15), version("v1beta1", 13), version("v1alpha2", 12)],

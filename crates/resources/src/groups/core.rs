@@ -3,15 +3,15 @@
 use keelson_meta::names::NameRule;
 
 use crate::declare::{
-    CREATE, EVENT_LIFETIME, GET_PATCH_UPDATE, SCALE, STATUS, cluster, namespaced, served, subresource,
+    CREATE, EVENT_LIFETIME, FieldDeclaration, GET_PATCH_UPDATE, GroupDeclaration, SCALE, STATUS, boolean, cluster,
+    count, namespaced, reads, served, subresource, text, version,
 };
-use crate::fields::{FieldRefusal, SelectableField, boolean, count, reads, text};
-use crate::group::{Group, version};
+use crate::fields::FieldRefusal;
 use crate::resource::Verb;
 
 const GROUP: &str = "";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 18000,
     versions: &[version("v1", 1)],
@@ -120,7 +120,7 @@ const UPDATE: &[Verb] = &[Verb::Update];
 const GET: &[Verb] = &[Verb::Get];
 
 /// What selectors of events may name.
-const EVENT_FIELDS: &[SelectableField] = &[
+const EVENT_FIELDS: &[FieldDeclaration] = &[
     text(&["involvedObject.kind"]),
     text(&["involvedObject.namespace"]),
     text(&["involvedObject.name"]),
@@ -135,13 +135,13 @@ const EVENT_FIELDS: &[SelectableField] = &[
 ];
 
 /// What selectors of namespaces may name.
-const NAMESPACE_FIELDS: &[SelectableField] = &[text(&["status.phase"])];
+const NAMESPACE_FIELDS: &[FieldDeclaration] = &[text(&["status.phase"])];
 
 /// What selectors of nodes may name.
-const NODE_FIELDS: &[SelectableField] = &[boolean(&["spec.unschedulable"])];
+const NODE_FIELDS: &[FieldDeclaration] = &[boolean(&["spec.unschedulable"])];
 
 /// What selectors of pods may name.
-const POD_FIELDS: &[SelectableField] = &[
+const POD_FIELDS: &[FieldDeclaration] = &[
     text(&["spec.nodeName"]),
     reads("spec.host", &["spec.nodeName"]),
     text(&["spec.restartPolicy"]),
@@ -155,10 +155,10 @@ const POD_FIELDS: &[SelectableField] = &[
 ];
 
 /// What selectors of replicationcontrollers may name.
-const REPLICATIONCONTROLLER_FIELDS: &[SelectableField] = &[count("status.replicas", &["status.replicas"])];
+const REPLICATIONCONTROLLER_FIELDS: &[FieldDeclaration] = &[count("status.replicas", &["status.replicas"])];
 
 /// What selectors of secrets may name.
-const SECRET_FIELDS: &[SelectableField] = &[text(&["type"])];
+const SECRET_FIELDS: &[FieldDeclaration] = &[text(&["type"])];
 
 /// What selectors of services may name.
-const SERVICE_FIELDS: &[SelectableField] = &[text(&["spec.clusterIP"]), text(&["spec.type"])];
+const SERVICE_FIELDS: &[FieldDeclaration] = &[text(&["spec.clusterIP"]), text(&["spec.type"])];

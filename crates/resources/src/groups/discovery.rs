@@ -1,11 +1,10 @@
 //! Endpoint slices: where services are found.
 
-use crate::declare::namespaced;
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, namespaced, version};
 
 const GROUP: &str = "discovery.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 16200,
     versions: &[version("v1", 15)],

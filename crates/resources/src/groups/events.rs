@@ -1,12 +1,11 @@
 //! The newer form of events. They are stored as core events, in the same place.
 
-use crate::declare::{EVENT_LIFETIME, namespaced};
-use crate::fields::{FieldRefusal, SelectableField, reads, text};
-use crate::group::{Group, version};
+use crate::declare::{EVENT_LIFETIME, FieldDeclaration, GroupDeclaration, namespaced, reads, text, version};
+use crate::fields::FieldRefusal;
 
 const GROUP: &str = "events.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17750,
     versions: &[version("v1", 15)],
@@ -19,7 +18,7 @@ pub(super) const DECLARATION: Group = Group {
 };
 
 /// What selectors of events may name.
-const EVENT_FIELDS: &[SelectableField] = &[
+const EVENT_FIELDS: &[FieldDeclaration] = &[
     reads("regarding.kind", &["involvedObject.kind"]),
     reads("regarding.namespace", &["involvedObject.namespace"]),
     reads("regarding.name", &["involvedObject.name"]),

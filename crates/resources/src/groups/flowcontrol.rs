@@ -1,11 +1,10 @@
 //! Priority and fairness of requests.
 
-use crate::declare::{STATUS, cluster, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 16100,
     versions: &[version("v1", 21)],

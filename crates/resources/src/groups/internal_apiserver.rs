@@ -1,11 +1,10 @@
 //! What each API server encodes and decodes.
 
-use crate::declare::{STATUS, cluster, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 
 const GROUP: &str = "internal.apiserver.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 16000,
     versions: &[version("v1alpha1", 9)],

@@ -1,6 +1,6 @@
 //! The declarations, one file for each API group.
 
-use crate::group::Group;
+use crate::declare::GroupDeclaration;
 
 mod admissionregistration;
 mod apiextensions;
@@ -27,7 +27,7 @@ mod storage;
 mod storagemigration;
 
 /// All groups: the core group, then the others as discovery orders them, by priority and then by name.
-pub(crate) static GROUPS: &[Group] = &[
+pub(crate) static GROUPS: &[GroupDeclaration] = &[
     core::DECLARATION,
     apiregistration::DECLARATION,
     apps::DECLARATION,

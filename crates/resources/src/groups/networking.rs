@@ -2,12 +2,11 @@
 
 use keelson_meta::names::NameRule;
 
-use crate::declare::{STATUS, cluster, namespaced, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, STATUS, cluster, namespaced, served, version};
 
 const GROUP: &str = "networking.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17200,
     versions: &[version("v1", 15), version("v1beta1", 12)],

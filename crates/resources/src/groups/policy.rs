@@ -1,11 +1,10 @@
 //! Limits on voluntary disruption.
 
-use crate::declare::{STATUS, namespaced, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, STATUS, namespaced, served, version};
 
 const GROUP: &str = "policy";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17100,
     versions: &[version("v1", 15)],

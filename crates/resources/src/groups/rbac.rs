@@ -2,12 +2,11 @@
 
 use keelson_meta::names::NameRule;
 
-use crate::declare::{cluster, namespaced};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, cluster, namespaced, version};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17000,
     versions: &[version("v1", 15)],

@@ -1,12 +1,11 @@
 //! Dynamic resource allocation: devices and claims on them.
 
-use crate::declare::{STATUS, cluster, namespaced, served};
-use crate::fields::{FieldRefusal, SelectableField, text};
-use crate::group::{Group, version};
+use crate::declare::{FieldDeclaration, GroupDeclaration, STATUS, cluster, namespaced, served, text, version};
+use crate::fields::FieldRefusal;
 
 const GROUP: &str = "resource.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 16200,
     versions: &[version("v1", 21), version("v1beta2", 15), version("v1beta1", 12), version("v1alpha3", 9)],
@@ -40,4 +39,4 @@ pub(super) const DECLARATION: Group = Group {
 };
 
 /// What selectors of resourceslices may name.
-const RESOURCESLICE_FIELDS: &[SelectableField] = &[text(&["spec.nodeName"]), text(&["spec.driver"])];
+const RESOURCESLICE_FIELDS: &[FieldDeclaration] = &[text(&["spec.nodeName"]), text(&["spec.driver"])];

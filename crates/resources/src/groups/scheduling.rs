@@ -1,11 +1,10 @@
 //! Priorities of pods.
 
-use crate::declare::cluster;
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, cluster, version};
 
 const GROUP: &str = "scheduling.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 16600,
     versions: &[version("v1", 15)],

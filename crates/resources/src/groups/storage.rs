@@ -1,11 +1,10 @@
 //! Storage classes and CSI drivers.
 
-use crate::declare::{STATUS, cluster, namespaced, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, STATUS, cluster, namespaced, served, version};
 
 const GROUP: &str = "storage.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 16800,
     versions: &[version("v1", 15), version("v1beta1", 9)],

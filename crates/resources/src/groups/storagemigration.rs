@@ -1,11 +1,10 @@
 //! Rewriting stored objects in the current storage version.
 
-use crate::declare::{STATUS, cluster, served};
-use crate::group::{Group, version};
+use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 
 const GROUP: &str = "storagemigration.k8s.io";
 
-pub(super) const DECLARATION: Group = Group {
+pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 15800,
     versions: &[version("v1beta1", 9)],

@@ -7,8 +7,8 @@ use std::hash::RandomState;
 use std::sync::Arc;
 
 use hashbrown::hash_map::EntryRef;
-use keelson_cache::{Cache, Entry, Event};
-use keelson_resources::{Catalogue, CollectionId};
+use keelson_cache::{Entry, Event};
+use keelson_registry::{CollectionId, Surface};
 
 use super::super::metadata::{OwnerReference, Ties};
 use super::super::owners::find_owner;
@@ -49,14 +49,14 @@ impl Index {
     /// Takes in events of a collection.
     pub(super) fn take(
         &mut self,
-        cache: &Cache,
+        surface: &Surface,
         collection: CollectionId,
         events: &[Arc<Event>],
         queue: &Queue<ObjectId>,
     ) {
         let mut visits = Vec::new();
         for event in events {
-            self.apply(cache, collection, event.previous.as_deref(), event.current.as_deref(), &mut visits);
+            self.apply(surface, collection, event.previous.as_deref(), event.current.as_deref(), &mut visits);
         }
         for id in visits {
             queue.add(id);
@@ -66,7 +66,7 @@ impl Index {
     /// Takes in one change of an object.
     pub(super) fn apply(
         &mut self,
-        cache: &Cache,
+        surface: &Surface,
         collection: CollectionId,
         previous: Option<&Entry>,
         current: Option<&Entry>,
@@ -75,7 +75,7 @@ impl Index {
         let (before, after) = (previous.map(Ties::of), current.map(Ties::of));
         let Some(changed) = after.or(before).filter(|_| !is_known(before, after)) else { return };
         let id = ObjectId { collection, key: changed.key().clone() };
-        self.relink(cache, &id, before, after, visits);
+        self.relink(surface, &id, before, after, visits);
         match after {
             Some(after) => self.note_waiting(&id, after, visits),
             None => self.note_gone(changed, visits),
@@ -88,6 +88,18 @@ impl Index {
         found.map(|(id, blocks)| Dependent { id: id.clone(), blocks: *blocks }).collect()
     }
 
+    /// Forgets the objects of a collection that is no longer served.
+    pub(super) fn forget(&mut self, collection: CollectionId) {
+        for known in self.dependents.values_mut() {
+            let before = known.all.values().filter(|blocks| **blocks).count();
+            known.all.retain(|id, _| id.collection != collection);
+            known.blocking -= before - known.all.values().filter(|blocks| **blocks).count();
+            known.owner_at.take_if(|at| at.collection == collection);
+        }
+        self.dependents.retain(|_, known| !known.all.is_empty());
+        self.waiting.retain(|_, id| id.collection != collection);
+    }
+
     /// The owners that are being deleted and wait for garbage collection.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &ObjectId> {
         self.waiting.values()
@@ -97,7 +109,7 @@ impl Index {
     /// dependent, and when they lose the last one that they waited for.
     fn relink(
         &mut self,
-        cache: &Cache,
+        surface: &Surface,
         id: &ObjectId,
         before: Option<Ties<'_>>,
         after: Option<Ties<'_>>,
@@ -112,7 +124,7 @@ impl Index {
         let Some(after) = after else { return };
         let mut orphaned = false;
         for reference in after.owners() {
-            orphaned |= !self.link(cache, id, &reference, visits);
+            orphaned |= !self.link(surface, id, &reference, visits);
         }
         if orphaned && !after.is_deleted() {
             visits.push(id.clone());
@@ -122,13 +134,13 @@ impl Index {
     /// Notes an owner of a dependent. False when the owner is not where it must be.
     fn link(
         &mut self,
-        cache: &Cache,
+        surface: &Surface,
         id: &ObjectId,
         reference: &OwnerReference<'_>,
         visits: &mut Vec<ObjectId>,
     ) -> bool {
         let owner = &*reference.uid;
-        let place = find_owner(reference, id);
+        let place = find_owner(surface, reference, id);
         let known = match self.dependents.entry_ref(owner) {
             EntryRef::Occupied(known) => known.into_mut(),
             EntryRef::Vacant(new) => new.insert_with_key(owner.into(), Dependents::default()),
@@ -144,7 +156,7 @@ impl Index {
             return true;
         };
         let place = place.id();
-        let there = is_there(cache, &place, owner);
+        let there = is_there(surface, &place, owner);
         if there {
             known.owner_at = Some(place);
         }
@@ -198,17 +210,16 @@ fn is_known(before: Option<Ties<'_>>, after: Option<Ties<'_>>) -> bool {
 
 /// Whether the cache has this very owner by now. When it has not, that may only be because it is behind. When it has, the
 /// index is told when it goes.
-fn is_there(cache: &Cache, owner: &ObjectId, uid: &str) -> bool {
-    let stored = Catalogue::builtin().collections().get(usize::from(owner.collection.0));
-    let cached = stored.and_then(|stored| cache.collection(&stored.key_prefix()));
-    let found = cached.and_then(|cached| cached.get(&owner.key));
+fn is_there(surface: &Surface, owner: &ObjectId, uid: &str) -> bool {
+    let found = surface.collection(owner.collection).and_then(|stored| stored.cached.get(&owner.key));
     found.is_some_and(|entry| entry.object.uid() == uid)
 }
 
 #[cfg(test)]
 mod tests {
-    use keelson_cache::{CacheConfig, CollectionSpec};
+    use keelson_cache::{Cache, CacheConfig};
     use keelson_meta::{Revision, SystemClock};
+    use keelson_registry::{RegistryConfig, StoredCollection, Surfaces, collection_specs};
     use keelson_storage::memory::MemoryStore;
     use keelson_storage::{KeyValue, StoreKey};
 
@@ -216,41 +227,34 @@ mod tests {
 
     /// An index that is told of config maps, in a cluster where nothing else is.
     struct Told {
-        cache: Arc<Cache>,
+        surface: Arc<Surface>,
         index: Index,
-        collection: CollectionId,
+        collection: Arc<StoredCollection>,
         known: HashMap<String, Arc<Entry>>,
     }
 
     impl Told {
         async fn new() -> Self {
-            let specs = Catalogue::builtin().collections().iter().map(|collection| CollectionSpec {
-                prefix: collection.key_prefix(),
-                fields: Vec::new(),
-                dispatch: None,
-                namespaced: collection.namespaced,
-                complete: None,
-            });
             let config = CacheConfig::new(Arc::new(SystemClock));
-            let cache = Cache::start(Arc::new(MemoryStore::new()), specs.collect(), config).await.unwrap();
-            let collection = Catalogue::builtin().collections().iter().find(|it| it.prefix == "configmaps").unwrap().id;
-            Self { cache, index: Index::default(), collection, known: HashMap::default() }
+            let cache = Cache::start(Arc::new(MemoryStore::new()), collection_specs(), config).await.unwrap();
+            let surface = Surfaces::builtin(cache, &RegistryConfig::default()).current();
+            let collection = surface.resource("", "configmaps").unwrap().stored().unwrap().clone();
+            Self { surface, index: Index::default(), collection, known: HashMap::default() }
         }
 
         /// Tells of an object with this metadata, or that it is gone. Which objects are to be visited then.
         fn tell(&mut self, name: &str, metadata: Option<&str>) -> Vec<String> {
-            let configmaps = self.cache.collection("/registry/configmaps/").unwrap();
             let current = metadata.map(|metadata| {
                 let key = StoreKey::new(format!("/registry/configmaps/a/{name}"));
                 let value = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata}}}"#).into();
-                configmaps.decode(&KeyValue { key, value, revision: Revision::new(1) }).unwrap()
+                self.collection.cached.decode(&KeyValue { key, value, revision: Revision::new(1) }).unwrap()
             });
             let previous = match &current {
                 Some(current) => self.known.insert(name.to_owned(), current.clone()),
                 None => self.known.remove(name),
             };
             let mut visits = Vec::new();
-            self.index.apply(&self.cache, self.collection, previous.as_deref(), current.as_deref(), &mut visits);
+            self.index.apply(&self.surface, self.collection.id, previous.as_deref(), current.as_deref(), &mut visits);
             visits.iter().map(|id| id.name().to_owned()).collect()
         }
 

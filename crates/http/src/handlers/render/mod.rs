@@ -71,7 +71,7 @@ impl Renderer {
         Ok(Self {
             view: target.view(),
             representation,
-            printer: Printer::of(target.resource.group, target.resource.kind),
+            printer: *target.version.printer(),
             include,
             now: registry.now(),
         })

@@ -1,0 +1,206 @@
+//! What a kind may do differently when its objects are written: the steps of the generic verbs at which it is asked.
+//!
+//! A strategy hangs from the version of a resource that a request is for (`Target::strategy`), so that no verb knows a kind by
+//! name. Every step has the answer of an ordinary kind as its default; [`Ordinary`] has nothing but these, and is the strategy
+//! of custom resources too. Steps that change an object say whether they did, so that its fields are brought into order only
+//! then.
+
+use std::time::SystemTime;
+
+use futures::future::BoxFuture;
+use keelson_access::User;
+use keelson_meta::field_error::FieldError;
+use keelson_meta::json::Map;
+use keelson_meta::options::DeleteOptions;
+use keelson_meta::{ApiError, Object};
+
+use crate::companions::Companions;
+use crate::registry::Registry;
+use crate::target::Target;
+
+/// A path of names of fields.
+pub(crate) type FieldPath = &'static [&'static str];
+
+/// What an endpoint takes of a sent object.
+pub(crate) enum Confined {
+    /// All of it, as far as the kind has a say.
+    AsSent(Object),
+    /// A part of it, and what is wrong with the rest.
+    Cut(Object, Vec<FieldError>),
+}
+
+/// The steps at which a kind is asked. Objects are in the version of the request before [`Strategy::initial_status`], and in the
+/// one that is stored from there on.
+pub(crate) trait Strategy: Send + Sync {
+    /// Fills in what a new object is read as having said; who wrote it therefore owns it.
+    fn complete_new(&self, _object: &mut Object, _now: SystemTime) -> bool {
+        false
+    }
+
+    /// The same of what an object shall become.
+    fn complete_update(&self, _current: &Object, next: &mut Object, now: SystemTime) -> bool {
+        self.complete_new(next, now)
+    }
+
+    /// Notes in a new object who makes it.
+    fn attribute(&self, _object: &mut Object, _user: &User) -> bool {
+        false
+    }
+
+    /// Whether the creator of an object also states its status.
+    fn keeps_status_on_create(&self) -> bool {
+        false
+    }
+
+    /// What the server says in the status of a new object.
+    fn initial_status(&self, _object: &Object, _now: SystemTime) -> Map {
+        Map::new()
+    }
+
+    /// Has a new object take over what other objects say: its class, or the one that is the default.
+    ///
+    /// # Errors
+    /// 403 when it contradicts its class, or there is none of that name.
+    fn admit(&self, _registry: &Registry, _target: &Target, _object: &mut Object) -> Result<bool, ApiError> {
+        Ok(false)
+    }
+
+    /// The same of what an object shall become.
+    ///
+    /// # Errors
+    /// 403 for what contradicts other objects.
+    fn admit_update(
+        &self,
+        _registry: &Registry,
+        _target: &Target,
+        _current: &Object,
+        _next: &mut Object,
+    ) -> Result<bool, ApiError> {
+        Ok(false)
+    }
+
+    /// Gives a new object what it gets beyond what it was sent with. It has its name and its uid by then.
+    fn prepare_create(&self, _object: &mut Object) -> bool {
+        false
+    }
+
+    /// Gives an object what it keeps or gets on an update of the target's endpoint.
+    fn prepare_update(&self, _target: &Target, _current: &Object, _next: &mut Object) -> bool {
+        false
+    }
+
+    /// What of a sent object reaches the stored one through a subresource, as far as it is not just all of its status, or all but
+    /// that.
+    fn confine(&self, _subresource: &str, _stored: &Object, sent: Object, _now: SystemTime) -> Confined {
+        Confined::AsSent(sent)
+    }
+
+    /// What a write to an endpoint, empty for the object itself, cannot change besides.
+    fn kept(&self, _subresource: &str) -> &'static [FieldPath] {
+        &[]
+    }
+
+    /// What a write to an endpoint changes in part, so that nobody who writes there owns it.
+    fn shared(&self, _subresource: &str) -> &'static [FieldPath] {
+        &[]
+    }
+
+    /// Checks what an update of a subresource leaves, beyond what validation knows.
+    ///
+    /// # Errors
+    /// 422 with what is wrong.
+    fn check_subresource(&self, _target: &Target, _object: &Object) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    /// Whether objects are ever written together with others. Most are not, and cost nothing.
+    fn has_companions(&self) -> bool {
+        false
+    }
+
+    /// What is written together with an object that becomes `after` (`None`: that goes) where it was `before` (`None`: that is
+    /// new). May complete `after` by what was taken for it.
+    ///
+    /// # Errors
+    /// 422 when the object asks for what it can't have, 500 when there is nothing left to be given out.
+    fn companions<'a>(
+        &'a self,
+        _registry: &'a Registry,
+        _target: &'a Target,
+        _before: Option<&'a Object>,
+        _after: Option<&'a mut Object>,
+        _attempt: usize,
+    ) -> BoxFuture<'a, Result<Companions, ApiError>> {
+        Box::pin(async { Ok(Companions::default()) })
+    }
+
+    /// Refuses to delete an object that clients count on.
+    ///
+    /// # Errors
+    /// 403 for an object that has to stay.
+    fn check_delete(&self, _target: &Target, _name: &str) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    /// Whether objects are given time to end once they are deleted.
+    fn is_graceful(&self) -> bool {
+        false
+    }
+
+    /// Whether an object that is marked as deleted says that it has no time to end.
+    fn states_grace_period(&self) -> bool {
+        true
+    }
+
+    /// Changes an object that is being deleted but may not go yet.
+    fn mark_terminating(&self, _object: &mut Object) {}
+
+    /// Whether an object without `metadata.finalizers` may go.
+    fn may_go(&self, _object: &Object) -> bool {
+        true
+    }
+
+    /// Whether dependents stay when an object is deleted by somebody who says nothing of them: so it was before there was
+    /// garbage collection.
+    fn orphans_by_default(&self) -> bool {
+        false
+    }
+
+    /// What somebody should be told who deletes an object with these options.
+    fn warn_on_delete(&self, _options: &DeleteOptions) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether a delete is answered with the object as it was, rather than with a `Status`.
+    fn returns_deleted(&self) -> bool {
+        false
+    }
+}
+
+/// A kind without rules of its own.
+pub(crate) struct Ordinary;
+
+impl Strategy for Ordinary {}
+
+/// A kind whose status is written without its metadata, and that has no other rules.
+pub(super) struct StatusAlone;
+
+impl Strategy for StatusAlone {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+}
+
+/// A kind whose deletion is answered with the object itself, and that has no other rules.
+pub(super) struct ReturnsDeleted;
+
+impl Strategy for ReturnsDeleted {
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+}
+
+/// What a write of the status keeps where only the status itself is written.
+pub(super) fn metadata_of_status(subresource: &str) -> &'static [FieldPath] {
+    if subresource == "status" { &[&["metadata"]] } else { &[] }
+}

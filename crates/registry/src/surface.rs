@@ -1,0 +1,147 @@
+//! What this server serves: one immutable value with a generation, swapped as a whole.
+//!
+//! A request takes one [`Surface`] and keeps it to its end, so that it never sees half of a change. [`Surfaces`] holds the one
+//! that is current and makes the next one of it when resources come and go; the built-in ones ([`builtin`]) are its first
+//! contribution. Everything that is known of a resource is reached from here: its data, its collection in the cache, and for
+//! each version its schema, its rules and its printer. Nothing here knows objects or HTTP.
+
+pub(crate) mod builtin;
+mod contribution;
+mod served;
+mod surfaces;
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use keelson_meta::ApiError;
+use keelson_resources::{Resource, Text};
+
+pub use contribution::Contribution;
+pub use served::{CollectionId, KindVersion, ServedResource, StoredCollection};
+pub use surfaces::{SurfaceError, Surfaces};
+
+use crate::config::RegistryConfig;
+use crate::target::Target;
+
+/// What is served at one moment.
+#[derive(Clone, Default)]
+pub struct Surface {
+    generation: u64,
+    groups: HashMap<Text, Arc<ServedGroup>>,
+    collections: HashMap<Text, Arc<StoredCollection>>,
+    by_id: HashMap<CollectionId, Arc<StoredCollection>>,
+}
+
+/// The resources of one API group.
+#[derive(Clone, Default)]
+struct ServedGroup {
+    by_plural: HashMap<Text, Arc<ServedResource>>,
+    by_kind: HashMap<Text, Arc<ServedResource>>,
+}
+
+impl Surface {
+    /// The built-in resources without their objects: for documents, and for tests of what stands before the verbs.
+    pub fn of_builtin() -> Arc<Self> {
+        let mut surface = Self::default();
+        let contributions = builtin::contributions(&RegistryConfig::default());
+        contributions.iter().for_each(|contribution| surface.insert(Arc::new(contribution.served())));
+        Arc::new(surface)
+    }
+
+    /// Which one it is: the number goes up with each change.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether any resource of the group is served; the core group's name is empty.
+    pub fn has_group(&self, group: &str) -> bool {
+        self.groups.contains_key(group)
+    }
+
+    /// All resources, in no order.
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<ServedResource>> {
+        self.groups.values().flat_map(|group| group.by_plural.values())
+    }
+
+    /// The resource of a group and plural name.
+    pub fn resource(&self, group: &str, plural: &str) -> Option<&Arc<ServedResource>> {
+        self.groups.get(group)?.by_plural.get(plural)
+    }
+
+    /// The resource whose objects are of a kind.
+    pub fn by_kind(&self, group: &str, kind: &str) -> Option<&Arc<ServedResource>> {
+        self.groups.get(group)?.by_kind.get(kind)
+    }
+
+    /// What is stored, in no order: each prefix once.
+    pub fn collections(&self) -> impl Iterator<Item = &Arc<StoredCollection>> {
+        self.collections.values()
+    }
+
+    /// The collection of a number; `None` when it is no longer served.
+    pub fn collection(&self, id: CollectionId) -> Option<&Arc<StoredCollection>> {
+        self.by_id.get(&id)
+    }
+
+    /// The target of a resource in a version, as a whole: neither a namespace nor a name.
+    pub fn lookup(self: &Arc<Self>, group: &str, version: &str, plural: &str) -> Option<Target> {
+        let resource = self.resource(group, plural)?;
+        Some(self.target_of(resource, resource.version(version)?))
+    }
+
+    /// The target of a resource that is always served, in its preferred version.
+    ///
+    /// # Errors
+    /// 500 when it is not.
+    pub fn target(self: &Arc<Self>, group: &str, plural: &str) -> Result<Target, ApiError> {
+        let missing = || ApiError::Internal(format!("no resource {plural:?} is served in the group {group:?}"));
+        let resource = self.resource(group, plural).ok_or_else(missing)?;
+        Ok(self.target_of(resource, resource.versions().first().ok_or_else(missing)?))
+    }
+
+    /// The target of a collection's objects in the version that they are stored in, or else in the preferred one.
+    pub fn stored_target(self: &Arc<Self>, collection: &StoredCollection) -> Option<Target> {
+        let first = collection.layout.resources.first()?;
+        let resource = self.resource(&first.group, &first.plural)?;
+        let stored = resource.storage_gvk().and_then(|kind| resource.version(&kind.version));
+        Some(self.target_of(resource, stored.or_else(|| resource.versions().first())?))
+    }
+
+    pub(crate) fn target_of(self: &Arc<Self>, resource: &Arc<ServedResource>, version: &Arc<KindVersion>) -> Target {
+        Target {
+            surface: self.clone(),
+            resource: resource.clone(),
+            version: version.clone(),
+            subresource: None,
+            namespace: None,
+            name: None,
+        }
+    }
+
+    fn insert(&mut self, served: Arc<ServedResource>) {
+        let group = Arc::make_mut(self.groups.entry(served.group.clone()).or_default());
+        group.by_kind.insert(served.kind.clone(), served.clone());
+        group.by_plural.insert(served.plural.clone(), served);
+    }
+
+    fn remove(&mut self, resource: &Resource) -> Option<Arc<ServedResource>> {
+        let group = self.groups.get_mut(&resource.group)?;
+        let served = Arc::make_mut(group);
+        let removed = served.by_plural.remove(&resource.plural)?;
+        served.by_kind.remove(&removed.kind);
+        if served.by_plural.is_empty() {
+            self.groups.remove(&resource.group);
+        }
+        if let Some(collection) = removed.stored() {
+            self.collections.remove(&collection.layout.prefix);
+            self.by_id.remove(&collection.id);
+        }
+        Some(removed)
+    }
+}
+
+impl std::fmt::Debug for Surface {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surface").field("generation", &self.generation).field("groups", &self.groups.len()).finish()
+    }
+}

@@ -1,0 +1,78 @@
+//! The built-in resources as the first contribution to the surface: the one place that reads the built-in catalogue, the built-in
+//! schemas and the tables of printers, conversions and deprecations, and that knows resources by name.
+
+use keelson_cache::CollectionSpec;
+use keelson_codec::FieldPath;
+use keelson_conversion::View;
+use keelson_meta::ApiError;
+use keelson_resources::{Catalogue, Collection, Group, Resource, deprecation};
+use keelson_schema::Schemas;
+use keelson_tables::Printer;
+
+use super::contribution::Contribution;
+use super::served::KindVersion;
+use crate::complete::complete;
+use crate::config::RegistryConfig;
+use crate::kinds::strategy_of;
+
+/// All built-in resources, in the order of discovery.
+pub(super) fn contributions(config: &RegistryConfig) -> Vec<Contribution> {
+    let groups = Catalogue::builtin().groups().iter();
+    let resources = groups.flat_map(|group| group.resources.iter().map(move |resource| (group, resource)));
+    resources
+        .map(|(group, resource)| {
+            Contribution::of(resource.clone())
+                .built_in()
+                .with_group_priority(group.priority)
+                .stored_as(config.storage_version(resource).cloned())
+                .each_version(|resource, version| completed(group, resource, version))
+        })
+        .collect()
+}
+
+/// What a cache has to hold for the built-in resources.
+pub fn collection_specs() -> Vec<CollectionSpec> {
+    Catalogue::builtin().collections().iter().map(|collection| spec(collection)).collect()
+}
+
+/// The prefix of the keys of a built-in resource, for what is needed before there is a surface.
+///
+/// # Errors
+/// 500 when there is no such resource, or it is not stored.
+pub fn key_prefix(group: &str, plural: &str) -> Result<String, ApiError> {
+    let catalogue = Catalogue::builtin();
+    let stored = catalogue.resource(group, plural).and_then(|resource| catalogue.collection_of(resource));
+    let missing = || ApiError::Internal(format!("{plural} of the group {group:?} are not stored"));
+    stored.map(|collection| collection.key_prefix()).ok_or_else(missing)
+}
+
+/// What a cache has to hold for a collection.
+pub(super) fn spec(collection: &Collection) -> CollectionSpec {
+    CollectionSpec {
+        prefix: collection.key_prefix(),
+        fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
+        dispatch: collection.dispatch,
+        namespaced: collection.namespaced,
+        complete: Some(complete),
+    }
+}
+
+fn completed(group: &Group, resource: &Resource, version: KindVersion) -> KindVersion {
+    let kind = version.kind().clone();
+    let below = version.served().subresources.clone();
+    let version = below.iter().fold(version, |version, subresource| {
+        let taken = subresource.gvk(resource, &kind.version);
+        match Schemas::builtin().kind(&taken.group, &taken.version, &taken.kind) {
+            Some(schema) if taken != kind => version.taking(subresource.name.clone(), taken, schema),
+            _ => version,
+        }
+    });
+    let places = group.versions.iter().find(|known| known.name == kind.version);
+    version
+        .with_schema(Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind))
+        .with_strategy(strategy_of(&resource.group, &resource.plural))
+        .with_printer(Printer::of(&kind.group, &kind.kind))
+        .with_view(View::new(&kind))
+        .with_deprecation(deprecation(&kind.group, &kind.version, &resource.kind))
+        .with_priority(places.map_or(0, |place| place.priority))
+}

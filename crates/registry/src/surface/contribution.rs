@@ -1,0 +1,87 @@
+//! What a contributor adds to the surface: a resource, and what is known of its kind in each version.
+//!
+//! A contribution knows no cache and no store: those are given to it when it becomes part of a surface.
+
+use std::sync::Arc;
+
+use keelson_resources::{Resource, Text};
+
+use super::served::{KindVersion, ServedResource};
+
+/// The place of a group in discovery whose contributor says none: that of custom resources.
+const GROUP_PRIORITY: u32 = 1000;
+/// The place of a version among those of its group whose contributor says none.
+const VERSION_PRIORITY: u32 = 100;
+
+/// A resource that shall be served.
+#[derive(Clone)]
+pub struct Contribution {
+    resource: Arc<Resource>,
+    versions: Vec<KindVersion>,
+    group_priority: u32,
+    storage_version: Option<Text>,
+    builtin: bool,
+}
+
+impl Contribution {
+    /// A resource whose kind has no schema, no rules and the usual columns, in all its versions.
+    pub fn new(resource: Resource) -> Self {
+        Self::of(Arc::new(resource))
+    }
+
+    pub(super) fn of(resource: Arc<Resource>) -> Self {
+        let versions = resource.versions.iter().map(|served| KindVersion::new(&resource, served, VERSION_PRIORITY));
+        Self {
+            versions: versions.collect(),
+            resource,
+            group_priority: GROUP_PRIORITY,
+            storage_version: None,
+            builtin: false,
+        }
+    }
+
+    /// The resource.
+    pub fn resource(&self) -> &Arc<Resource> {
+        &self.resource
+    }
+
+    /// States the place of its group in discovery, higher first.
+    #[must_use]
+    pub fn with_group_priority(mut self, priority: u32) -> Self {
+        self.group_priority = priority;
+        self
+    }
+
+    /// Has its objects stored in another version than the resource says.
+    #[must_use]
+    pub fn stored_as(mut self, version: Option<Text>) -> Self {
+        self.storage_version = version;
+        self
+    }
+
+    pub(super) fn built_in(mut self) -> Self {
+        self.builtin = true;
+        self
+    }
+
+    pub(super) fn each_version(mut self, complete: impl Fn(&Resource, KindVersion) -> KindVersion) -> Self {
+        let resource = self.resource.clone();
+        self.versions = self.versions.into_iter().map(|version| complete(&resource, version)).collect();
+        self
+    }
+
+    pub(super) fn served(&self) -> ServedResource {
+        let declared = self.resource.storage_gvk();
+        let storage_kind = match (&self.storage_version, declared) {
+            (Some(version), Some(_)) => Some(self.resource.gvk(version)),
+            (_, declared) => declared,
+        };
+        ServedResource::new(
+            self.resource.clone(),
+            self.versions.clone(),
+            storage_kind,
+            self.group_priority,
+            self.builtin,
+        )
+    }
+}

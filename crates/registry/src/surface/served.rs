@@ -1,0 +1,258 @@
+//! A resource as it is served: its data, together with all that its requests need to know of it.
+//!
+//! What depends on the kind is looked up once, when the resource becomes part of a surface, and never again by name. So no verb
+//! compares a group, a plural or a kind: it asks the version that the request is for.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use keelson_cache::Collection as CachedCollection;
+use keelson_conversion::View;
+use keelson_meta::json::Value;
+use keelson_meta::{GroupVersionKind, Object};
+use keelson_resources::{Collection, Resource, ServedVersion, Text};
+use keelson_schema::{SchemaRef, WalkOptions, WalkReport};
+use keelson_tables::Printer;
+
+use crate::kinds::{Ordinary, Strategy};
+
+/// The number of a collection: given out when it is added, and never again for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CollectionId(pub(super) u32);
+
+/// What is stored together under one prefix, with its handle in the cache.
+#[derive(Clone)]
+pub struct StoredCollection {
+    /// Its number.
+    pub id: CollectionId,
+    /// Its prefix and the layout of its selectable fields.
+    pub layout: Arc<Collection>,
+    /// Its objects.
+    pub cached: Arc<CachedCollection>,
+}
+
+/// A resource with its versions and its collection. It can be used like the [`Resource`] that it is of.
+#[derive(Clone)]
+pub struct ServedResource {
+    resource: Arc<Resource>,
+    versions: Vec<Arc<KindVersion>>,
+    stored: Option<Arc<StoredCollection>>,
+    storage_kind: Option<GroupVersionKind>,
+    group_priority: u32,
+    builtin: bool,
+}
+
+/// The kind of a resource in one version. It can be used like the [`ServedVersion`] that it is of.
+#[derive(Clone)]
+pub struct KindVersion {
+    served: Arc<ServedVersion>,
+    kind: GroupVersionKind,
+    api_version: String,
+    schema: Option<SchemaRef<'static>>,
+    /// What subresources take that is of another kind: the subresource, the kind and its schema.
+    taken: Vec<(Text, GroupVersionKind, SchemaRef<'static>)>,
+    strategy: &'static dyn Strategy,
+    printer: Printer,
+    view: Option<Arc<View>>,
+    deprecation: Option<String>,
+    empty: Value,
+    priority: u32,
+}
+
+impl StoredCollection {
+    /// Whether its keys are `<namespace>/<name>`.
+    pub fn is_namespaced(&self) -> bool {
+        self.layout.namespaced
+    }
+}
+
+impl ServedResource {
+    pub(super) fn new(
+        resource: Arc<Resource>,
+        versions: Vec<KindVersion>,
+        storage_kind: Option<GroupVersionKind>,
+        group_priority: u32,
+        builtin: bool,
+    ) -> Self {
+        let versions = versions.into_iter().map(Arc::new).collect();
+        Self { resource, versions, stored: None, storage_kind, group_priority, builtin }
+    }
+
+    pub(super) fn with_collection(mut self, stored: Arc<StoredCollection>) -> Self {
+        self.stored = Some(stored);
+        self
+    }
+
+    /// Its data.
+    pub fn resource(&self) -> &Arc<Resource> {
+        &self.resource
+    }
+
+    /// Its versions, the preferred one first.
+    pub fn versions(&self) -> &[Arc<KindVersion>] {
+        &self.versions
+    }
+
+    /// A version it is served in.
+    pub fn version(&self, name: &str) -> Option<&Arc<KindVersion>> {
+        self.versions.iter().find(|version| version.name == name)
+    }
+
+    /// Where its objects are; `None` when they are not stored.
+    pub fn stored(&self) -> Option<&Arc<StoredCollection>> {
+        self.stored.as_ref()
+    }
+
+    /// The kind that this server writes its objects to the store as; `None` when they are not stored. What lies there may be in
+    /// another version.
+    pub fn storage_kind(&self) -> Option<&GroupVersionKind> {
+        self.storage_kind.as_ref()
+    }
+
+    /// Whether it is part of the program, so that nobody can replace or remove it.
+    pub fn is_builtin(&self) -> bool {
+        self.builtin
+    }
+
+    /// The place of its group in discovery, higher first.
+    pub fn group_priority(&self) -> u32 {
+        self.group_priority
+    }
+}
+
+impl Deref for ServedResource {
+    type Target = Resource;
+
+    fn deref(&self) -> &Resource {
+        &self.resource
+    }
+}
+
+impl KindVersion {
+    pub(super) fn new(resource: &Resource, served: &Arc<ServedVersion>, priority: u32) -> Self {
+        let kind = resource.gvk(&served.name);
+        Self {
+            served: served.clone(),
+            api_version: kind.group_version().to_string(),
+            schema: None,
+            taken: Vec::new(),
+            strategy: &Ordinary,
+            printer: Printer::generic(),
+            view: None,
+            deprecation: None,
+            empty: empty(&kind, None),
+            priority,
+            kind,
+        }
+    }
+
+    pub(super) fn with_schema(mut self, schema: Option<SchemaRef<'static>>) -> Self {
+        self.schema = schema;
+        self.empty = empty(&self.kind, schema);
+        self
+    }
+
+    pub(super) fn taking(mut self, subresource: Text, kind: GroupVersionKind, schema: SchemaRef<'static>) -> Self {
+        self.taken.push((subresource, kind, schema));
+        self
+    }
+
+    pub(super) fn with_strategy(mut self, strategy: &'static dyn Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    pub(super) fn with_printer(mut self, printer: Printer) -> Self {
+        self.printer = printer;
+        self
+    }
+
+    pub(super) fn with_view(mut self, view: View) -> Self {
+        self.view = Some(Arc::new(view));
+        self
+    }
+
+    pub(super) fn with_deprecation(mut self, warning: Option<String>) -> Self {
+        self.deprecation = warning;
+        self
+    }
+
+    pub(super) fn with_priority(mut self, priority: u32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Its data.
+    pub fn served(&self) -> &Arc<ServedVersion> {
+        &self.served
+    }
+
+    /// Group, version and kind.
+    pub fn kind(&self) -> &GroupVersionKind {
+        &self.kind
+    }
+
+    /// The `apiVersion` of its objects.
+    pub fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    /// The schema of its objects; `None` for a kind that takes whatever it is sent.
+    pub fn schema(&self) -> Option<SchemaRef<'_>> {
+        self.schema
+    }
+
+    /// The schema of a kind that a subresource takes, where that is not the kind of the resource.
+    pub fn schema_taken_by(&self, subresource: &str, kind: &GroupVersionKind) -> Option<SchemaRef<'_>> {
+        let mut taken = self.taken.iter();
+        taken.find(|(name, taken, _)| name == subresource && taken == kind).map(|(_, _, schema)| *schema)
+    }
+
+    /// What the kind does differently when its objects are written.
+    pub(crate) fn strategy(&self) -> &'static dyn Strategy {
+        self.strategy
+    }
+
+    /// What `kubectl get` shows of its objects.
+    pub fn printer(&self) -> &Printer {
+        &self.printer
+    }
+
+    /// How stored objects get into this version; `None` when there is but one.
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.view.as_ref()
+    }
+
+    /// What its users are warned of, if it will go.
+    pub fn deprecation(&self) -> Option<&str> {
+        self.deprecation.as_deref()
+    }
+
+    /// The least that an object of it can be: what it always has, whoever makes it, so that nobody owns it.
+    pub(crate) fn empty(&self) -> &Value {
+        &self.empty
+    }
+
+    /// Its place among the versions of its group in discovery, higher first.
+    pub fn priority(&self) -> u32 {
+        self.priority
+    }
+}
+
+impl Deref for KindVersion {
+    type Target = ServedVersion;
+
+    fn deref(&self) -> &ServedVersion {
+        &self.served
+    }
+}
+
+fn empty(kind: &GroupVersionKind, schema: Option<SchemaRef<'_>>) -> Value {
+    let mut object = Object::default();
+    object.set_type(kind);
+    if let Some(schema) = schema {
+        let options = WalkOptions { defaults: false, ..WalkOptions::STORE };
+        schema.walk(&mut object, &mut WalkReport::default(), options);
+    }
+    object.into_value()
+}

@@ -1,0 +1,227 @@
+//! Holds the surface that is current, and makes the next one when resources come and go.
+//!
+//! ORDER: a collection is in the cache before a surface names it, and leaves the cache after the surface that names it is no
+//! longer current. Requests that still hold an older surface then find a collection that has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arc_swap::ArcSwap;
+use hashbrown::HashMap;
+use keelson_cache::{AddError, Cache, Collection as CachedCollection};
+use keelson_meta::GroupResource;
+use keelson_resources::{Collection, Resource, Text};
+use tokio::sync::{Mutex, watch};
+
+use super::contribution::Contribution;
+use super::served::{CollectionId, ServedResource, StoredCollection};
+use super::{Surface, builtin};
+use crate::config::RegistryConfig;
+
+/// The surface of one server, as it is now.
+pub struct Surfaces {
+    current: ArcSwap<Surface>,
+    /// Held while a change is made: changes happen one after another.
+    changing: Mutex<()>,
+    generation: watch::Sender<u64>,
+    ids: AtomicU32,
+    cache: Arc<Cache>,
+}
+
+/// Why resources can't be served.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum SurfaceError {
+    /// Another resource has the name or the kind already, or is stored in the same place.
+    #[error("{0} can't be served: its name, its kind or its place in the store is taken")]
+    Taken(GroupResource),
+    /// The cache could not take up their collections; it says why.
+    #[error("their objects can't be loaded: {0}")]
+    Cache(String),
+}
+
+impl Surfaces {
+    /// The built-in resources, over a cache that holds their collections.
+    ///
+    /// # Panics
+    /// When the cache was started without a collection of [`collection_specs`](crate::collection_specs).
+    pub fn builtin(cache: Arc<Cache>, config: &RegistryConfig) -> Self {
+        let surfaces = Self {
+            current: ArcSwap::from_pointee(Surface::default()),
+            changing: Mutex::new(()),
+            generation: watch::Sender::new(0),
+            ids: AtomicU32::new(0),
+            cache,
+        };
+        let contributions = builtin::contributions(config);
+        let mut surface = Surface::default();
+        for layout in layouts(&contributions) {
+            let cached = surfaces.cache.collection(&layout.key_prefix());
+            let cached = cached.expect("the cache is started with the collections of all built-in resources");
+            surface.put_collection(surfaces.stored(layout, cached));
+        }
+        contributions.iter().for_each(|contribution| surface.put(contribution.served()));
+        surfaces.current.store(Arc::new(surface));
+        surfaces
+    }
+
+    /// What is served now.
+    ///
+    /// Cost: one atomic increment.
+    pub fn current(&self) -> Arc<Surface> {
+        self.current.load_full()
+    }
+
+    /// Tells of each change by the number of the surface that came of it.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.generation.subscribe()
+    }
+
+    /// Serves these resources, instead of those of the same names, from one moment on. Their objects stay where they are as long
+    /// as the prefix is the same.
+    ///
+    /// # Errors
+    /// When a name, a kind or a place in the store is another resource's; nothing is changed then.
+    pub async fn put(&self, contributions: Vec<Contribution>) -> Result<Arc<Surface>, SurfaceError> {
+        let _changing = self.changing.lock().await;
+        let mut next = Surface::clone(&self.current.load());
+        let mut replaced = Vec::new();
+        for contribution in &contributions {
+            replaced.extend(next.remove(contribution.resource()));
+        }
+        for contribution in &contributions {
+            next.check_free(contribution.resource())?;
+        }
+        if let Some(builtin) = replaced.iter().find(|served| served.is_builtin()) {
+            return Err(SurfaceError::Taken(builtin.group_resource()));
+        }
+        for stored in self.collections_for(layouts(&contributions), &replaced).await? {
+            next.put_collection(stored);
+        }
+        contributions.iter().for_each(|contribution| next.put(contribution.served()));
+        let gone = replaced.iter().filter_map(|served| served.stored());
+        let gone = gone.filter(|stored| !next.collections.contains_key(&stored.layout.prefix));
+        let ended: Vec<String> = gone.map(|stored| stored.layout.key_prefix()).collect();
+        let next = self.publish(next);
+        self.cache.remove(&ended).await;
+        Ok(next)
+    }
+
+    /// The collections of these layouts: those that are there already as far as their layout stays, and else new ones.
+    ///
+    /// # Errors
+    /// When the cache can't take them up; it holds what it held then.
+    async fn collections_for(
+        &self,
+        layouts: Vec<Collection>,
+        replaced: &[Arc<ServedResource>],
+    ) -> Result<Vec<Arc<StoredCollection>>, SurfaceError> {
+        let before: HashMap<Text, &Arc<StoredCollection>> = replaced
+            .iter()
+            .filter_map(|served| served.stored())
+            .map(|stored| (stored.layout.prefix.clone(), stored))
+            .collect();
+        let mut found = Vec::with_capacity(layouts.len());
+        let (mut added, mut relaid) = (Vec::new(), Vec::new());
+        for layout in layouts {
+            match before.get(&layout.prefix) {
+                Some(known) if same_layout(known, &layout) => {
+                    found.push(Arc::new(StoredCollection { layout: Arc::new(layout), ..(***known).clone() }));
+                }
+                Some(_) => relaid.push(layout),
+                None => added.push(layout),
+            }
+        }
+        let specs = |layouts: &[Collection]| layouts.iter().map(builtin::spec).collect::<Vec<_>>();
+        let failed = |error: AddError| SurfaceError::Cache(error.to_string());
+        let new = if added.is_empty() { Vec::new() } else { self.cache.add(specs(&added)).await.map_err(failed)? };
+        let again = if relaid.is_empty() { Ok(Vec::new()) } else { self.cache.replace(specs(&relaid)).await };
+        let again = match again {
+            Ok(again) => again,
+            Err(error) => {
+                let prefixes: Vec<String> = added.iter().map(Collection::key_prefix).collect();
+                self.cache.remove(&prefixes).await;
+                return Err(failed(error));
+            }
+        };
+        let layouts = added.into_iter().chain(relaid);
+        found.extend(layouts.zip(new.into_iter().chain(again)).map(|(layout, cached)| self.stored(layout, cached)));
+        Ok(found)
+    }
+
+    /// Serves these resources no longer, unless they are built in. Their objects stay in the store.
+    pub async fn remove(&self, resources: &[GroupResource]) -> Arc<Surface> {
+        let _changing = self.changing.lock().await;
+        let mut next = Surface::clone(&self.current.load());
+        let mut removed = Vec::new();
+        for GroupResource { group, resource } in resources {
+            if let Some(served) = next.resource(group, resource).filter(|served| !served.is_builtin()).cloned() {
+                removed.extend(next.remove(&served));
+            }
+        }
+        let ended: Vec<String> =
+            removed.iter().filter_map(|served| served.stored()).map(|stored| stored.layout.key_prefix()).collect();
+        let next = self.publish(next);
+        self.cache.remove(&ended).await;
+        next
+    }
+
+    fn publish(&self, mut next: Surface) -> Arc<Surface> {
+        next.generation += 1;
+        let next = Arc::new(next);
+        self.current.store(next.clone());
+        self.generation.send_replace(next.generation);
+        next
+    }
+
+    fn stored(&self, layout: Collection, cached: Arc<CachedCollection>) -> Arc<StoredCollection> {
+        let id = CollectionId(self.ids.fetch_add(1, Ordering::Relaxed));
+        Arc::new(StoredCollection { id, layout: Arc::new(layout), cached })
+    }
+}
+
+impl Surface {
+    fn put_collection(&mut self, stored: Arc<StoredCollection>) {
+        self.by_id.insert(stored.id, stored.clone());
+        self.collections.insert(stored.layout.prefix.clone(), stored);
+    }
+
+    /// Adds a resource whose collection is there already.
+    fn put(&mut self, served: ServedResource) {
+        let stored = served.storage_prefix().and_then(|prefix| self.collections.get(prefix)).cloned();
+        let served = match stored {
+            Some(stored) => served.with_collection(stored),
+            None => served,
+        };
+        self.insert(Arc::new(served));
+    }
+
+    fn check_free(&self, resource: &Resource) -> Result<(), SurfaceError> {
+        let kind_taken = self.by_kind(&resource.group, &resource.kind).is_some();
+        let place_taken = resource.storage_prefix().is_some_and(|prefix| self.collections.contains_key(prefix));
+        if kind_taken || place_taken || self.resource(&resource.group, &resource.plural).is_some() {
+            return Err(SurfaceError::Taken(resource.group_resource()));
+        }
+        Ok(())
+    }
+}
+
+/// The collections of some resources, in the order of the first resource of each.
+fn layouts(contributions: &[Contribution]) -> Vec<Collection> {
+    let mut places: HashMap<&Text, usize> = HashMap::new();
+    let mut stored: Vec<Vec<Arc<Resource>>> = Vec::new();
+    for resource in contributions.iter().map(Contribution::resource) {
+        let Some(prefix) = resource.storage_prefix() else { continue };
+        let place = *places.entry(prefix).or_insert(stored.len());
+        if place == stored.len() {
+            stored.push(Vec::new());
+        }
+        stored[place].push(resource.clone());
+    }
+    stored.into_iter().filter_map(Collection::of).collect()
+}
+
+/// Whether entries that were read by one layout can be read by the other.
+fn same_layout(previous: &StoredCollection, layout: &Collection) -> bool {
+    let Collection { paths, dispatch, namespaced, .. } = &*previous.layout;
+    (paths, dispatch, namespaced) == (&layout.paths, &layout.dispatch, &layout.namespaced)
+}
