@@ -89,10 +89,10 @@ impl Registry {
     /// A new object in the version that is stored, with what only the server can give it.
     fn stamped(&self, target: &Target, object: Object, writer: &Writer) -> Result<Object, ApiError> {
         let mut object = self.to_storage(target, object)?;
-        if let Some(user) = writer.user() {
-            if target.strategy().attribute(&mut object, user) {
-                kinds::in_order(target, &mut object);
-            }
+        if let Some(user) = writer.user()
+            && target.strategy().attribute(&mut object, user)
+        {
+            kinds::in_order(target, &mut object);
         }
         stamp_new(self, target, &mut object);
         Ok(object)

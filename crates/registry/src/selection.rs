@@ -189,7 +189,7 @@ fn resolve(target: &Target, selector: &FieldSelector) -> Result<Vec<ResolvedTerm
                 FieldRef::Name => Field::Name,
                 FieldRef::Namespace => Field::Namespace,
                 FieldRef::Declared(declared) => Field::Stored(StoredField {
-                    paths: declared.paths.iter().map(|path| path.to_string()).collect(),
+                    paths: declared.paths.iter().map(ToString::to_string).collect(),
                     absent: declared.absent.clone(),
                     places: OnceLock::new(),
                 }),

@@ -60,7 +60,7 @@ pub(crate) fn config_maps(namespace: &str) -> Target {
 /// Creates an object that has nothing but metadata; its uid.
 pub(crate) async fn create(registry: &Registry, target: &Target, name: &str, metadata: Value) -> String {
     let mut object = Object::default();
-    object.set_type(&target.kind());
+    object.set_type(target.kind());
     for (field, value) in metadata.as_object().unwrap() {
         object.set_meta(field, value.clone());
     }
