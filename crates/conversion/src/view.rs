@@ -3,7 +3,7 @@
 //! Objects may lie in the store in any version, since the version in which a server stores can change; a view therefore finds its
 //! conversion by what an object says it is in. Nothing here knows which versions are served.
 
-use keelson_meta::GroupVersionKind;
+use keelson_meta::{GroupVersion, GroupVersionKind};
 
 use crate::conversion::Conversion;
 
@@ -14,6 +14,8 @@ pub struct View {
     pub api_version: String,
     /// The conversions that lead here; none for a kind with one version.
     sources: Vec<&'static Conversion>,
+    /// The `apiVersion`s of versions that have the same fields, where nothing but that tells them apart.
+    renamed: Vec<String>,
 }
 
 /// How an object gets into a view.
@@ -21,6 +23,8 @@ pub struct View {
 pub enum Passage {
     /// It is in the version already.
     Same,
+    /// It has the fields of the version, under another name.
+    Renamed,
     /// It goes through this.
     Through(&'static Conversion),
 }
@@ -29,7 +33,16 @@ impl View {
     /// The view of a kind in a version.
     pub fn new(kind: &GroupVersionKind) -> Self {
         let sources = Conversion::leading_to(&kind.kind, (&kind.group, &kind.version)).collect();
-        Self { api_version: kind.group_version().to_string(), sources }
+        Self { api_version: kind.group_version().to_string(), sources, renamed: Vec::new() }
+    }
+
+    /// The view of a kind in a version, where all its versions have the same fields: `others` are the names of its other
+    /// versions.
+    pub fn renaming<'o>(kind: &GroupVersionKind, others: impl Iterator<Item = &'o str>) -> Self {
+        let api_version =
+            |version: &str| GroupVersion { group: kind.group.clone(), version: version.to_owned() }.to_string();
+        let renamed = others.map(api_version).collect();
+        Self { api_version: kind.group_version().to_string(), sources: Vec::new(), renamed }
     }
 
     /// How an object that is stored in this `apiVersion` gets into the view; `None` when its kind does not know that version.
@@ -37,12 +50,15 @@ impl View {
         if stored == self.api_version {
             return Some(Passage::Same);
         }
+        if self.renamed.iter().any(|known| known == stored) {
+            return Some(Passage::Renamed);
+        }
         self.sources.iter().find(|source| source.from_api_version() == stored).map(|source| Passage::Through(source))
     }
 
     /// Whether the kind is served in no other version.
     pub fn is_sole(&self) -> bool {
-        self.sources.iter().all(|source| source.is_identity())
+        self.renamed.is_empty() && self.sources.iter().all(|source| source.is_identity())
     }
 
     /// Whether all versions that lead here have the same fields, so that only the name of the version differs.

@@ -40,6 +40,14 @@ pub(crate) fn convert(target: &Target, object: &mut Object, to: &GroupVersionKin
     if from == wanted {
         return Ok(());
     }
+    let has = |(group, version): (&str, &str)| {
+        !target.resource.is_builtin() && target.resource.group == group && target.resource.version(version).is_some()
+    };
+    if has(from) && has(wanted) {
+        // The versions of what others contribute differ by name alone.
+        object.set_type(to);
+        return Ok(());
+    }
     let conversion = Conversion::between(&target.resource.group, &target.resource.kind, from, wanted);
     let conversion = conversion.ok_or_else(foreign)?;
     conversion.convert(object)?;

@@ -60,7 +60,7 @@ impl VersionedView {
                 }
                 Cow::Owned(StoredObject::encode(&converted))
             }
-            Some(Passage::Same | Passage::Through(_)) | None => Cow::Borrowed(object),
+            Some(Passage::Same | Passage::Renamed | Passage::Through(_)) | None => Cow::Borrowed(object),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use keelson_conversion::View;
 use keelson_resources::{Resource, Text};
 
 use super::served::{KindVersion, ServedResource};
@@ -24,13 +25,17 @@ pub struct Contribution {
 }
 
 impl Contribution {
-    /// A resource whose kind has no schema, no rules and the usual columns, in all its versions.
+    /// A resource whose kind has no schema, no rules and the usual columns, and whose versions differ by name alone.
     pub fn new(resource: Resource) -> Self {
         Self::of(Arc::new(resource))
     }
 
     pub(super) fn of(resource: Arc<Resource>) -> Self {
-        let versions = resource.versions.iter().map(|served| KindVersion::new(&resource, served, VERSION_PRIORITY));
+        let versions = resource.versions.iter().map(|served| {
+            let others = resource.versions.iter().map(|other| &*other.name).filter(|other| *other != served.name);
+            let view = View::renaming(&resource.gvk(&served.name), others);
+            KindVersion::new(&resource, served, VERSION_PRIORITY).with_view(view)
+        });
         Self {
             versions: versions.collect(),
             resource,

@@ -9,6 +9,7 @@ mod behind;
 mod bookmarks;
 mod cluster;
 mod concurrent;
+mod contributed;
 mod engines;
 mod lists;
 mod model;

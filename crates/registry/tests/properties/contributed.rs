@@ -1,0 +1,247 @@
+//! Resources that a contributor adds to a running server, changes and removes, while others go on.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use keelson_cache::{Cache, CacheConfig};
+use keelson_meta::clock::ManualClock;
+use keelson_meta::json::{Value, json};
+use keelson_meta::names::NameRule;
+use keelson_meta::options::{
+    CreateOptions, DeleteOptions, FieldValidation, GetOptions, ListOptions, PatchOptions, Query, UpdateOptions,
+};
+use keelson_meta::random::SeededRandom;
+use keelson_meta::{ApiError, Object, Revision};
+use keelson_registry::{
+    Contribution, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target, WatchOutput, Writer,
+    accept, collection_specs,
+};
+use keelson_resources::{
+    FieldRefusal, Resource, ResponseKind, Scope, SelectableField, ServedVersion, StorageKind, Subresource, Verb,
+};
+use keelson_storage::Store;
+use keelson_storage::memory::MemoryStore;
+
+/// How many resources the contributor adds.
+const RESOURCES: usize = 3_000;
+/// How many of them it uses.
+const USED: usize = 60;
+const VERBS: &[Verb] = &[
+    Verb::Create,
+    Verb::Delete,
+    Verb::DeleteCollection,
+    Verb::Get,
+    Verb::List,
+    Verb::Patch,
+    Verb::Update,
+    Verb::Watch,
+];
+
+async fn server() -> Arc<Registry> {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+    let cache = Cache::start(store.clone(), collection_specs(), CacheConfig::new(clock.clone())).await.unwrap();
+    let registry = Registry::new(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default());
+    registry.ensure_system_namespaces().await.unwrap();
+    Arc::new(registry)
+}
+
+fn version(name: &str) -> Arc<ServedVersion> {
+    let status = Subresource {
+        name: "status".into(),
+        verbs: Cow::Borrowed(&[Verb::Get, Verb::Patch, Verb::Update]),
+        response: ResponseKind::Parent,
+        proxied: false,
+    };
+    Arc::new(ServedVersion {
+        name: name.to_owned().into(),
+        verbs: Cow::Borrowed(VERBS),
+        subresources: vec![Arc::new(status)],
+    })
+}
+
+/// A resource of a group of its own, with these versions, of which the first is stored, and these selectable fields.
+fn resource(number: usize, plural: &str, versions: &[&str], fields: &[&'static str]) -> Resource {
+    let group = format!("g{number}.example.org");
+    let field =
+        |path: &&'static str| SelectableField { name: (*path).into(), paths: vec![(*path).into()], absent: "".into() };
+    Resource {
+        plural: plural.to_owned().into(),
+        singular: plural.trim_end_matches('s').to_owned().into(),
+        kind: "Thing".into(),
+        scope: Scope::Namespaced,
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        versions: versions.iter().map(|name| version(name)).collect(),
+        storage: StorageKind::Persisted {
+            prefix: format!("{group}/{plural}").into(),
+            group: group.clone().into(),
+            version: versions[0].to_owned().into(),
+        },
+        group: group.into(),
+        name_rule: NameRule::DnsSubdomain,
+        selectable_fields: fields.iter().map(field).collect(),
+        field_refusal: FieldRefusal::Plain,
+        noted: Vec::new(),
+        dispatch: None,
+        generation: true,
+        create_on_update: false,
+        unconditional_update: false,
+        lifetime: None,
+    }
+}
+
+/// The names of built-in resources that verbs once knew by name.
+fn plural(number: usize) -> &'static str {
+    ["pods", "bindings", "services", "namespaces", "things"][number % 5]
+}
+
+fn target(server: &Registry, number: usize, version: &str) -> Target {
+    let surface = server.surface();
+    let found = surface.lookup(&format!("g{number}.example.org"), version, plural(number));
+    found.unwrap_or_else(|| panic!("{number} in {version}")).in_namespace(Some("default"))
+}
+
+fn list_options(query: &str) -> ListOptions {
+    ListOptions::parse(&Query::parse(query), false).unwrap()
+}
+
+async fn create(server: &Registry, target: &Target, name: &str, colour: &str) -> Result<Object, ApiError> {
+    let sent = json!({ "metadata": { "name": name }, "spec": { "colour": colour }, "status": { "phase": "mine" } });
+    let object = accept(target, sent, &[], FieldValidation::Strict)?.object;
+    let created = server.create(target, object, &Writer::server(), &CreateOptions::default()).await?;
+    Ok(created.object.decode(created.revision.unwrap_or(Revision::ZERO)))
+}
+
+async fn names(server: &Registry, target: &Target, query: &str) -> Result<Vec<String>, ApiError> {
+    let page = server.list(target, &list_options(query)).await?;
+    Ok(page.items.into_entries().await?.iter().map(|entry| entry.name().to_owned()).collect())
+}
+
+/// Every verb on one of the resources; what it was made with is there, and the rules of built-in kinds of its name are not.
+async fn use_every_verb(server: &Registry, number: usize) {
+    let target = target(server, number, "v1");
+    let made = create(server, &target, "a", "red").await.unwrap();
+    assert_eq!(made.api_version(), Some(target.version.api_version()));
+    assert_eq!(made.get(&["status"]), None, "a client does not state the status of a new object");
+    assert_eq!((made.generation(), made.finalizers()), (Some(1), Vec::new()));
+    create(server, &target, "b", "blue").await.unwrap();
+
+    let read = server.get(&target, "a", &GetOptions::default()).await.unwrap();
+    let mut next = read.object.decode(read.revision);
+    next.0.insert("spec", json!({ "colour": "green" }));
+    let updated =
+        server.update(&target, "a", || Ok(next.clone()), &Writer::server(), &UpdateOptions::default()).await.unwrap();
+    let updated = updated.object.decode(updated.revision.unwrap());
+    assert_eq!((updated.get(&["spec", "colour"]), updated.generation()), (Some(&json!("green")), Some(2)));
+
+    let patch = |document: Value, kind| Patch { kind, document, duplicates: Vec::new() };
+    let merge = patch(json!({ "metadata": { "labels": { "size": "big" } } }), PatchKind::Merge);
+    server.patch(&target, "a", &merge, &Writer::server(), &PatchOptions::default()).await.unwrap();
+    let strategic = patch(json!({ "spec": {} }), PatchKind::Strategic);
+    let refused =
+        server.patch(&target, "a", &strategic, &Writer::server(), &PatchOptions::default()).await.unwrap_err();
+    assert!(matches!(refused, ApiError::UnsupportedPatchType), "{refused}");
+
+    let status = target.clone().below("status");
+    let phase = patch(json!({ "spec": { "colour": "no" }, "status": { "phase": "Ready" } }), PatchKind::Merge);
+    let written = server.patch(&status, "a", &phase, &Writer::server(), &PatchOptions::default()).await.unwrap();
+    let written = written.object.decode(Revision::ZERO);
+    assert_eq!(written.get(&["spec", "colour"]), Some(&json!("green")), "below status only the status is written");
+    assert_eq!(written.get(&["status", "phase"]), Some(&json!("Ready")));
+
+    assert_eq!(names(server, &target, "").await.unwrap(), ["a", "b"]);
+    assert_eq!(names(server, &target, "labelSelector=size%3Dbig").await.unwrap(), ["a"]);
+    assert_eq!(names(server, &target, "limit=1").await.unwrap(), ["a"]);
+    assert!(
+        names(server, &target, "fieldSelector=spec.colour%3Dblue").await.is_err(),
+        "nothing of it can be selected yet"
+    );
+
+    let watched = ListOptions::parse(&Query::parse("watch=1&resourceVersion=0&sendInitialEvents=false"), true);
+    let watched = watched.unwrap_or_else(|_| ListOptions::parse(&Query::parse("watch=1"), true).unwrap());
+    let mut watch = server.watch(&target, &watched).await.unwrap();
+    server.delete(&target, "b", &DeleteOptions::default()).await.unwrap();
+    let gone = async {
+        loop {
+            let outputs = watch.next().await.expect("the watch goes on");
+            let deleted =
+                |output: &WatchOutput| matches!(output, WatchOutput::Event(_, event) if event.current.is_none());
+            if outputs.iter().any(deleted) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("the deletion is told");
+    assert_eq!(names(server, &target, "").await.unwrap(), ["a"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_resources_come_change_and_go_while_others_run() {
+    let server = server().await;
+    let before = server.cache().collections().len();
+    let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let writer = tokio::spawn({
+        let (server, stop, written) = (server.clone(), stop.clone(), written.clone());
+        async move {
+            let maps = server.surface().target("", "configmaps").unwrap().in_namespace(Some("default"));
+            while !stop.load(Ordering::Relaxed) {
+                let number = written.fetch_add(1, Ordering::Relaxed);
+                let sent = json!({ "metadata": { "name": format!("m{number}") } });
+                let object = accept(&maps, sent, &[], FieldValidation::Strict).unwrap().object;
+                server.create(&maps, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
+                let page = server.list(&maps, &list_options("limit=1")).await.unwrap();
+                assert!(!matches!(page.items, ListItems::History(_)));
+                assert_eq!(names(&server, &maps, "").await.unwrap().len(), number + 1, "no write of others is lost");
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+
+    let plain = |number| Contribution::new(resource(number, plural(number), &["v1"], &[]));
+    let added = server.surfaces().put((0..RESOURCES).map(plain).collect()).await.unwrap();
+    assert_eq!(added.generation(), 1);
+    assert_eq!(server.cache().collections().len(), before + RESOURCES);
+    for number in 0..USED {
+        use_every_verb(&server, number).await;
+    }
+
+    // A request keeps the surface that it began with.
+    let old = target(&server, 1, "v1");
+    let changed = |number| Contribution::new(resource(number, plural(number), &["v2", "v1"], &["spec.colour"]));
+    server.surfaces().put((0..USED).map(changed).collect()).await.unwrap();
+    assert_eq!(server.get(&old, "a", &GetOptions::default()).await.unwrap().name(), "a");
+    for number in 0..USED {
+        let (one, two) = (target(&server, number, "v1"), target(&server, number, "v2"));
+        for target in [&one, &two] {
+            let entry = server.get(target, "a", &GetOptions::default()).await.unwrap();
+            let shown = target.view().decode(&entry.object, entry.revision);
+            assert_eq!(shown.api_version(), Some(target.version.api_version()), "whatever it is stored as");
+            assert_eq!(names(&server, target, "fieldSelector=spec.colour%3Dgreen").await.unwrap(), ["a"]);
+            assert!(names(&server, target, "fieldSelector=spec.colour%3Dred").await.unwrap().is_empty());
+        }
+        let made = create(&server, &one, "c", "red").await.unwrap();
+        assert_eq!(made.api_version(), Some(two.version.api_version()), "the first version is stored");
+    }
+
+    let taken = server
+        .surfaces()
+        .put(vec![Contribution::new(Resource { group: "".into(), ..resource(0, "pods", &["v1"], &[]) })]);
+    assert!(matches!(taken.await, Err(SurfaceError::Taken(_))), "built-in resources stay");
+
+    let all: Vec<_> =
+        (0..RESOURCES).map(|number| resource(number, plural(number), &["v1"], &[]).group_resource()).collect();
+    server.surfaces().remove(&all).await;
+    assert!(server.surface().lookup("g1.example.org", "v1", plural(1)).is_none());
+    assert_eq!(server.cache().collections().len(), before);
+
+    stop.store(true, Ordering::Relaxed);
+    writer.await.unwrap();
+    assert!(written.load(Ordering::Relaxed) > 10, "others went on meanwhile");
+
+    // What was stored is there again when the resource is.
+    server.surfaces().put(vec![changed(3)]).await.unwrap();
+    assert_eq!(names(&server, &target(&server, 3, "v2"), "").await.unwrap(), ["a", "c"]);
+}
