@@ -1,0 +1,135 @@
+//! What it costs to add, to change and to remove resources while a server runs, and what others notice of it.
+//!
+//! `cargo run --release -p keelson-registry --example surface [RESOURCES]` adds them (3,000 unless told otherwise) in one go and one by
+//! one, while another task gets an object again and again, and prints the time and the memory of each.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "it prints figures, and is of no use where something fails"
+)]
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use keelson_cache::{Cache, CacheConfig};
+use keelson_meta::SystemClock;
+use keelson_meta::names::NameRule;
+use keelson_meta::options::GetOptions;
+use keelson_meta::random::SeededRandom;
+use keelson_registry::{Contribution, Registry, RegistryConfig, collection_specs};
+use keelson_resources::{FieldRefusal, Resource, Scope, ServedVersion, StorageKind, Verb};
+use keelson_storage::memory::MemoryStore;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// How many resources are added one by one.
+const SINGLE: usize = 200;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let resources = std::env::args().nth(1).map_or(3_000, |number| number.parse().unwrap());
+    let server = server().await;
+    println!("{} collections, {:.1} MB", server.cache().collections().len(), resident());
+    let stop = Arc::new(AtomicBool::new(false));
+    let others = tokio::spawn(others(server.clone(), stop.clone()));
+
+    let started = Instant::now();
+    server.surfaces().put((0..resources).map(contribution).collect()).await.unwrap();
+    print("added in one go", started.elapsed(), resources);
+    println!("{} collections, {:.1} MB", server.cache().collections().len(), resident());
+
+    let mut laps = Vec::new();
+    for number in resources..resources + SINGLE {
+        let started = Instant::now();
+        server.surfaces().put(vec![contribution(number)]).await.unwrap();
+        assert!(server.surface().lookup(&group(number), "v1", "things").is_some());
+        laps.push(started.elapsed());
+    }
+    laps.sort_unstable();
+    println!("added one by one: p50 {:?}, p99 {:?}", laps[SINGLE / 2], laps[SINGLE * 99 / 100]);
+
+    let started = Instant::now();
+    let all: Vec<_> = (0..resources + SINGLE).map(|number| resource(number).group_resource()).collect();
+    server.surfaces().remove(&all).await;
+    print("removed in one go", started.elapsed(), resources + SINGLE);
+    println!("{} collections, {:.1} MB", server.cache().collections().len(), resident());
+
+    stop.store(true, Ordering::Relaxed);
+    let mut others = others.await.unwrap();
+    others.sort_unstable();
+    let at = |share: usize| others[(others.len() - 1) * share / 1000];
+    println!("{} gets of others meanwhile: p50 {:?}, p99 {:?}, longest {:?}", others.len(), at(500), at(990), at(1000));
+}
+
+fn print(what: &str, taken: Duration, resources: usize) {
+    println!("{what}: {taken:?}, {:?} each", taken / u32::try_from(resources).unwrap());
+}
+
+async fn others(server: Arc<Registry>, stop: Arc<AtomicBool>) -> Vec<Duration> {
+    let mut taken = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let started = Instant::now();
+        let target = server.surface().target("", "namespaces").unwrap();
+        server.get(&target, "default", &GetOptions::default()).await.unwrap();
+        taken.push(started.elapsed());
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+    taken
+}
+
+async fn server() -> Arc<Registry> {
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(SystemClock));
+    let cache = Cache::start(store.clone(), collection_specs(), CacheConfig::new(clock.clone())).await.unwrap();
+    let registry = Registry::new(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default());
+    registry.ensure_system_namespaces().await.unwrap();
+    Arc::new(registry)
+}
+
+fn group(number: usize) -> String {
+    format!("g{number}.example.org")
+}
+
+fn contribution(number: usize) -> Contribution {
+    Contribution::new(resource(number))
+}
+
+fn resource(number: usize) -> Resource {
+    const VERBS: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
+    let group = group(number);
+    let version = ServedVersion { name: "v1".into(), verbs: Cow::Borrowed(VERBS), subresources: Vec::new() };
+    Resource {
+        plural: "things".into(),
+        singular: "thing".into(),
+        kind: "Thing".into(),
+        scope: Scope::Namespaced,
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        versions: vec![Arc::new(version)],
+        storage: StorageKind::Persisted {
+            prefix: format!("{group}/things").into(),
+            group: group.clone().into(),
+            version: "v1".into(),
+        },
+        group: group.into(),
+        name_rule: NameRule::DnsSubdomain,
+        selectable_fields: Vec::new(),
+        field_refusal: FieldRefusal::Plain,
+        noted: Vec::new(),
+        dispatch: None,
+        generation: true,
+        create_on_update: false,
+        unconditional_update: false,
+        lifetime: None,
+    }
+}
+
+/// The memory of this process, in MB.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+}
