@@ -4,7 +4,7 @@ use keelson_meta::json::{Map, Value};
 
 use crate::admission::CLIENT;
 use crate::shape::Rule::{Always, Copied, Each, In, Number, Positive, Text};
-use crate::shape::{Shape, Step, copy_missing, is_unset, object, peek, set, text};
+use crate::shape::{Shape, Step, copy_missing, is_absent, is_unset, object, peek, set, text};
 
 /// The shape of a kind of the core group, of flow control and of scheduling.
 pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
@@ -67,7 +67,7 @@ fn limits(item: &mut Map) {
     }
     for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
         let Some(values) = peek(item, from).filter(|values| !values.is_empty()).cloned() else { continue };
-        if is_unset(item, to) {
+        if is_absent(item, to) {
             set(item, to, Map::new());
         }
         if let Some(target) = object(item, to) {

@@ -123,7 +123,9 @@ impl Rule {
     fn fills_absent(&self, object: &Cursor<'_>) -> bool {
         match self {
             Self::In(_) | Self::Each(_) => false,
-            Self::Copied(from) => member(object, from).is_some_and(|value| value.peek() != b'n'),
+            Self::Copied(from) | Self::CopiedOverText(from) => {
+                member(object, from).is_some_and(|value| value.peek() != b'n')
+            }
             Self::EntriesOf(from) => !keys(member(object, from)).is_empty(),
             Self::By(from, function) => {
                 let mut tree = Map::new();
@@ -147,26 +149,29 @@ impl Rule {
         let value = cursor.clone();
         match self {
             Self::In(shape) => return shape.lacks(cursor),
-            Self::Always(shape) => return is_unset(value.clone().raw()) || shape.lacks(cursor),
+            Self::Always(shape) => return value.clone().raw() == b"null" || shape.lacks(cursor),
             Self::Each(shape) => return each_lacks(shape, cursor),
             _ => {}
         }
         let raw = cursor.raw();
         match self {
-            Self::Text("") => raw == b"null",
-            Self::Text(_) | Self::Number(_) | Self::Flag(_) | Self::Empty => is_unset(raw),
+            Self::Text("") | Self::Number(_) | Self::Flag(_) | Self::Empty => raw == b"null",
+            Self::Text(_) => is_unset(raw),
             Self::By(..) => is_unset(raw) && self.fills_absent(object),
             Self::Positive(_) => is_zero(raw),
             Self::OneOf(_) => matches!(raw, b"null" | b"[]"),
-            Self::Copied(from) => {
-                let from = member(object, from).map(|mut from| from.raw());
-                is_zero(raw) && from.is_some_and(|from| from != b"null" && from != raw)
-            }
+            Self::Copied(from) => is_zero(raw) && is_other(raw, object, from),
+            Self::CopiedOverText(from) => (is_zero(raw) || is_unset(raw)) && is_other(raw, object, from),
             Self::EntriesOf(from) if raw.starts_with(b"{") => !has_all(&keys(Some(value)), &keys(member(object, from))),
-            Self::EntriesOf(from) => is_unset(raw) && !keys(member(object, from)).is_empty(),
+            Self::EntriesOf(from) => raw == b"null" && !keys(member(object, from)).is_empty(),
             Self::In(_) | Self::Always(_) | Self::Each(_) => false,
         }
     }
+}
+
+/// Whether another field of the object has a value, and a different one.
+fn is_other(raw: &[u8], object: &Cursor<'_>, from: &str) -> bool {
+    member(object, from).map(|mut from| from.raw()).is_some_and(|from| from != b"null" && from != raw)
 }
 
 fn each_lacks(shape: &Shape, cursor: &mut Cursor<'_>) -> bool {
@@ -264,10 +269,10 @@ fn is_unset(raw: &[u8]) -> bool {
     matches!(raw, b"null" | b"\"\"")
 }
 
-/// Nothing, or a number that is zero.
+/// Null, or a number that is zero.
 fn is_zero(raw: &[u8]) -> bool {
     let number = |raw| std::str::from_utf8(raw).ok().and_then(|text| text.parse::<f64>().ok());
-    is_unset(raw) || raw.first().is_some_and(|first| matches!(first, b'0' | b'-')) && number(raw) == Some(0.0)
+    raw == b"null" || raw.first().is_some_and(|first| matches!(first, b'0' | b'-')) && number(raw) == Some(0.0)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use keelson_meta::json::{Map, Value, json};
 
-use crate::shape::Rule::{Always, Copied, Each, Flag, In, Number, Text};
-use crate::shape::{Shape, Step, is_unset, list, set, text};
+use crate::shape::Rule::{Always, CopiedOverText, Each, Flag, In, Number, Text};
+use crate::shape::{Shape, Step, is_absent, list, set, text};
 
 /// The shape of a kind of `networking.k8s.io` and `discovery.k8s.io`, and of services and endpoints.
 pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
@@ -36,7 +36,7 @@ const SERVICE: Shape = Shape::of(&[(
     ),
 )]);
 
-const SERVICE_PORT: Shape = Shape::of(&[("protocol", Text("TCP")), ("targetPort", Copied("port"))]);
+const SERVICE_PORT: Shape = Shape::of(&[("protocol", Text("TCP")), ("targetPort", CopiedOverText("port"))]);
 
 /// What traffic depends on, and what is said about it.
 const TRAFFIC: &[&str] =
@@ -101,7 +101,7 @@ const PEERS: Shape = Shape::of(&[("ports", Each(&PROTOCOL))]);
 /// Every policy restricts what comes in; what goes out only if it says something about it.
 fn policy_types(spec: &mut Map) {
     if matches!(spec.get("policyTypes"), None | Some(Value::Null)) || list_is_empty(spec) {
-        let egress = !is_unset(spec, "egress") && !list(spec, "egress").is_empty();
+        let egress = !is_absent(spec, "egress") && !list(spec, "egress").is_empty();
         set(spec, "policyTypes", if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
     }
 }

@@ -34,6 +34,8 @@ pub(crate) enum Rule {
     Flag(bool),
     /// What another field of the object has, where there is none or a zero.
     Copied(&'static str),
+    /// The same for a field that holds a number or a text, where there is an empty text as well.
+    CopiedOverText(&'static str),
     /// What a function makes of another field of the object, where there is none. The function reads nothing else.
     By(&'static str, fn(&Map) -> Option<Value>),
     /// The entries of another field of the object that this one lacks.
@@ -87,14 +89,11 @@ impl Rule {
     pub(crate) fn apply(&self, tree: &mut Map, name: &str) {
         match self {
             Self::Text(text) if is_unset(tree, name) => set(tree, name, *text),
-            Self::Number(number) if is_unset(tree, name) => set(tree, name, *number),
+            Self::Number(number) if is_absent(tree, name) => set(tree, name, *number),
             Self::Positive(number) if is_zero(tree, name) => set(tree, name, *number),
-            Self::Flag(flag) if is_unset(tree, name) => set(tree, name, *flag),
-            Self::Copied(from) if is_zero(tree, name) => {
-                if let Some(value) = tree.get(from).filter(|value| !value.is_null()).cloned() {
-                    set(tree, name, value);
-                }
-            }
+            Self::Flag(flag) if is_absent(tree, name) => set(tree, name, *flag),
+            Self::Copied(from) if is_zero(tree, name) => copy(tree, from, name),
+            Self::CopiedOverText(from) if is_zero(tree, name) || is_unset(tree, name) => copy(tree, from, name),
             Self::By(_, function) if is_unset(tree, name) => {
                 if let Some(value) = function(tree) {
                     set(tree, name, value);
@@ -105,11 +104,11 @@ impl Rule {
                 Self::Empty.apply(tree, name);
                 object(tree, name).into_iter().for_each(|inner| copy_missing(&entries, inner));
             }
-            Self::Empty if is_unset(tree, name) => set(tree, name, Map::new()),
+            Self::Empty if is_absent(tree, name) => set(tree, name, Map::new()),
             Self::OneOf(text) if list(tree, name).is_empty() && is_list(tree, name) => set(tree, name, vec![*text]),
             Self::In(shape) => object(tree, name).into_iter().for_each(|inner| shape.fill(inner)),
             Self::Always(shape) => {
-                if is_unset(tree, name) {
+                if is_absent(tree, name) {
                     set(tree, name, Map::new());
                 }
                 object(tree, name).into_iter().for_each(|inner| shape.fill(inner));
@@ -120,6 +119,7 @@ impl Rule {
             | Self::Positive(_)
             | Self::Flag(_)
             | Self::Copied(_)
+            | Self::CopiedOverText(_)
             | Self::By(..)
             | Self::Empty
             | Self::OneOf(_) => {}
@@ -132,7 +132,19 @@ pub(crate) fn set(tree: &mut Map, name: &str, value: impl Into<Value>) {
     tree.insert(name, value);
 }
 
-/// Whether a field is absent, null, or an empty text.
+/// Copies what one field has into another.
+fn copy(tree: &mut Map, from: &str, to: &str) {
+    if let Some(value) = tree.get(from).filter(|value| !value.is_null()).cloned() {
+        set(tree, to, value);
+    }
+}
+
+/// Whether a field is absent or null. An empty text where no text belongs is not: the schema refuses it.
+pub(crate) fn is_absent(tree: &Map, name: &str) -> bool {
+    matches!(tree.get(name), None | Some(Value::Null))
+}
+
+/// Whether a field that holds a text is absent, null, or an empty text.
 pub(crate) fn is_unset(tree: &Map, name: &str) -> bool {
     match tree.get(name) {
         None | Some(Value::Null) => true,
@@ -141,9 +153,9 @@ pub(crate) fn is_unset(tree: &Map, name: &str) -> bool {
     }
 }
 
-/// Whether a field is unset, or a zero.
+/// Whether a field is absent, null, or a zero.
 pub(crate) fn is_zero(tree: &Map, name: &str) -> bool {
-    is_unset(tree, name) || tree.get(name).and_then(Value::as_f64) == Some(0.0)
+    is_absent(tree, name) || tree.get(name).and_then(Value::as_f64) == Some(0.0)
 }
 
 /// The text of a field, empty if there is none.

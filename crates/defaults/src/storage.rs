@@ -3,7 +3,7 @@
 use keelson_meta::json::{Map, Value};
 
 use crate::shape::Rule::{Always, Flag, In, OneOf, Text};
-use crate::shape::{Shape, Step, is_unset, set};
+use crate::shape::{Shape, Step, is_absent, set};
 use crate::volumes::{AZURE_DISK, HOST_PATH, ISCSI, RBD, SCALE_IO};
 
 /// The shape of a kind of `storage.k8s.io`, and of volumes and claims.
@@ -89,7 +89,7 @@ fn same_source(spec: &mut Map) {
         return;
     }
     for (from, to) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
-        if is_unset(spec, to)
+        if is_absent(spec, to)
             && let Some(Value::Object(source)) = spec.get(from).cloned()
         {
             set(spec, to, source);

@@ -100,6 +100,24 @@ fn a_pod_gets_what_every_pod_has() {
 }
 
 #[test]
+fn an_empty_text_where_no_text_belongs_stays() {
+    let empty = |api_version: &str, kind: &str, object: Value, paths: &[&str]| {
+        let expected: Vec<(&str, Value)> = paths.iter().map(|path| (*path, json!(""))).collect();
+        check(api_version, kind, object, &expected);
+    };
+    let pod = json!({ "spec": { "securityContext": "", "terminationGracePeriodSeconds": "", "enableServiceLinks": "",
+        "containers": [{ "image": "i", "ports": [{ "containerPort": 80, "hostPort": "" }] }] } });
+    let paths = ["/spec/securityContext", "/spec/terminationGracePeriodSeconds", "/spec/enableServiceLinks"];
+    empty("v1", "Pod", pod, &paths);
+    empty("apps/v1", "Deployment", json!({ "spec": "" }), &["/spec"]);
+    empty("apps/v1", "Deployment", json!({ "spec": { "replicas": "" } }), &["/spec/replicas"]);
+    let job = json!({ "spec": { "completions": "", "parallelism": "", "backoffLimit": "" } });
+    empty("batch/v1", "Job", job, &["/spec/completions", "/spec/parallelism", "/spec/backoffLimit"]);
+    let service = json!({ "spec": { "ports": [{ "port": 80, "targetPort": "" }] } });
+    check("v1", "Service", service, &[("/spec/ports/0/targetPort", json!(80))]);
+}
+
+#[test]
 fn what_is_stated_stays() {
     let pod = json!({ "spec": { "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "enableServiceLinks": false,
         "hostNetwork": true,

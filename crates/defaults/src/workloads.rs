@@ -4,7 +4,7 @@ use keelson_meta::json::{Map, Value};
 
 use crate::pod::TEMPLATE;
 use crate::shape::Rule::{Always, Each, Flag, In, Number, Text};
-use crate::shape::{Shape, Step, is_unset, object, peek, set, text};
+use crate::shape::{Shape, Step, is_absent, is_unset, object, peek, set, text};
 use crate::storage::CLAIM_TEMPLATE;
 
 /// The shape of a kind of `apps` and `batch`, and of replication controllers.
@@ -149,7 +149,7 @@ fn rolling(strategy: &mut Map, shape: &'static Shape) {
 fn partition(strategy: &mut Map) {
     if is_unset(strategy, "type") {
         set(strategy, "type", "RollingUpdate");
-        if is_unset(strategy, "rollingUpdate") {
+        if is_absent(strategy, "rollingUpdate") {
             set(strategy, "rollingUpdate", Map::new());
         }
     }
@@ -160,16 +160,16 @@ fn partition(strategy: &mut Map) {
 
 /// One pod that has to succeed, unless the job says how many may run.
 fn job_counts(spec: &mut Map) {
-    if is_unset(spec, "completions") && is_unset(spec, "parallelism") {
+    if is_absent(spec, "completions") && is_absent(spec, "parallelism") {
         set(spec, "completions", 1);
     }
     Number(1).apply(spec, "parallelism");
-    let limit = if is_unset(spec, "backoffLimitPerIndex") { 6 } else { i64::from(i32::MAX) };
+    let limit = if is_absent(spec, "backoffLimitPerIndex") { 6 } else { i64::from(i32::MAX) };
     Number(limit).apply(spec, "backoffLimit");
 }
 
 fn replacement_policy(spec: &mut Map) {
-    let policy = if is_unset(spec, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
+    let policy = if is_absent(spec, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
     Text(policy).apply(spec, "podReplacementPolicy");
 }
 
@@ -182,7 +182,7 @@ fn template_labels(workload: &Map) -> Option<Map> {
 fn selector_from_template(workload: &mut Map) {
     let labels = template_labels(workload);
     if let Some(spec) = object(workload, "spec")
-        && peek(spec, "selector").is_none_or(Map::is_empty)
+        && (is_absent(spec, "selector") || peek(spec, "selector").is_some_and(Map::is_empty))
         && let Some(labels) = labels
     {
         set(spec, "selector", labels);
@@ -192,7 +192,7 @@ fn selector_from_template(workload: &mut Map) {
 /// A workload that has no labels of its own gets those of its pods.
 fn labels_from_template(workload: &mut Map) {
     let Some(labels) = template_labels(workload) else { return };
-    if is_unset(workload, "metadata") {
+    if is_absent(workload, "metadata") {
         set(workload, "metadata", Map::new());
     }
     if let Some(metadata) = object(workload, "metadata")
