@@ -3,14 +3,25 @@
 //! [`LabelSelector`] holds the meaning, `parse` holds the grammar. The grammar and its messages are upstream's, oddities
 //! included: `in` and `notin` are names except where an operator can stand, and values of a set may be empty.
 
+mod by_key;
 mod parse;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
+
+use by_key::ByKey;
+
+/// Up to this many requirements are asked one after another, which is faster than to join them.
+const FEW_REQUIREMENTS: usize = 8;
 
 /// Requirements that must all hold, ordered by key. The empty selector holds for every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LabelSelector(Vec<Requirement>);
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+    /// The same joined by key, where they are many.
+    by_key: Option<Arc<ByKey>>,
+}
 
 /// A condition on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,22 +67,41 @@ impl LabelSelector {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut requirements = parse::requirements(text)?;
         requirements.sort_by(|one, other| one.key.cmp(&other.key));
-        Ok(Self(requirements))
+        Ok(Self::of(requirements))
+    }
+
+    fn of(requirements: Vec<Requirement>) -> Self {
+        let by_key = (requirements.len() > FEW_REQUIREMENTS).then(|| Arc::new(ByKey::of(&requirements)));
+        Self { requirements, by_key }
     }
 
     /// Whether the selector holds for every object.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.requirements.is_empty()
     }
 
     /// The requirements, ordered by key.
     pub fn requirements(&self) -> &[Requirement] {
-        &self.0
+        &self.requirements
+    }
+
+    /// Whether the selector holds for an object with these labels, of which `get` finds one and `all` gives all.
+    ///
+    /// Cost: a look for each requirement where these are few, else one for each label, whatever the selector asks.
+    pub fn matches_labels<'a, L: Iterator<Item = (&'a str, &'a str)>>(
+        &self,
+        get: impl Fn(&str) -> Option<&'a str>,
+        all: impl FnOnce() -> L,
+    ) -> bool {
+        match &self.by_key {
+            Some(by_key) => by_key.match_all(all()),
+            None => self.matches(get),
+        }
     }
 
     /// Whether the selector holds for an object of which `get` tells the labels.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
-        self.0.iter().all(|requirement| requirement.matches(get(&requirement.key)))
+        self.requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))
     }
 }
 
@@ -113,7 +143,7 @@ impl Requirement {
 
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, requirement) in self.0.iter().enumerate() {
+        for (index, requirement) in self.requirements.iter().enumerate() {
             if index > 0 {
                 f.write_str(",")?;
             }

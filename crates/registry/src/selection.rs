@@ -4,6 +4,7 @@
 //! A selection narrows what is returned and never what a continue token is relative to: that is the range of the URL
 //! alone, so that a chunked walk with any selector finds each object once.
 
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use keelson_cache::{Entry, IndexTerm, Layout, Scope};
@@ -19,7 +20,7 @@ use crate::target::Target;
 #[derive(Clone, Debug)]
 pub struct Selection {
     labels: LabelSelector,
-    fields: Vec<ResolvedTerm>,
+    fields: Vec<FieldCondition>,
     /// The namespace of the URL.
     within: Option<String>,
     /// The namespace of the URL, or the one that the fields demand.
@@ -27,12 +28,18 @@ pub struct Selection {
     name: Option<String>,
 }
 
-/// One term of a field selector.
+/// How many terms the index is asked about. The first few rare ones decide what is looked at; a selector may have thousands.
+const MAX_INDEX_TERMS: usize = 16;
+
+/// What all terms of a field selector on one field say together, so that many cost no more than one.
 #[derive(Clone, Debug)]
-struct ResolvedTerm {
+struct FieldCondition {
     field: Field,
-    op: FieldOperator,
-    value: String,
+    /// The value it must have. Terms that demand different ones leave nothing to select.
+    exact: Option<String>,
+    contradicts: bool,
+    /// The values it must not have.
+    refused: HashSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,10 +80,7 @@ impl Selection {
     pub fn new(target: &Target, options: &ListOptions) -> Result<Self, ApiError> {
         let fields = resolve(target, &options.field_selector)?;
         let exact = |wanted: &Field| {
-            fields
-                .iter()
-                .find(|term| term.field == *wanted && term.op == FieldOperator::Equal)
-                .map(|term| term.value.clone())
+            fields.iter().find(|condition| condition.field == *wanted).and_then(|condition| condition.exact.clone())
         };
         let mut name = exact(&Field::Name);
         if let Some(in_path) = &target.name {
@@ -99,12 +103,14 @@ impl Selection {
 
     /// Whether the entry is selected.
     ///
-    /// Cost: one comparison a term; no allocation, but where the layout of the collection changes meanwhile.
+    /// Cost: one look for each field and each label, or less; no allocation, but where the layout of the collection changes
+    /// meanwhile.
     pub fn matches(&self, entry: &Entry) -> bool {
         self.name.as_deref().is_none_or(|name| entry.name() == name)
             && self.within.as_deref().is_none_or(|namespace| entry.namespace() == Some(namespace))
-            && self.fields.iter().all(|term| term.matches(entry))
-            && (self.labels.is_empty() || self.labels.matches(|key| entry.labels.get(key)))
+            && self.fields.iter().all(|condition| condition.matches(entry))
+            && (self.labels.is_empty()
+                || self.labels.matches_labels(|key| entry.labels.get(key), || entry.labels.iter()))
     }
 
     /// The one relative key that can match, when the selectors name it.
@@ -149,52 +155,70 @@ impl Selection {
                 _ => None,
             }
         });
-        labels.chain(self.dispatched(target).map(|(path, value)| IndexTerm::Field { path, value })).collect()
+        let dispatched = self.dispatched(target).map(|(path, value)| IndexTerm::Field { path, value });
+        dispatched.into_iter().chain(labels).take(MAX_INDEX_TERMS).collect()
     }
 
     /// The dispatch field, and the one value of it that everything selected has. Never empty: that is also what an absent
     /// field has, and those are in no index.
     fn dispatched(&self, target: &Target) -> Option<(&str, &str)> {
         let dispatched = target.dispatch_field()?;
-        self.fields.iter().find_map(|term| match (&term.field, term.op) {
-            (Field::Stored(StoredField { paths, .. }), FieldOperator::Equal) if *paths == [dispatched] => {
-                Some((paths[0].as_str(), term.value.as_str())).filter(|(_, value)| !value.is_empty())
+        self.fields.iter().find_map(|condition| match &condition.field {
+            Field::Stored(StoredField { paths, .. }) if *paths == [dispatched] => {
+                let value = condition.exact.as_deref().filter(|value| !value.is_empty())?;
+                Some((paths[0].as_str(), value))
             }
-            _ => None,
+            Field::Stored(_) | Field::Name | Field::Namespace => None,
         })
     }
 }
 
-impl ResolvedTerm {
+impl FieldCondition {
+    fn add(&mut self, op: FieldOperator, value: &str) {
+        match op {
+            FieldOperator::Equal => {
+                self.contradicts |= self.exact.as_deref().is_some_and(|exact| exact != value);
+                self.exact.get_or_insert_with(|| value.to_owned());
+            }
+            FieldOperator::NotEqual => {
+                self.refused.insert(value.to_owned());
+            }
+        }
+    }
+
     fn matches(&self, entry: &Entry) -> bool {
         let actual = match &self.field {
             Field::Name => entry.name(),
             Field::Namespace => entry.namespace().unwrap_or_default(),
             Field::Stored(field) => field.text(entry),
         };
-        match self.op {
-            FieldOperator::Equal => actual == self.value,
-            FieldOperator::NotEqual => actual != self.value,
-        }
+        !self.contradicts
+            && self.exact.as_deref().is_none_or(|exact| exact == actual)
+            && (self.refused.is_empty() || !self.refused.contains(actual))
     }
 }
 
-fn resolve(target: &Target, selector: &FieldSelector) -> Result<Vec<ResolvedTerm>, ApiError> {
-    selector
-        .terms()
-        .iter()
-        .map(|term| {
-            let known = target.resource.field(&target.version.name, &term.field).map_err(ApiError::BadRequest)?;
-            let field = match known {
-                FieldRef::Name => Field::Name,
-                FieldRef::Namespace => Field::Namespace,
-                FieldRef::Declared(declared) => Field::Stored(StoredField {
-                    paths: declared.paths.iter().map(ToString::to_string).collect(),
-                    absent: declared.absent.clone(),
-                    places: OnceLock::new(),
-                }),
-            };
-            Ok(ResolvedTerm { field, op: term.op, value: term.value.clone() })
-        })
-        .collect()
+fn resolve(target: &Target, selector: &FieldSelector) -> Result<Vec<FieldCondition>, ApiError> {
+    let mut conditions: Vec<FieldCondition> = Vec::new();
+    for term in selector.terms() {
+        let known = target.resource.field(&target.version.name, &term.field).map_err(ApiError::BadRequest)?;
+        let field = match known {
+            FieldRef::Name => Field::Name,
+            FieldRef::Namespace => Field::Namespace,
+            FieldRef::Declared(declared) => Field::Stored(StoredField {
+                paths: declared.paths.iter().map(ToString::to_string).collect(),
+                absent: declared.absent.clone(),
+                places: OnceLock::new(),
+            }),
+        };
+        match conditions.iter_mut().find(|condition| condition.field == field) {
+            Some(condition) => condition.add(term.op, &term.value),
+            None => {
+                let mut condition = FieldCondition { field, exact: None, contradicts: false, refused: HashSet::new() };
+                condition.add(term.op, &term.value);
+                conditions.push(condition);
+            }
+        }
+    }
+    Ok(conditions)
 }

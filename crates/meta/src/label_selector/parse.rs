@@ -13,6 +13,9 @@ use crate::names::{label_key_faults, label_value_faults};
 /// What may follow a key, as a message lists it.
 const BINARY_OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
+/// How many values of a requirement a message finds fault with. The text for one is longer than the value.
+const MAX_FAULTS: usize = 100;
+
 /// The path that messages give for a key: upstream has none there and prints its absence.
 const NO_PATH: &str = "<nil>";
 
@@ -278,6 +281,9 @@ fn check_values(key: &str, operator: Operator, values: &BTreeSet<String>) -> Res
         }
     }
     for (index, value) in values.iter().enumerate() {
+        if errors.len() >= MAX_FAULTS {
+            break;
+        }
         let faults = label_value_faults(value);
         if !faults.is_empty() {
             errors.push(FieldError::invalid(format!("values[{index}][{key}]"), value.as_str(), faults.join("; ")));

@@ -145,6 +145,22 @@ fn requirements_can_be_read() {
     assert!(LabelSelector::everything().is_empty() && !selector.is_empty());
 }
 
+/// What took seconds: tens of thousands of requirements, asked of each of many objects.
+#[test]
+fn a_selector_of_many_requirements_looks_at_each_label_once() {
+    let text: Vec<String> = (0..20_000).map(|number| format!("!absent{number},app!=v{number}")).collect();
+    let selector = LabelSelector::parse(&text.join(",")).expect("a valid selector");
+    assert_eq!(selector.requirements().len(), 40_000);
+    let looked_at = std::cell::Cell::new(0);
+    let labels = [("app", "web"), ("tier", "a")];
+    let all = || labels.iter().copied().inspect(|_| looked_at.set(looked_at.get() + 1));
+    let get = |_: &str| -> Option<&str> { panic!("no requirement is asked by itself") };
+    assert!(selector.matches_labels(get, all));
+    assert_eq!(looked_at.get(), labels.len());
+    assert!(!selector.matches_labels(get, || [("app", "v19999")].into_iter()));
+    assert!(!selector.matches_labels(get, || [("absent7", "")].into_iter()));
+}
+
 fn requirement() -> impl Strategy<Value = Requirement> {
     let key = prop_oneof!["[a-z][a-z0-9_.-]{0,4}[a-z0-9]", "[a-z]{1,3}\\.io/[A-Z]", Just("in".to_owned())];
     let value = prop_oneof!["[a-zA-Z0-9]{0,3}", Just("notin".to_owned())];
@@ -168,8 +184,31 @@ proptest! {
     #[test]
     fn written_selectors_read_back(mut requirements in proptest::collection::vec(requirement(), 0..5)) {
         requirements.sort_by(|one, other| one.key.cmp(&other.key));
-        let selector = LabelSelector(requirements);
+        let selector = LabelSelector::of(requirements);
         prop_assert_eq!(LabelSelector::parse(&selector.to_string()), Ok(selector));
+    }
+
+    #[test]
+    fn requirements_joined_by_key_hold_as_each_does(
+        requirements in proptest::collection::vec(requirement(), 0..6),
+        labels in proptest::collection::hash_map("[a-c]{1,2}|in", "[a-c0-9]{0,2}", 0..4),
+    ) {
+        // Few keys and values, so that requirements meet each other and the labels.
+        let short = |text: &str| text.chars().take(1).map(|c| if c.is_ascii_digit() { '5' } else { 'a' }).collect();
+        let requirements: Vec<Requirement> = requirements
+            .into_iter()
+            .map(|Requirement { key, operator, values }| Requirement {
+                key: short(&key),
+                operator,
+                values: values.iter().map(|value| short(value)).collect(),
+            })
+            .collect();
+        let joined = ByKey::of(&requirements);
+        let labels: HashMap<String, String> =
+            labels.into_iter().map(|(key, value)| (short(&key), value)).collect();
+        let each = requirements.iter().all(|one| one.matches(labels.get(&one.key).map(String::as_str)));
+        let all = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        prop_assert_eq!(joined.match_all(all), each, "{:?} {:?}", requirements, labels);
     }
 
     #[test]
