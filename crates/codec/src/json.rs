@@ -19,6 +19,8 @@ const MAX_DUPLICATES: usize = 100;
 /// How many bytes of paths are written for that. A path is as long as the keys that a client chose for it, and may be met
 /// as often as there is room for a short key behind it.
 const MAX_DUPLICATE_BYTES: usize = 64 * 1024;
+/// An array of more elements than this grows by small steps, since what it holds may be most of what the server has to keep.
+const LARGE_ARRAY: usize = 4096;
 /// Numbers of up to this many digits fit into 64 bits.
 const MAX_COUNT_DIGITS: usize = 19;
 
@@ -27,7 +29,8 @@ const MAX_COUNT_DIGITS: usize = 19;
 pub struct Parsed {
     /// The value. Of keys that came twice the last one counts.
     pub value: Value,
-    /// The paths of keys that came twice, such as `data.a` or `spec.containers[0].name`, each path once.
+    /// What upstream says of keys that came twice, each once: of JSON `duplicate field "spec.containers[0].name"`, of YAML
+    /// `line 4: key "name" already set in map`.
     pub duplicates: Vec<String>,
 }
 
@@ -41,7 +44,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, JsonError> {
     };
     let mut reader = Reader::new(text);
     match reader.document() {
-        Ok(value) => Ok(Parsed { value, duplicates: reader.duplicates.into_paths() }),
+        Ok(value) => Ok(Parsed { value, duplicates: reader.duplicates.into_messages() }),
         Err(GaveUp) => {
             Err(syntax::check(bytes).err().unwrap_or(JsonError::Refused("the text can't be read".to_owned())))
         }
@@ -109,36 +112,41 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The keys met twice so far. Shared by all that is read of one text.
+/// What is said of the keys met twice so far. Shared by all that is read of one text.
 #[derive(Default)]
 pub(crate) struct Duplicates(RefCell<Noted>);
 
 #[derive(Default)]
 struct Noted {
-    /// Each path once, and a place of the text where it was met.
-    paths: Vec<(usize, String)>,
-    /// Bytes of all paths that were written, also of those that were known.
+    /// Each message once, and a place of the text that it is about.
+    messages: Vec<(usize, String)>,
+    /// Bytes of all messages that were written, also of those that were known.
     written: usize,
 }
 
 impl Duplicates {
     /// Notes that `key`, which stands at this place of the text, is not the first of its name in the object at `path`.
     pub(crate) fn add(&self, place: usize, path: &Path<'_>, key: &str) {
+        self.note(place, || format!("duplicate field \"{}\"", Path::Key(path, key)));
+    }
+
+    /// Notes a message about a key at this place of the text.
+    pub(crate) fn note(&self, place: usize, message: impl FnOnce() -> String) {
         let mut noted = self.0.borrow_mut();
-        if noted.paths.len() < MAX_DUPLICATES && noted.written < MAX_DUPLICATE_BYTES {
-            let text = Path::Key(path, key).to_string();
+        if noted.messages.len() < MAX_DUPLICATES && noted.written < MAX_DUPLICATE_BYTES {
+            let text = message();
             noted.written += text.len();
-            if !noted.paths.iter().any(|(_, known)| *known == text) {
-                noted.paths.push((place, text));
+            if !noted.messages.iter().any(|(_, known)| *known == text) {
+                noted.messages.push((place, text));
             }
         }
     }
 
-    /// The paths, in the order of the text.
-    pub(crate) fn into_paths(self) -> Vec<String> {
-        let mut paths = self.0.into_inner().paths;
-        paths.sort_by_key(|(place, _)| *place);
-        paths.into_iter().map(|(_, path)| path).collect()
+    /// The messages, in the order of the text.
+    pub(crate) fn into_messages(self) -> Vec<String> {
+        let mut messages = self.0.into_inner().messages;
+        messages.sort_by_key(|(place, _)| *place);
+        messages.into_iter().map(|(_, message)| message).collect()
     }
 }
 
@@ -221,7 +229,9 @@ impl<'t> Reader<'t> {
             }
             self.at += 1;
             let value = self.value(&Path::Key(path, &key), depth)?;
+            grow(&mut self.members);
             self.members.push(Slot::new(key, value));
+            grow(&mut self.places);
             self.places.push(place);
             more = self.separator(b'}')?;
         }
@@ -242,9 +252,27 @@ impl<'t> Reader<'t> {
             let element = self.value(&Path::Index(path, index), depth)?;
             self.elements.push(element);
             more = self.separator(b']')?;
+            if more && self.elements.len() - start == LARGE_ARRAY {
+                return self.large_array(path, depth, start);
+            }
         }
         self.at += 1;
         Ok(Value::Array(self.elements.drain(start..).collect()))
+    }
+
+    /// The rest of an array of which the elements on the stack are the first.
+    fn large_array(&mut self, path: &Path<'_>, depth: usize, start: usize) -> Result<Value, GaveUp> {
+        let mut array: Vec<Value> = self.elements.drain(start..).collect();
+        loop {
+            grow(&mut array);
+            let element = self.value(&Path::Index(path, array.len()), depth)?;
+            array.push(element);
+            if !self.separator(b']')? {
+                self.at += 1;
+                array.shrink_to_fit();
+                return Ok(Value::Array(array));
+            }
+        }
     }
 
     /// Passes a comma; whether there was one rather than the end of the container.
@@ -282,7 +310,8 @@ impl<'t> Reader<'t> {
             end += quote_or_backslash(&self.text.as_bytes()[end..]).ok_or(GaveUp)?;
         }
         self.at = end + 1;
-        serde_json::from_str(&self.text[start - 1..=end]).map_err(|_| GaveUp)
+        let quoted = &self.text[start - 1..=end];
+        serde_json::from_str(quoted).or_else(|_| replace_lone_surrogates(quoted).ok_or(GaveUp))
     }
 
     fn number(&mut self) -> Result<Value, GaveUp> {
@@ -318,6 +347,43 @@ impl<'t> Reader<'t> {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.text.as_bytes().get(self.at) {
             self.at += 1;
         }
+    }
+}
+
+/// The text between quotes, with U+FFFD for each escape of half a surrogate pair, which Go reads so; `None` if that is not all
+/// that is wrong with it.
+fn replace_lone_surrogates(quoted: &str) -> Option<Text> {
+    /// The code unit of the escape that a text begins with.
+    fn unit(text: &str) -> Option<u16> {
+        u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
+    }
+    let mut whole = String::with_capacity(quoted.len());
+    let mut rest = quoted;
+    while let Some(place) = rest.find('\\') {
+        let (before, escape) = rest.split_at(place);
+        whole.push_str(before);
+        let is_pair = || matches!(escape.get(6..).and_then(unit), Some(0xdc00..=0xdfff));
+        let length = match unit(escape) {
+            Some(0xd800..=0xdbff) if is_pair() => 12,
+            Some(0xd800..=0xdfff) => {
+                whole.push('\u{fffd}');
+                rest = &escape[6..];
+                continue;
+            }
+            Some(_) => 6,
+            None => 2,
+        };
+        whole.push_str(escape.get(..length)?);
+        rest = &escape[length..];
+    }
+    whole.push_str(rest);
+    serde_json::from_str(&whole).ok()
+}
+
+/// Makes room for one more element, of a large array by an eighth: doubling would take up to twice what it holds.
+pub(crate) fn grow<T>(array: &mut Vec<T>) {
+    if array.len() == array.capacity() && array.len() >= LARGE_ARRAY {
+        array.reserve_exact(array.len() / 8);
     }
 }
 

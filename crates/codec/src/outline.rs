@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use crate::cursor::Cursor;
+use crate::json::grow;
 use crate::syntax::MAX_DEPTH;
 
 /// About how many bytes of an object there are for each value.
@@ -141,6 +142,7 @@ impl<'a, P: Fn(Place, &str) -> bool> Reader<'a, P> {
             _ => self.scalar(),
         };
         let (object, array) = (content == Content::Object, content == Content::Array);
+        grow(&mut self.nodes);
         self.nodes.push(Node { key, content, end: 0 });
         if object {
             self.members(place, depth);

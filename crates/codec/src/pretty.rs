@@ -3,41 +3,108 @@
 //! The form is that of Go's `MarshalIndent` with two spaces: every member on its own line, empty arrays and objects on
 //! one line. Answers to browsers and `curl` and to `?pretty=true` have it, without a final line break.
 
+use bytes::Bytes;
+
 /// Appends the indented form of one compact JSON value. Lines after the first start `depth` levels in, so that an item
 /// can be written into the middle of a list. Cost: one pass; the input must be valid and without whitespace.
 pub fn write(compact: &[u8], depth: usize, out: &mut Vec<u8>) {
-    let mut depth = depth;
-    let mut at = 0;
+    let mut writer = Writer { at: 0, depth };
+    writer.write(compact, usize::MAX, out);
+}
+
+/// How long the indented form is, without making it.
+pub fn length(compact: &[u8]) -> usize {
+    let (mut length, mut at, mut depth) = (0, 0, 0_usize);
     while let Some(&byte) = compact.get(at) {
-        match byte {
+        let (bytes, read) = match byte {
             b'"' => {
-                let end = string_end(compact, at);
-                out.extend_from_slice(&compact[at..end]);
-                at = end;
-                continue;
+                let bytes = string_end(compact, at) - at;
+                (bytes, bytes)
             }
-            b'{' | b'[' if matches!(compact.get(at + 1), Some(b'}' | b']')) => {
-                out.extend_from_slice(&compact[at..at + 2]);
-                at += 1;
-            }
+            b'{' | b'[' if matches!(compact.get(at + 1), Some(b'}' | b']')) => (2, 2),
             b'{' | b'[' => {
                 depth += 1;
-                out.push(byte);
-                new_line(depth, out);
+                (2 + 2 * depth, 1)
             }
             b'}' | b']' => {
                 depth = depth.saturating_sub(1);
-                new_line(depth, out);
-                out.push(byte);
+                (2 + 2 * depth, 1)
             }
-            b',' => {
-                out.push(byte);
-                new_line(depth, out);
+            b',' => (2 + 2 * depth, 1),
+            b':' => (2, 1),
+            _ => (1, 1),
+        };
+        length += bytes;
+        at += read;
+    }
+    length
+}
+
+/// The indented form of one compact JSON value, piece by piece: that of a deep one is hundreds of times as long.
+#[derive(Debug)]
+pub struct Pieces {
+    compact: Bytes,
+    writer: Writer,
+}
+
+impl Pieces {
+    /// Begins a value.
+    pub fn of(compact: Bytes) -> Self {
+        Self { compact, writer: Writer { at: 0, depth: 0 } }
+    }
+
+    /// The next piece, of at least `length` bytes unless it is the last one.
+    pub fn next(&mut self, length: usize) -> Option<Vec<u8>> {
+        let mut piece = Vec::new();
+        self.writer.write(&self.compact, length, &mut piece);
+        Some(piece).filter(|piece| !piece.is_empty())
+    }
+}
+
+/// How far a value is written.
+#[derive(Debug)]
+struct Writer {
+    at: usize,
+    depth: usize,
+}
+
+impl Writer {
+    /// Goes on until all is written or the output has this length.
+    fn write(&mut self, compact: &[u8], length: usize, out: &mut Vec<u8>) {
+        while let Some(&byte) = compact.get(self.at) {
+            if out.len() >= length {
+                return;
             }
-            b':' => out.extend_from_slice(b": "),
-            _ => out.push(byte),
+            match byte {
+                b'"' => {
+                    let end = string_end(compact, self.at);
+                    out.extend_from_slice(&compact[self.at..end]);
+                    self.at = end;
+                    continue;
+                }
+                b'{' | b'[' if matches!(compact.get(self.at + 1), Some(b'}' | b']')) => {
+                    out.extend_from_slice(&compact[self.at..self.at + 2]);
+                    self.at += 1;
+                }
+                b'{' | b'[' => {
+                    self.depth += 1;
+                    out.push(byte);
+                    new_line(self.depth, out);
+                }
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    new_line(self.depth, out);
+                    out.push(byte);
+                }
+                b',' => {
+                    out.push(byte);
+                    new_line(self.depth, out);
+                }
+                b':' => out.extend_from_slice(b": "),
+                _ => out.push(byte),
+            }
+            self.at += 1;
         }
-        at += 1;
     }
 }
 

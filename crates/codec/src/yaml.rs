@@ -12,6 +12,7 @@ use crate::json::Parsed;
 
 mod emit;
 mod glance;
+mod input;
 mod list;
 mod order;
 mod read;
@@ -52,7 +53,22 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
 /// The same from compact JSON, without a value tree. The text must be valid.
 pub fn from_json(compact: &[u8]) -> Vec<u8> {
     let tape = tape::Tape::read(std::str::from_utf8(compact).unwrap_or_default());
-    let mut out = Vec::with_capacity(compact.len() * 3 / 2);
-    emit::Emitter::new(&tape, &mut out).document();
-    out
+    emit::Emitter::document(tape, Vec::with_capacity(compact.len() * 3 / 2))
+}
+
+/// The same piece by piece, for documents so deep that they would take hundreds of times the memory of their JSON.
+#[derive(Debug)]
+pub struct Pieces(emit::Emitter<Box<str>>);
+
+impl Pieces {
+    /// Begins a document.
+    pub fn of_json(compact: &[u8]) -> Self {
+        let text = std::str::from_utf8(compact).unwrap_or_default();
+        Self(emit::Emitter::of_document(tape::Tape::read(text.into()), Vec::new()))
+    }
+
+    /// The next piece, of at least `length` bytes unless it is the last one.
+    pub fn next(&mut self, length: usize) -> Option<Vec<u8>> {
+        self.0.piece(length)
+    }
 }

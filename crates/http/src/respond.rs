@@ -3,9 +3,13 @@
 //! The only place that turns an [`ApiError`] into HTTP. Texts and codes are decided by the error itself; this module adds
 //! the encoding, `Retry-After` and `Vary`. `Audit-Id` and the default `Cache-Control` are stamped on by the filters.
 
+use std::task::Poll;
+
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, VARY, WARNING};
 use http::{Response, StatusCode};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use keelson_codec::gzip::{DeflateBlock, MemberWriter};
 use keelson_codec::outline::{Content, Outline};
 use keelson_codec::{json, pretty, yaml};
@@ -13,7 +17,7 @@ use keelson_meta::json::Value;
 use keelson_meta::status::StatusDetails;
 use keelson_meta::{ApiError, Status};
 
-use crate::body::{ResponseBody, full};
+use crate::body::{self, BodyError, ResponseBody, full};
 use crate::negotiation::{MediaKind, MediaType};
 
 /// Answers larger than this many bytes are compressed for clients that accept it (128 KiB, as the reference has it).
@@ -56,6 +60,13 @@ pub fn value(code: StatusCode, value: &Value, media: MediaType) -> Response<Resp
         .unwrap_or_else(|error| text(StatusCode::INTERNAL_SERVER_ERROR, format!("{}\n", error.status().message)))
 }
 
+/// Indented forms that are longer than this and than [`LONG_FORM_RATIO`] times the object are sent while they are made.
+const LONG_FORM_BYTES: usize = 1024 * 1024;
+/// The indentation of ordinary objects takes about as much again; that of one that nests hundreds of levels hundreds of times.
+const LONG_FORM_RATIO: usize = 4;
+/// How many bytes of such a form are made at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+
 /// One whole object in compact JSON, in the form the client accepts. Compact JSON ends in a line feed, indented JSON does
 /// not: so has the reference it.
 ///
@@ -63,6 +74,9 @@ pub fn value(code: StatusCode, value: &Value, media: MediaType) -> Response<Resp
 /// [`ApiError::Internal`] when the object does not fit its message in protobuf, which only damaged data can cause.
 pub fn object(code: StatusCode, object: Bytes, media: MediaType) -> Result<Response<ResponseBody>, ApiError> {
     let compact = object.trim_ascii_end();
+    if let Some(long) = long_form(compact, media) {
+        return Ok(stream(code, media.kind.content_type(), long));
+    }
     let encoded = match media {
         MediaType { kind: MediaKind::Json, pretty: false } => object,
         MediaType { kind: MediaKind::Json, pretty: true } => {
@@ -74,6 +88,36 @@ pub fn object(code: StatusCode, object: Bytes, media: MediaType) -> Result<Respo
         MediaType { kind: MediaKind::Protobuf, .. } => protobuf(compact)?.into(),
     };
     Ok(bytes(code, media.kind.content_type(), encoded))
+}
+
+/// The body that an indented form is, if it is many times as long as the object. YAML is indented as much as JSON is.
+fn long_form(compact: &[u8], media: MediaType) -> Option<ResponseBody> {
+    let indented = match media {
+        MediaType { kind: MediaKind::Json, pretty } => pretty,
+        MediaType { kind: MediaKind::Yaml, .. } => true,
+        MediaType { kind: MediaKind::Protobuf, .. } => false,
+    };
+    if !indented || compact.len() <= PIECE_BYTES / LONG_FORM_RATIO {
+        return None;
+    }
+    let length = pretty::length(compact);
+    if length <= LONG_FORM_BYTES || length / LONG_FORM_RATIO <= compact.len() {
+        return None;
+    }
+    let mut next: Box<dyn FnMut() -> Option<Vec<u8>> + Send> = match media.kind {
+        MediaKind::Json | MediaKind::Protobuf => {
+            let mut pieces = pretty::Pieces::of(Bytes::copy_from_slice(compact));
+            Box::new(move || pieces.next(PIECE_BYTES))
+        }
+        MediaKind::Yaml => {
+            let mut pieces = yaml::Pieces::of_json(compact);
+            Box::new(move || pieces.next(PIECE_BYTES))
+        }
+    };
+    let frames = futures::stream::poll_fn(move |_| {
+        Poll::Ready(next().map(|piece| Ok::<_, BodyError>(Frame::data(Bytes::from(piece)))))
+    });
+    Some(body::stream(StreamBody::new(frames)))
 }
 
 /// The object in protobuf, under the kind that it names.

@@ -1,7 +1,7 @@
 //! Texts as Go prints them, because clients read (and match on) messages that upstream formats with Go's `%q`,
 //! `encoding/json` and `strconv`.
 
-use crate::json::Value;
+use crate::json::{Found, Value};
 use std::fmt::Write;
 
 /// The text in double quotes with Go's escapes, like `%q`.
@@ -94,18 +94,29 @@ pub fn parse_bool(text: &str) -> bool {
 
 /// The message for a JSON value of the wrong type for a field, such as
 /// `json: cannot unmarshal number into Go struct field ConfigMap.data of type string`.
-pub fn type_error(field: &str, value: &Value, go_type: &str) -> String {
-    let given = match value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(_) => "bool".to_owned(),
-        // Where a number is wanted, only its value can be at fault, so Go names it.
-        Value::Number(number) if go_type.starts_with("int") => format!("number {number}"),
-        Value::Number(_) => "number".to_owned(),
-        Value::String(_) => "string".to_owned(),
-        Value::Array(_) => "array".to_owned(),
-        Value::Object(_) => "object".to_owned(),
-    };
-    format!("json: cannot unmarshal {given} into Go struct field {field} of type {go_type}")
+pub fn type_error(field: &str, found: &Found, go_type: &str) -> String {
+    format!("json: cannot unmarshal {} into Go struct field {field} of type {go_type}", self::found(found, go_type))
+}
+
+/// What Go's decoder calls a JSON value that it can't use for this type.
+pub fn found(found: &Found, go_type: &str) -> String {
+    match found {
+        Found::Boolean => "bool".to_owned(),
+        // Where a whole number is wanted, only the value of a number can be at fault, so Go names it.
+        Found::Integer(number) | Found::Number(number) if go_type.starts_with("int") => format!("number {number}"),
+        Found::Integer(_) => "number".to_owned(),
+        Found::Null | Found::Number(_) | Found::String | Found::Array | Found::Object => found.name().to_owned(),
+    }
+}
+
+/// A number that is no whole one, or too large for one, as `encoding/json` writes it: without an exponent from 1e-6 up to 1e21.
+pub fn float(number: f64) -> String {
+    let size = number.abs();
+    if size == 0.0 || (1e-6..1e21).contains(&size) {
+        return number.to_string();
+    }
+    let text = format!("{number:e}");
+    if text.contains("e-") { text } else { text.replace('e', "e+") }
 }
 
 fn check_digits(function: &str, text: &str, digits: &str) -> Result<(), String> {
@@ -160,6 +171,21 @@ mod tests {
             parse_uint("18446744073709551616"),
             Err("strconv.ParseUint: parsing \"18446744073709551616\": value out of range".into())
         );
+    }
+
+    #[test]
+    fn floats_are_written_as_go_does() {
+        for (number, expected) in [
+            (1.5, "1.5"),
+            (1.0, "1"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (-2.5e30, "-2.5e+30"),
+            (1e-6, "0.000001"),
+            (1e-7, "1e-7"),
+        ] {
+            assert_eq!(float(number), expected);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod convert;
 mod equal;
+mod found;
 mod macros;
 mod map;
 mod place;
@@ -23,6 +24,7 @@ pub use compact_str::CompactString as Text;
 pub use serde_json::Number;
 
 pub use crate::json_value as json;
+pub use found::Found;
 pub use map::{Entry, IntoIter, Iter, IterMut, Map, OccupiedEntry, Slot, VacantEntry, is_same_name};
 pub use place::Place;
 pub use to_value::to_value;
@@ -46,6 +48,20 @@ pub enum Value {
 }
 
 impl Value {
+    /// Puts the fields of this object, and of all objects in it, into alphabetical order.
+    pub fn sort_all_keys(&mut self) {
+        match self {
+            Self::Array(items) => items.iter_mut().for_each(Self::sort_all_keys),
+            Self::Object(map) => {
+                if !map.keys().is_sorted() {
+                    map.sort_keys();
+                }
+                map.iter_mut().for_each(|(_, value)| value.sort_all_keys());
+            }
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::String(_) => {}
+        }
+    }
+
     /// The field or element at this place; `None` if there is none, or if this is no object or array.
     #[inline]
     pub fn get(&self, place: impl Place) -> Option<&Value> {

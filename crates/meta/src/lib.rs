@@ -13,7 +13,6 @@ pub mod json;
 pub mod label_selector;
 pub mod list_head;
 pub mod metadata_rules;
-pub mod metadata_types;
 pub mod names;
 pub mod object;
 pub mod options;

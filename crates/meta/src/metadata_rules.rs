@@ -1,6 +1,6 @@
-//! What `metadata` may contain, for a new object and for a changed one.
+//! What `metadata` may contain.
 //!
-//! The types are already known to be right (`metadata_types`). Rules give all their complaints at once, in upstream's
+//! The types are already known to be right: a walk over the schema comes first. Rules give all their complaints at once, in upstream's
 //! order; within labels and annotations, which upstream walks in random order, in the order of the document.
 
 use std::borrow::Cow;
@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use crate::json::{Map, Value, json};
 
 use crate::field_error::FieldError;
-use crate::go_format::quote;
 use crate::gvk::GroupVersion;
 use crate::names::{NameRule, label_key_faults, label_value_faults};
 use crate::object::Object;
@@ -46,45 +45,6 @@ pub fn validate_custom_metadata(object: &Object, namespaced: bool, rule: NameRul
     errors.extend(owner_errors(object));
     errors.extend(finalizer_errors(object));
     errors.extend(managed_fields_errors(object));
-    errors
-}
-
-/// The complaints about the metadata of a changed object of a built-in kind.
-pub fn validate_metadata_update(new: &Object, old: &Object) -> Vec<FieldError> {
-    let mut errors = validate_custom_metadata_update(new, old);
-    errors.extend(standard_finalizer_errors(new));
-    errors
-}
-
-/// The complaints about the metadata of a changed custom object.
-pub fn validate_custom_metadata_update(new: &Object, old: &Object) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if old.deletion_timestamp().is_some() {
-        errors.extend(new_finalizers_error(new, old));
-    }
-    if new.resource_version().is_empty() {
-        errors.push(FieldError::invalid("metadata.resourceVersion", "", "must be specified for an update"));
-    }
-    let generation = new.generation().unwrap_or(0);
-    if generation < old.generation().unwrap_or(0) {
-        errors.push(FieldError::invalid("metadata.generation", generation, "must not be decremented"));
-    }
-    for field in ["name", "namespace", "uid"] {
-        let given = new.meta_str(field).unwrap_or_default();
-        if given != old.meta_str(field).unwrap_or_default() {
-            errors.push(FieldError::invalid(format!("metadata.{field}"), given, "field is immutable"));
-        }
-    }
-    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        let given = new.meta(field).unwrap_or(&Value::Null);
-        if given != old.meta(field).unwrap_or(&Value::Null) {
-            errors.push(FieldError::invalid(format!("metadata.{field}"), given.clone(), "field is immutable"));
-        }
-    }
-    errors.extend(label_errors(new));
-    errors.extend(annotation_errors(new));
-    errors.extend(owner_errors(new));
-    errors.extend(managed_fields_errors(new));
     errors
 }
 
@@ -167,23 +127,6 @@ fn standard_finalizer_errors(object: &Object) -> Vec<FieldError> {
         .filter(|(_, name)| !name.contains('/') && !STANDARD_FINALIZERS.contains(name))
         .map(|(index, name)| FieldError::invalid(format!("metadata.finalizers[{index}]"), name, detail))
         .collect()
-}
-
-/// While an object is being deleted, finalizers can only go.
-fn new_finalizers_error(new: &Object, old: &Object) -> Option<FieldError> {
-    let kept = old.finalizers();
-    let mut added: Vec<_> = new.finalizers().into_iter().filter(|name| !kept.contains(name)).collect();
-    added.sort_unstable();
-    added.dedup();
-    if added.is_empty() {
-        return None;
-    }
-    let added: Vec<_> = added.into_iter().map(quote).collect();
-    let detail = format!(
-        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-        added.join(", ")
-    );
-    Some(FieldError::forbidden("metadata.finalizers", detail))
 }
 
 /// How many references all messages about a second controller name together; each names all of them, and one is always told.

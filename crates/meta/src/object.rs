@@ -1,7 +1,7 @@
 //! A Kubernetes object as a JSON tree, with typed access to its metadata.
 //!
 //! Accessors are forgiving: a field of the wrong type reads as absent. Whether the types are right is checked once, where
-//! an object enters the server (`metadata_types`); nothing here judges content.
+//! an object enters the server, by a walk over its schema; nothing here judges content.
 
 use crate::json::{Map, Value};
 use serde::{Deserialize, Serialize};

@@ -28,9 +28,9 @@ pub enum PatchError {
     /// An operation that does not exist.
     #[error("Unexpected kind: {0}")]
     UnknownOperation(String),
-    /// A text that is not a JSON pointer (RFC 6901).
-    #[error("not a JSON pointer: {0:?}")]
-    BadPointer(String),
+    /// An operation without a field that it needs.
+    #[error("operation missing {0} field")]
+    MissingField(&'static str),
     /// The path leads nowhere, or to where the operation cannot work.
     #[error("{operation} operation does not apply: doc is missing path: {path:?}")]
     MissingPath {
@@ -54,6 +54,12 @@ pub enum PatchError {
         limit: usize,
         /// The sum of all copies so far.
         actual: usize,
+    },
+    /// The operations pass more values than a request may cost.
+    #[error("the operations of the patch pass more than {limit} values")]
+    TooMuchWork {
+        /// The limit.
+        limit: usize,
     },
     /// The result would nest deeper than the server reads.
     #[error("the patched value exceeds the maximum depth of {limit}")]
@@ -88,7 +94,8 @@ impl From<PatchError> for ApiError {
             PatchError::Malformed { .. } => Self::BadRequest(error.to_string()),
             PatchError::TooManyOperations { limit, actual } => Self::PatchTooManyOperations { limit, actual },
             PatchError::UnknownOperation(_)
-            | PatchError::BadPointer(_)
+            | PatchError::MissingField(_)
+            | PatchError::TooMuchWork { .. }
             | PatchError::MissingPath { .. }
             | PatchError::TestFailed { .. }
             | PatchError::CopyTooLarge { .. }

@@ -3,7 +3,7 @@
 use keelson_meta::json::{Map, Value};
 
 /// An object: `map[a:1 b:[x y]]`, sorted by key.
-pub(crate) fn object(object: &Map) -> String {
+pub fn object(object: &Map) -> String {
     let mut keys: Vec<_> = object.iter().collect();
     keys.sort_unstable_by_key(|(key, _)| *key);
     let members: Vec<_> = keys.into_iter().map(|(key, member)| format!("{key}:{}", value(member))).collect();
@@ -16,7 +16,7 @@ pub(crate) fn list(items: &[Value]) -> String {
 }
 
 /// Any value.
-pub(crate) fn value(any: &Value) -> String {
+pub fn value(any: &Value) -> String {
     match any {
         Value::Null => "<nil>".to_owned(),
         Value::Bool(flag) => flag.to_string(),
@@ -24,6 +24,23 @@ pub(crate) fn value(any: &Value) -> String {
         Value::String(text) => text.to_string(),
         Value::Array(items) => list(items),
         Value::Object(members) => object(members),
+    }
+}
+
+/// Any value as `%s` prints it, which is meant for texts and says so of anything else.
+pub(crate) fn as_text(any: &Value) -> String {
+    match any {
+        Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={})", type_name(any), value(any)),
+        Value::String(text) => text.to_string(),
+        Value::Array(items) => format!("[{}]", items.iter().map(as_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_unstable_by_key(|(key, _)| *key);
+            let members: Vec<_> =
+                members.into_iter().map(|(key, member)| format!("{key}:{}", as_text(member))).collect();
+            format!("map[{}]", members.join(" "))
+        }
     }
 }
 
@@ -48,5 +65,7 @@ mod tests {
     fn values_read_as_go_prints_them() {
         let value = json!({"b": [1, "x y", null, true], "a": {"c": {}}});
         assert_eq!(super::value(&value), "map[a:map[c:map[]] b:[1 x y <nil> true]]");
+        let text = "map[a:map[c:map[]] b:[%!s(int64=1) x y %!s(<nil>) %!s(bool=true)]]";
+        assert_eq!(super::as_text(&value), text);
     }
 }

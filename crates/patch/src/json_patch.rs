@@ -1,8 +1,10 @@
 //! JSON patch (RFC 6902): a list of operations, applied in order, all or none.
 //!
 //! Where the RFC leaves room or upstream's library (evanphx/json-patch) is more lenient, this follows the library, since
-//! clients have been written against it: negative indexes count from the end, a missing `value` is null, and testing
-//! an absent member for null succeeds.
+//! clients have been written against it: negative indexes count from the end, a missing `value` is null, a member that is
+//! replaced or copied need not be there, and testing an absent member for null succeeds.
+//!
+//! What an operation may cost is bounded, since a few bytes can ask for much: see [`Limits`].
 
 use std::io;
 
@@ -20,12 +22,16 @@ pub struct Limits {
     pub copied_bytes: usize,
     /// How deep the result may nest, as far as the patch decides it: what the server can read back.
     pub depth: usize,
+    /// How many values may be passed, beyond those that the patch itself holds: the elements behind those that are put into
+    /// arrays or taken out of them, and what is moved to where its depth has to be found.
+    pub passed_values: usize,
 }
 
-/// The limits of upstream, and the depth keelson's JSON reader accepts.
+/// The limits of upstream, the depth keelson's JSON reader accepts, and a few milliseconds of work. A patch that inserts 1,000
+/// elements at the front of an array of 4,000 passes as many values.
 impl Default for Limits {
     fn default() -> Self {
-        Self { operations: 10_000, copied_bytes: 3 * 1024 * 1024, depth: 512 }
+        Self { operations: 10_000, copied_bytes: 3 * 1024 * 1024, depth: 512, passed_values: 4_000_000 }
     }
 }
 
@@ -49,30 +55,78 @@ pub fn apply(target: &Value, patch: &Value, limits: Limits) -> Result<Value, Pat
     if operations.len() > limits.operations {
         return Err(PatchError::TooManyOperations { limit: limits.operations, actual: operations.len() });
     }
-    let mut patched = Patched { root: target.clone(), limits, copied: 0 };
+    let mut patched = Patched { deepest: depth(target), root: target.clone(), limits, copied: 0, passed: 0 };
     for operation in &operations {
         patched.apply(operation)?;
     }
     Ok(patched.root)
 }
 
+/// The same, with the members of every object that an operation steps through in alphabetical order: so upstream writes what a
+/// patch leaves, which it shows and decodes again.
+///
+/// # Errors
+/// As [`apply`].
+pub fn apply_in_order(target: &Value, patch: &Value, limits: Limits) -> Result<Value, PatchError> {
+    let mut ordered = target.clone();
+    sort(&mut ordered);
+    for operation in patch.as_array().into_iter().flatten() {
+        for path in ["path", "from"].into_iter().filter_map(|field| operation.get(field)?.as_str()) {
+            sort_along(&mut ordered, path);
+        }
+    }
+    let mut patched = apply(&ordered, patch, limits)?;
+    // What was added came last, and what was moved may have been stepped through where it now is.
+    sort(&mut patched);
+    for operation in patch.as_array().into_iter().flatten() {
+        if let Some(path) = operation.get("path").and_then(Value::as_str) {
+            sort_along(&mut patched, path);
+        }
+    }
+    Ok(patched)
+}
+
+fn sort(value: &mut Value) {
+    if let Value::Object(map) = value {
+        map.sort_keys();
+    }
+}
+
+/// Sorts the objects on the way to what a path leads to.
+fn sort_along(root: &mut Value, path: &str) {
+    let Some(pointer) = Pointer::parse(path) else { return };
+    pointer.each_container(root, sort);
+}
+
 /// One operation, its fields checked for their types only.
 struct Operation<'a> {
     name: &'a str,
-    path: &'a str,
-    from: &'a str,
+    path: Option<&'a str>,
+    from: Option<&'a str>,
     value: Option<&'a Value>,
 }
 
 impl<'a> Operation<'a> {
     fn read(operation: &'a Value) -> Result<Self, PatchError> {
+        // Go decodes null into an operation without fields.
+        if operation.is_null() {
+            return Ok(Self { name: "unknown", path: None, from: None, value: None });
+        }
         let fields = operation.as_object().ok_or_else(|| PatchError::malformed(operation, OPERATION))?;
         Ok(Self {
             name: text(fields, "op", "struct field jsonPatchOp.op of type string")?.unwrap_or("unknown"),
-            path: text(fields, "path", "struct field jsonPatchOp.path of type string")?.unwrap_or_default(),
-            from: text(fields, "from", "struct field jsonPatchOp.from of type string")?.unwrap_or_default(),
+            path: text(fields, "path", "struct field jsonPatchOp.path of type string")?,
+            from: text(fields, "from", "struct field jsonPatchOp.from of type string")?,
             value: fields.get("value"),
         })
+    }
+
+    fn path(&self) -> Result<&'a str, PatchError> {
+        self.path.ok_or(PatchError::MissingField("path"))
+    }
+
+    fn from(&self) -> Result<&'a str, PatchError> {
+        self.from.ok_or(PatchError::MissingField("from"))
     }
 
     fn value(&self) -> Value {
@@ -93,35 +147,41 @@ struct Patched {
     root: Value,
     limits: Limits,
     copied: usize,
+    passed: usize,
+    /// No value nests deeper than this. It may be more than is true after something was removed.
+    deepest: usize,
 }
 
 impl Patched {
     fn apply(&mut self, operation: &Operation<'_>) -> Result<(), PatchError> {
         match operation.name {
-            "add" => self.add("add", operation.path, operation.value()),
-            "remove" => self.remove("remove", operation.path).map(drop),
-            "replace" => self.replace(operation.path, operation.value()),
-            "move" => {
-                let value = self.remove("move", operation.from)?;
-                self.add("move", operation.path, value)
+            "add" => {
+                let (path, value) = (operation.path()?, operation.value());
+                self.reach(path, depth(&value))?;
+                self.add("add", path, value)
             }
+            "remove" => self.remove("remove", operation.path()?).map(drop),
+            "replace" => self.replace(operation.path()?, operation.value()),
+            "move" => self.move_value(operation.from()?, operation.path()?),
             "copy" => {
-                let value = self.copy(operation.from)?;
-                self.add("copy", operation.path, value)
+                let path = operation.path()?;
+                let value = self.copy(operation.from()?)?;
+                self.reach(path, depth(&value))?;
+                self.add("copy", path, value)
             }
-            "test" => self.test(operation),
+            "test" => self.test(operation.path()?, operation.value.unwrap_or(&Value::Null)),
             unknown => Err(PatchError::UnknownOperation(unknown.to_owned())),
         }
     }
 
     fn add(&mut self, operation: &'static str, path: &str, value: Value) -> Result<(), PatchError> {
-        let pointer = pointer(path)?;
-        self.check_depth(&pointer, &value)?;
+        let pointer = inner(operation, path)?;
         match pointer.place(&mut self.root).ok_or_else(|| missing(operation, path))? {
-            Place::Root(root) => *root = value,
+            Place::Root => return Err(missing(operation, path)),
             Place::Member(map, key) => drop(map.insert(key, value)),
             Place::Element(items, step) => {
                 let index = insertion(step, items.len()).ok_or_else(|| missing(operation, path))?;
+                pass(&mut self.passed, self.limits, items.len() - index)?;
                 items.insert(index, value);
             }
         }
@@ -129,31 +189,69 @@ impl Patched {
     }
 
     fn remove(&mut self, operation: &'static str, path: &str) -> Result<Value, PatchError> {
-        let pointer = pointer(path)?;
+        let pointer = inner(operation, path)?;
         let removed = match pointer.place(&mut self.root) {
-            // Nothing would be left to put anything into.
-            None | Some(Place::Root(_)) => None,
+            None | Some(Place::Root) => None,
             Some(Place::Member(map, key)) => map.remove(key),
-            Some(Place::Element(items, step)) => existing(step, items.len()).map(|index| items.remove(index)),
+            Some(Place::Element(items, step)) => match existing(step, items.len()) {
+                Some(index) => {
+                    pass(&mut self.passed, self.limits, items.len() - index)?;
+                    Some(items.remove(index))
+                }
+                None => None,
+            },
         };
         removed.ok_or_else(|| missing(operation, path))
     }
 
+    /// A member that is not there is added, an element has to be there.
     fn replace(&mut self, path: &str, value: Value) -> Result<(), PatchError> {
-        let pointer = pointer(path)?;
-        self.check_depth(&pointer, &value)?;
-        let old = match pointer.place(&mut self.root) {
-            None => None,
-            Some(Place::Root(root)) => Some(root),
-            Some(Place::Member(map, key)) => map.get_mut(key),
-            Some(Place::Element(items, step)) => existing(step, items.len()).and_then(|index| items.get_mut(index)),
-        };
-        *old.ok_or_else(|| missing("replace", path))? = value;
-        Ok(())
+        self.reach(path, depth(&value))?;
+        if path.is_empty() {
+            if !(value.is_object() || value.is_array()) {
+                return Err(missing("replace", path));
+            }
+            self.root = value;
+            return Ok(());
+        }
+        match inner("replace", path)?.place(&mut self.root) {
+            None | Some(Place::Root) => Err(missing("replace", path)),
+            Some(Place::Member(map, key)) => {
+                map.insert(key, value);
+                Ok(())
+            }
+            Some(Place::Element(items, step)) => {
+                let old = existing(step, items.len()).and_then(|index| items.get_mut(index));
+                *old.ok_or_else(|| missing("replace", path))? = value;
+                Ok(())
+            }
+        }
     }
 
+    fn move_value(&mut self, from: &str, path: &str) -> Result<(), PatchError> {
+        let value = self.remove("move", from)?;
+        // What lies so deep can't nest deeper than the rest of the way; to look at it is seldom needed.
+        let below = self.deepest.saturating_sub(steps(from));
+        if steps(path) + below > self.limits.depth {
+            let passed = &mut self.passed;
+            let found = counted_depth(&value, &mut |values| pass(passed, self.limits, values))?;
+            self.reach(path, found)?;
+        } else {
+            self.reach(path, below)?;
+        }
+        self.add("move", path, value)
+    }
+
+    /// A member that is not there is copied as null.
     fn copy(&mut self, from: &str) -> Result<Value, PatchError> {
-        let value = pointer(from)?.get(&self.root).ok_or_else(|| missing("copy", from))?;
+        let pointer = inner("copy", from)?;
+        let value = match pointer.get(&self.root) {
+            Some(value) => value,
+            None => match pointer.place(&mut self.root) {
+                Some(Place::Member(..)) => &Value::Null,
+                Some(Place::Root | Place::Element(..)) | None => return Err(missing("copy", from)),
+            },
+        };
         self.copied += json_len(value);
         if self.copied > self.limits.copied_bytes {
             return Err(PatchError::CopyTooLarge { limit: self.limits.copied_bytes, actual: self.copied });
@@ -161,28 +259,46 @@ impl Patched {
         Ok(value.clone())
     }
 
-    fn test(&mut self, operation: &Operation<'_>) -> Result<(), PatchError> {
-        let path = operation.path;
-        let pointer = pointer(path)?;
-        let wanted = operation.value.unwrap_or(&Value::Null);
+    fn test(&mut self, path: &str, wanted: &Value) -> Result<(), PatchError> {
+        let pointer = if path.is_empty() { Pointer::root() } else { inner("test", path)? };
         let same = match pointer.get(&self.root) {
             Some(found) => equal(found, wanted),
             None => match pointer.place(&mut self.root) {
                 Some(Place::Member(..)) => wanted.is_null(),
-                Some(Place::Root(_) | Place::Element(..)) | None => return Err(missing("test", path)),
+                Some(Place::Root | Place::Element(..)) | None => return Err(missing("test", path)),
             },
         };
         if same { Ok(()) } else { Err(PatchError::TestFailed { path: path.to_owned() }) }
     }
 
-    fn check_depth(&self, pointer: &Pointer<'_>, value: &Value) -> Result<(), PatchError> {
-        let limit = self.limits.depth;
-        if pointer.len() + depth(value) > limit { Err(PatchError::TooDeep { limit }) } else { Ok(()) }
+    /// Notes that a value which nests this deep is put at the end of a path.
+    fn reach(&mut self, path: &str, depth: usize) -> Result<(), PatchError> {
+        let reached = steps(path) + depth;
+        if reached > self.limits.depth {
+            return Err(PatchError::TooDeep { limit: self.limits.depth });
+        }
+        self.deepest = self.deepest.max(reached);
+        Ok(())
     }
 }
 
-fn pointer(path: &str) -> Result<Pointer<'_>, PatchError> {
-    Pointer::parse(path).ok_or_else(|| PatchError::BadPointer(path.to_owned()))
+/// Counts values that an operation passes.
+fn pass(passed: &mut usize, limits: Limits, values: usize) -> Result<(), PatchError> {
+    *passed += values;
+    if *passed > limits.passed_values {
+        return Err(PatchError::TooMuchWork { limit: limits.passed_values });
+    }
+    Ok(())
+}
+
+/// How many steps a path has.
+fn steps(path: &str) -> usize {
+    path.bytes().filter(|byte| *byte == b'/').count()
+}
+
+/// The pointer to something inside of the root.
+fn inner<'p>(operation: &'static str, path: &'p str) -> Result<Pointer<'p>, PatchError> {
+    Pointer::parse(path).ok_or_else(|| missing(operation, path))
 }
 
 fn missing(operation: &'static str, path: &str) -> PatchError {
@@ -207,6 +323,27 @@ fn depth(value: &Value) -> usize {
         Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
+}
+
+/// As [`depth`], telling how many values are about to be looked at, which may end it.
+fn counted_depth(value: &Value, count: &mut impl FnMut(usize) -> Result<(), PatchError>) -> Result<usize, PatchError> {
+    let mut deepest = 0;
+    match value {
+        Value::Array(items) => {
+            count(items.len())?;
+            for item in items {
+                deepest = deepest.max(counted_depth(item, count)?);
+            }
+        }
+        Value::Object(map) => {
+            count(map.len())?;
+            for item in map.values() {
+                deepest = deepest.max(counted_depth(item, count)?);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(0),
+    }
+    Ok(1 + deepest)
 }
 
 /// The length of the value as compact JSON.

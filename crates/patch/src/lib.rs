@@ -8,7 +8,7 @@
 pub mod equal;
 mod error;
 pub mod fields;
-mod go_text;
+pub mod go_text;
 pub mod json_patch;
 pub mod merge_patch;
 mod pointer;

@@ -36,6 +36,25 @@ pub fn apply_to_object(target: &mut Object, patch: &Value) -> Result<(), PatchEr
     }
 }
 
+/// Puts the members of every object that the patch reached in alphabetical order: so upstream writes what a patch leaves, which
+/// it shows and decodes again.
+pub fn order(patched: &mut Value, patch: &Value) {
+    match (patched, patch) {
+        (Value::Object(patched), Value::Object(patch)) => {
+            patched.sort_keys();
+            for (key, patch) in patch {
+                if let Some(member) = patched.get_mut(key) {
+                    order(member, patch);
+                }
+            }
+        }
+        (Value::Array(patched), Value::Array(patch)) => {
+            patched.iter_mut().zip(patch).for_each(|(patched, patch)| order(patched, patch));
+        }
+        _ => {}
+    }
+}
+
 fn apply_members(target: &mut Map, patch: &Map) {
     for (key, value) in patch {
         if value.is_null() {

@@ -11,23 +11,22 @@ pub(crate) struct Pointer<'a>(Vec<Cow<'a, str>>);
 
 /// Where the last step of a pointer goes.
 pub(crate) enum Place<'v, 'p> {
-    Root(&'v mut Value),
+    Root,
     Member(&'v mut Map, &'p str),
     Element(&'v mut Vec<Value>, &'p str),
 }
 
 impl<'a> Pointer<'a> {
-    /// Reads a pointer; the empty text points to the root. `None` if the text does not start with a slash.
-    pub(crate) fn parse(text: &'a str) -> Option<Self> {
-        if text.is_empty() {
-            return Some(Self(Vec::new()));
-        }
-        Some(Self(text.strip_prefix('/')?.split('/').map(unescape).collect()))
+    /// The pointer to the root itself.
+    pub(crate) fn root() -> Self {
+        Self(Vec::new())
     }
 
-    /// How many steps lead from the root to the value.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    /// Reads a pointer to something inside of the root. As in upstream's library what stands before the first slash does not
+    /// count; `None` for a text without a slash.
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        let (_, steps) = text.split_once('/')?;
+        Some(Self(steps.split('/').map(unescape).collect()))
     }
 
     /// The value at the end, if there is one.
@@ -39,10 +38,27 @@ impl<'a> Pointer<'a> {
         })
     }
 
+    /// Does something with each container on the way, as far as there is one.
+    pub(crate) fn each_container(&self, root: &mut Value, mut action: impl FnMut(&mut Value)) {
+        let mut value = root;
+        for step in &self.0 {
+            action(value);
+            let next = match value {
+                Value::Object(map) => map.get_mut(step),
+                Value::Array(items) => existing(step, items.len()).and_then(|index| items.get_mut(index)),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+            };
+            match next {
+                Some(next) => value = next,
+                None => return,
+            }
+        }
+    }
+
     /// The container of the value at the end, which itself need not exist.
     pub(crate) fn place<'v>(&self, root: &'v mut Value) -> Option<Place<'v, '_>> {
         let Some((last, steps)) = self.0.split_last() else {
-            return Some(Place::Root(root));
+            return Some(Place::Root);
         };
         let container = steps.iter().try_fold(root, |value, step| match value {
             Value::Object(map) => map.get_mut(step),

@@ -69,6 +69,17 @@ fn values_are_moved_and_copied() {
         &json!([{"op": "copy", "from": "/a", "path": "/a/c"}]),
         &json!({"a": {"b": 1, "c": {"b": 1}}, "list": [1, 2, 3]}),
     );
+    // A member that is not there is copied as null, and is not there to be moved.
+    gives(
+        &value,
+        &json!([{"op": "copy", "from": "/x", "path": "/y"}]),
+        &json!({"a": {"b": 1}, "list": [1, 2, 3], "y": null}),
+    );
+    fails(
+        &value,
+        &json!([{"op": "move", "from": "/x", "path": "/y"}]),
+        r#"move operation does not apply: doc is missing path: "/x""#,
+    );
     // A value cannot move into itself: it is gone when its new place is looked for.
     fails(
         &value,
@@ -77,8 +88,8 @@ fn values_are_moved_and_copied() {
     );
     fails(
         &value,
-        &json!([{"op": "copy", "from": "/x", "path": "/y"}]),
-        r#"copy operation does not apply: doc is missing path: "/x""#,
+        &json!([{"op": "copy", "from": "/list/9", "path": "/y"}]),
+        r#"copy operation does not apply: doc is missing path: "/list/9""#,
     );
 }
 
@@ -105,7 +116,50 @@ fn pointers_are_unescaped_once() {
     for (path, found) in [("/a~1b", 1), ("/m~0n", 2), ("/~01", 3), ("//", 4)] {
         gives(&value, &json!([{"op": "test", "path": path, "value": found}]), &value);
     }
-    fails(&value, &json!([{"op": "test", "path": "a", "value": 1}]), r#"not a JSON pointer: "a""#);
+}
+
+#[test]
+fn what_stands_before_the_first_slash_does_not_count() {
+    let value = json!({"a": {"b": 1}, "": 2});
+    gives(&value, &json!([{"op": "add", "path": "x/a/b", "value": 3}]), &json!({"a": {"b": 3}, "": 2}));
+    gives(&value, &json!([{"op": "replace", "path": "/", "value": 3}]), &json!({"a": {"b": 1}, "": 3}));
+    fails(
+        &value,
+        &json!([{"op": "test", "path": "a", "value": 1}]),
+        r#"test operation does not apply: doc is missing path: "a""#,
+    );
+}
+
+#[test]
+fn a_member_that_is_replaced_need_not_be_there() {
+    gives(&json!({"a": {}}), &json!([{"op": "replace", "path": "/a/b", "value": 1}]), &json!({"a": {"b": 1}}));
+    gives(&json!({"a": [1]}), &json!([{"op": "replace", "path": "/a/-1", "value": 2}]), &json!({"a": [2]}));
+    for path in ["/b/c", "/a/1", "/a/-", "b"] {
+        let patch = json!([{"op": "replace", "path": path, "value": 1}]);
+        assert!(apply(&json!({"a": [1]}), &patch, Limits::default()).is_err(), "{path}");
+    }
+}
+
+/// What took 14 seconds: operations that cost the whole object each.
+#[test]
+fn work_is_bounded() {
+    let numbers = Value::Array(vec![json!(0); 500_000]);
+    let shifts = Value::Array(vec![json!({"op": "move", "from": "/a/0", "path": "/a/0"}); 9_998]);
+    let shifted = apply(&json!({"a": numbers}), &shifts, Limits::default());
+    assert!(matches!(shifted, Err(PatchError::TooMuchWork { .. })), "{:?}", shifted.err());
+    // Between members a value moves without a look at it, however large it is.
+    let forth = json!({"op": "move", "from": "/a", "path": "/b/c"});
+    let back = json!({"op": "move", "from": "/b/c", "path": "/a"});
+    let moves = |turns: usize| -> Value {
+        (0..turns).map(|turn| if turn % 2 == 0 { forth.clone() } else { back.clone() }).collect()
+    };
+    let value = json!({"a": numbers, "b": {}});
+    assert_eq!(apply(&value, &moves(900), Limits::default()).as_ref().map(|moved| moved == &value), Ok(true));
+    assert!(matches!(apply(&value, &moves(9_998), Limits::default()), Err(PatchError::TooMuchWork { .. })));
+    // Where the depth has to be found each time, that is counted.
+    let mut deep = json!({"a": numbers, "b": {}});
+    deep["d"] = (0..510).fold(json!(1), |inner, _| json!([inner]));
+    assert!(matches!(apply(&deep, &moves(900), Limits::default()), Err(PatchError::TooMuchWork { .. })));
 }
 
 #[test]
@@ -113,7 +167,11 @@ fn operations_that_do_not_apply_stop_the_patch() {
     let value = json!({"spec": {"a": "text"}});
     for patch in [
         json!([{"op": "remove", "path": "/spec/nope"}]),
-        json!([{"op": "replace", "path": "/spec/nope", "value": 1}]),
+        json!([{"op": "replace", "path": "", "value": 1}]),
+        json!([{"op": "add", "path": "", "value": {}}]),
+        json!([{"op": "add"}]),
+        json!([{"op": "move", "path": "/spec"}]),
+        json!([null]),
         json!([{"op": "add", "path": "/nope/a", "value": 1}]),
         json!([{"op": "add", "path": "/spec/a/b", "value": 1}]),
         json!([{"op": "remove", "path": ""}]),
@@ -210,6 +268,7 @@ fn below(path: &str, key: &str) -> String {
 proptest! {
     #[test]
     fn a_difference_applied_gives_the_other_value(from in value(), to in value()) {
+        let (from, to) = (json!({"root": from}), json!({"root": to}));
         let mut operations = Vec::new();
         diff("", &from, &to, &mut operations);
         prop_assert_eq!(apply(&from, &operations.into(), Limits::default()), Ok(to));

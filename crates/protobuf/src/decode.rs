@@ -21,7 +21,7 @@ pub(crate) const MAX_DEPTH: usize = 128;
 
 /// How many values an object may have: well above what fits in a request of 3 MiB that means something, and low enough
 /// that an object of empty messages cannot fill the memory.
-const MAX_VALUES: usize = 1 << 19;
+const MAX_VALUES: usize = 1 << 18;
 
 /// The occurrences of each field of a message, by position in the table.
 type Slots<'a> = Vec<Vec<Wire<'a>>>;
@@ -88,6 +88,9 @@ impl Decoder {
     }
 
     fn list(&mut self, at: &At<'_>, occurrences: &[Wire<'_>]) -> Result<Value, ProtobufError> {
+        if occurrences.len() > self.values_left {
+            return Err(ProtobufError::TooManyValues { limit: MAX_VALUES });
+        }
         let mut items = Vec::with_capacity(occurrences.len());
         let numeric = matches!(at.field.kind, Kind::Int32 | Kind::Int64 | Kind::Bool);
         for occurrence in occurrences {

@@ -92,7 +92,7 @@ async fn run(rounds: usize, only: &str) {
             let mut clock = Clock::new();
             for number in 0..PODS {
                 let document = json::parse(&pods.labelled(number, round)).unwrap().value;
-                let applied = Patch { kind: PatchKind::Apply, document, duplicates: Vec::new() };
+                let applied = Patch { kind: PatchKind::Apply, document, faults: Vec::new() };
                 let options = PatchOptions { force: Some(true), ..PatchOptions::default() };
                 let target = target(number);
                 let name = target.name.clone().unwrap();
@@ -105,7 +105,7 @@ async fn run(rounds: usize, only: &str) {
 }
 
 async fn patch(registry: &Registry, target: &Target, kind: PatchKind, document: Value, writer: &Writer) {
-    let patch = Patch { kind, document, duplicates: Vec::new() };
+    let patch = Patch { kind, document, faults: Vec::new() };
     let name = target.name.clone().unwrap();
     registry.patch(target, &name, &patch, writer, &PatchOptions::default()).await.unwrap();
 }

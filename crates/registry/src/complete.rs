@@ -26,5 +26,5 @@ pub fn complete(checked: &Checked) -> Option<StoredObject> {
     keelson_defaults::apply(&kind, &mut object);
     schema.walk(&mut object, &mut report, COMPLETE);
     let complete = StoredObject::encode(&object);
-    (report.type_error().is_none() && complete.bytes() != stored.bytes()).then_some(complete)
+    (report.faults().is_empty() && complete.bytes() != stored.bytes()).then_some(complete)
 }

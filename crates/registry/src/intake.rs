@@ -23,7 +23,7 @@ pub struct Accepted {
 }
 
 /// Takes in what was sent to the target's URL: an object of its resource, or of the kind that its subresource takes.
-/// `duplicates` are the paths of the fields that it states twice.
+/// `faults` is what was found when it was read and that only strictness minds.
 ///
 /// # Errors
 /// 400 when it is no object, of another kind or version, in another namespace, has a field of a wrong type, or has a field
@@ -31,17 +31,16 @@ pub struct Accepted {
 pub fn accept(
     target: &Target,
     sent: Value,
-    duplicates: &[String],
+    faults: &[String],
     validation: FieldValidation,
 ) -> Result<Accepted, ApiError> {
     if target.subresource.as_ref().is_some_and(|below| below.response != ResponseKind::Parent) {
-        return subresources::accept(target, sent, duplicates, validation);
+        return subresources::accept(target, sent, faults, validation);
     }
     let mut object = object_of(sent, &target.resource.kind)?;
     check_type(target, &mut object)?;
     let kind = target.kind();
-    let faults: Vec<String> = duplicates.iter().map(|path| duplicate(path)).collect();
-    let warnings = shape(target, kind, &mut object, &faults, validation).map_err(|fault| {
+    let warnings = shape(target, kind, &mut object, faults, validation).map_err(|fault| {
         let GroupVersionKind { version, kind, .. } = kind;
         ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {fault}"))
     })?;
@@ -79,7 +78,7 @@ pub(crate) fn shape(
     keelson_defaults::apply(kind, object);
     schema.walk(object, &mut report, WalkOptions::STORE);
     if let Some(fault) = report.type_error() {
-        return Err(fault.to_owned());
+        return Err(fault);
     }
     let faults = report.unknown_field_messages().chain(faults.iter().cloned());
     strict(faults, validation).map_err(|faults| format!("strict decoding error: {faults}"))
@@ -91,11 +90,6 @@ fn keep_reset(object: &mut Object) {
     if object.meta("managedFields").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         object.set_meta("managedFields", keelson_meta::json::json!([{}]));
     }
-}
-
-/// The message for a field that is stated twice.
-pub(crate) fn duplicate(path: &str) -> String {
-    format!("duplicate field \"{path}\"")
 }
 
 /// What becomes of faults that only strictness minds.
@@ -110,10 +104,11 @@ pub(crate) fn strict(faults: impl Iterator<Item = String>, validation: FieldVali
     }
 }
 
-/// Checks that an object belongs to the namespace and name of the URL, and fills in what it left out.
+/// Checks that an object belongs to the namespace and name of the URL. A namespace that it left out is filled in; a name has to
+/// be stated, since what lacks it may have lost all its metadata.
 ///
 /// # Errors
-/// 400 when it says that it belongs elsewhere.
+/// 400 when it has no name, or says that it belongs elsewhere.
 pub(crate) fn place(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     match &target.namespace {
         Some(namespace) if target.is_namespaced() => {
@@ -129,8 +124,11 @@ pub(crate) fn place(target: &Target, object: &mut Object) -> Result<(), ApiError
     }
     if let Some(name) = &target.name {
         if object.name().is_empty() {
-            object.set_meta("name", name.as_str());
-        } else if object.name() != name {
+            return Err(ApiError::BadRequest(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
+        if object.name() != name {
             return Err(ApiError::BadRequest(format!(
                 "the name of the object ({}) does not match the name on the URL ({name})",
                 object.name()

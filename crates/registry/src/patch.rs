@@ -2,13 +2,13 @@
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Value;
-use keelson_meta::options::PatchOptions;
+use keelson_meta::options::{FieldValidation, PatchOptions};
 use keelson_meta::{ApiError, GroupKind, Object};
 use keelson_patch::json_patch::{self, Limits};
-use keelson_patch::{merge_patch, strategic};
-use keelson_schema::SchemaRef;
+use keelson_patch::{go_text, merge_patch, strategic};
+use keelson_schema::{Fault, SchemaRef, WalkOptions, WalkReport};
 
-use crate::intake::{check_type, duplicate, object_of, place, shape};
+use crate::intake::{check_type, object_of, place, shape};
 use crate::managed::{MANAGED_FIELDS, set_managed};
 use crate::registry::Registry;
 use crate::target::Target;
@@ -23,8 +23,8 @@ pub struct Patch {
     pub kind: PatchKind,
     /// The document.
     pub document: Value,
-    /// The paths of the fields that the document states twice.
-    pub duplicates: Vec<String>,
+    /// What was found when the document was read and only strictness minds: fields that it states twice.
+    pub faults: Vec<String>,
 }
 
 /// The forms of patches.
@@ -67,7 +67,7 @@ impl Registry {
                 let mut next = object_of(patched, &target.resource.kind)?;
                 check_type(target, &mut next)?;
                 warnings = shape(target, kind, &mut next, &faults, options.field_validation)
-                    .map_err(|fault| unfit(&patch.apply(kind_schema, whole()).unwrap_or_default(), fault))?;
+                    .map_err(|fault| patch.unfit(target, whole(), options.field_validation, fault))?;
                 place(target, &mut next)?;
                 self.replace(target, name, shown, next, writer)
             })
@@ -98,6 +98,42 @@ impl Patch {
         }
     }
 
+    /// 422: what the patch leaves of `object` is not an object of its kind, for the reason in `fault`.
+    ///
+    /// Upstream shows what a JSON or merge patch leaves as it writes it, and decodes it in that order; of a strategic patch it
+    /// shows the patch, and words types otherwise.
+    fn unfit(&self, target: &Target, object: Object, validation: FieldValidation, fault: String) -> ApiError {
+        let schema = target.version.schema();
+        let (shown, fault) = match self.kind {
+            PatchKind::Strategic => {
+                let patched = self.apply(schema, object).ok().and_then(Object::from_value);
+                (
+                    go_text::value(&self.document),
+                    patched.and_then(|object| type_fault(schema?, object)).unwrap_or(fault),
+                )
+            }
+            PatchKind::Json | PatchKind::Merge | PatchKind::Apply => {
+                let patched = self.in_order(schema, object);
+                let again = Object::from_value(patched.clone())
+                    .and_then(|mut object| shape(target, target.kind(), &mut object, &self.faults(), validation).err());
+                (patched.to_string(), again.unwrap_or(fault))
+            }
+        };
+        let errors = vec![FieldError::invalid("patch", shown, fault)];
+        ApiError::Invalid { kind: GroupKind { group: String::new(), kind: String::new() }, name: String::new(), errors }
+    }
+
+    /// What the patch leaves of an object, with the members of what it reached in alphabetical order.
+    fn in_order(&self, schema: Option<SchemaRef<'_>>, object: Object) -> Value {
+        if self.kind == PatchKind::Json {
+            let object = object.into_value();
+            return json_patch::apply_in_order(&object, &self.document, Limits::default()).unwrap_or_default();
+        }
+        let mut patched = self.apply(schema, object).unwrap_or_default();
+        merge_patch::order(&mut patched, &self.document);
+        patched
+    }
+
     /// Whether the patch may look at the owners of fields, or change them.
     fn reaches_owners(&self) -> bool {
         match self.kind {
@@ -114,11 +150,11 @@ impl Patch {
 
     /// What strictness minds about the document itself.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let duplicates = self.duplicates.iter().map(|path| duplicate(path));
+        let found = self.faults.iter().cloned();
         match self.kind {
-            PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => duplicates.collect(),
+            PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => found.collect(),
             PatchKind::Json => {
-                let faults = unknown_operation_fields(&self.document).chain(duplicates);
+                let faults = unknown_operation_fields(&self.document).chain(found);
                 faults.map(|fault| format!("json patch {fault}")).collect()
             }
         }
@@ -152,8 +188,9 @@ fn unknown_operation_fields(document: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// 422: what the patch leaves is not an object of its kind. Upstream names neither the kind nor the object here.
-fn unfit(patched: &Value, fault: String) -> ApiError {
-    let errors = vec![FieldError::invalid("patch", patched.to_string(), fault)];
-    ApiError::Invalid { kind: GroupKind { group: String::new(), kind: String::new() }, name: String::new(), errors }
+/// The first value that is not of its type, as upstream words it of what a strategic patch leaves.
+fn type_fault(schema: SchemaRef<'_>, mut object: Object) -> Option<String> {
+    let mut report = WalkReport::default();
+    schema.walk(&mut object, &mut report, WalkOptions::CHECK);
+    report.faults().first().map(Fault::converter_text)
 }

@@ -36,7 +36,7 @@ fn autoscalers(server: &Registry, version: &str, name: Option<&str>) -> Target {
 }
 
 async fn patch(server: &Registry, version: &str, document: Value) -> Written {
-    let patch = Patch { kind: PatchKind::Merge, document, duplicates: Vec::new() };
+    let patch = Patch { kind: PatchKind::Merge, document, faults: Vec::new() };
     server
         .patch(&autoscalers(server, version, Some("a")), "a", &patch, &Writer::server(), &PatchOptions::default())
         .await

@@ -114,6 +114,7 @@ impl Compiler<'_> {
             default: facts.notes.default.clone(),
             patch: facts.notes.patch,
             merge_key: facts.notes.merge_key.clone(),
+            embedded_in: facts.notes.embedded_in.clone(),
             map_type: if referred { facts.notes.map_type } else { Default::default() },
         }
     }
@@ -175,6 +176,7 @@ impl Compiler<'_> {
             default: String::new(),
             patch: 0,
             merge_key: String::new(),
+            embedded_in: String::new(),
             map_type: Default::default(),
         };
         let fields = vec![

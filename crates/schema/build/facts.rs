@@ -34,6 +34,7 @@ pub struct Notes {
     pub map_type: MapType,
     pub patch: u32,
     pub merge_key: String,
+    pub embedded_in: String,
     pub default: String,
     pub union: Vec<String>,
 }
@@ -127,6 +128,7 @@ impl Notes {
                     notes.patch = value.split(',').map(patch_flag).sum::<Result<u32, &'static str>>()?;
                 }
                 Some(("key", value)) => notes.merge_key = value.to_owned(),
+                Some(("in", value)) => notes.embedded_in = value.to_owned(),
                 Some(("default", value)) => notes.default = value.to_owned(),
                 Some(("union", value)) => notes.union = union(value),
                 _ => return Err("unknown note"),

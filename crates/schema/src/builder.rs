@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::layout::{
-    FIELD_MERGE_KEY, FILLED, HEADER_WORDS, ListType, MAGIC, MapType, NODE_UNION, NONE, OMIT_ZERO, POINTER,
-    PRESERVE_UNKNOWN, REQUIRED, SECTIONS, Type, hash,
+    FIELD_EMBEDDED, FILLED, HEADER_WORDS, ListType, MAGIC, MapType, NODE_RULES, NONE, OMIT_ZERO, POINTER,
+    PRESERVE_UNKNOWN, REQUIRED, RuleKind, SECTIONS, Type, hash,
 };
 
 /// The place of a schema in what is being built.
@@ -43,6 +43,19 @@ pub struct NodeSpec {
     pub union: Vec<String>,
     /// `PRESERVE_UNKNOWN`, `NULLABLE`, `POINTER_ITEMS`.
     pub flags: u32,
+    /// What values keep beyond their type.
+    pub rules: Vec<RuleSpec>,
+}
+
+/// One rule of a structural schema.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RuleSpec {
+    /// What it demands.
+    pub kind: RuleKind,
+    /// The bound, expression or format, as JSON; empty for a rule that only has schemas.
+    pub operand: String,
+    /// The schemas that it combines.
+    pub nodes: Vec<NodeId>,
 }
 
 /// One field of an object.
@@ -62,6 +75,8 @@ pub struct FieldSpec {
     pub patch: u32,
     /// The key of a strategic merge patch; empty if it has none.
     pub merge_key: String,
+    /// The structure inside the type that declares the field, where Go embeds one; empty for most.
+    pub embedded_in: String,
     /// Overrides the schema's map type.
     pub map_type: MapType,
 }
@@ -174,6 +189,7 @@ struct Writer {
     lists: Vec<u32>,
     kinds: Vec<u32>,
     definitions: Vec<u32>,
+    rules: Vec<u32>,
     names: Text,
     docs: Text,
 }
@@ -185,7 +201,7 @@ impl Writer {
             _ => (reference(node.child), reference(node.other)),
         };
         let tags = node.of.bits() | node.list_type.bits() << 8 | node.map_type.bits() << 16 | node.flags << 24;
-        let words: [u32; NODE_UNION + 1] = [
+        let words: [u32; NODE_RULES + 1] = [
             tags,
             self.names.id(&node.go_type),
             self.names.id(&node.name),
@@ -195,6 +211,7 @@ impl Writer {
             self.list(&node.list_keys),
             self.list(&node.allowed),
             self.list(&node.union),
+            self.rules(&node.rules),
         ];
         self.nodes.extend(words);
     }
@@ -211,13 +228,14 @@ impl Writer {
 
     fn field(&mut self, field: &FieldSpec) {
         debug_assert!(field.flags & !(REQUIRED | OMIT_ZERO | POINTER) == 0, "unknown flag of field {}", field.name);
-        let words: [u32; FIELD_MERGE_KEY + 1] = [
+        let words: [u32; FIELD_EMBEDDED + 1] = [
             self.names.id(&field.name),
             field.node.0,
             field.flags | if field.is_filled() { FILLED } else { 0 } | field.patch << 16 | field.map_type.bits() << 24,
             self.docs.id(&field.description),
             self.names.id(&field.default),
             self.names.id(&field.merge_key),
+            self.names.id(&field.embedded_in),
         ];
         self.fields.extend(words);
     }
@@ -235,6 +253,20 @@ impl Writer {
         start
     }
 
+    fn rules(&mut self, rules: &[RuleSpec]) -> u32 {
+        if rules.is_empty() {
+            return NONE;
+        }
+        let start = count(self.rules.len());
+        self.rules.push(count(rules.len()));
+        for rule in rules {
+            let operand = self.names.id(&rule.operand);
+            self.rules.extend([rule.kind.bits(), operand, count(rule.nodes.len())]);
+            self.rules.extend(rule.nodes.iter().map(|node| node.0));
+        }
+        start
+    }
+
     fn finish(self) -> Compiled {
         let sections: [&[u32]; SECTIONS] = [
             &self.nodes,
@@ -245,6 +277,7 @@ impl Writer {
             &self.lists,
             &self.kinds,
             &self.definitions,
+            &self.rules,
         ];
         let mut words = Vec::with_capacity(HEADER_WORDS);
         words.push(MAGIC);

@@ -5,10 +5,12 @@
 //! HTTP or what a kind means.
 
 pub mod builder;
+pub mod fault;
 pub mod layout;
 mod schemas;
 mod walk;
 
-pub use layout::{ListType, MapType, Type};
-pub use schemas::{PatchStrategy, SchemaRef, Schemas};
+pub use fault::{Fault, FaultKind};
+pub use layout::{ListType, MapType, RuleKind, Type};
+pub use schemas::{PatchStrategy, Rule, Schema, SchemaRef, Schemas};
 pub use walk::{WalkOptions, WalkReport};

@@ -4,16 +4,17 @@
 //! knows what the schema says of that field.
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use keelson_meta::json::is_same_name;
 
 use crate::builder::Compiled;
 use crate::layout::{
-    FIELD_DEFAULT, FIELD_DOC, FIELD_FLAGS, FIELD_MERGE_KEY, FIELD_NAME, FIELD_NODE, FILLED, HEADER_WORDS, ListType,
-    MAGIC, MapType, NODE_CHILD, NODE_COUNT, NODE_DOC, NODE_ENUM, NODE_GO_TYPE, NODE_KEYS, NODE_NAME, NODE_TAGS,
-    NODE_UNION, NONE, NULLABLE, OMIT_ZERO, PATCH_MERGE, PATCH_REPLACE, PATCH_RETAIN_KEYS, POINTER, POINTER_ITEMS,
-    PRESERVE_UNKNOWN, RECORD_WORDS, REQUIRED, SECTIONS, Section, Type, hash,
+    FIELD_DEFAULT, FIELD_DOC, FIELD_EMBEDDED, FIELD_FLAGS, FIELD_MERGE_KEY, FIELD_NAME, FIELD_NODE, FILLED,
+    HEADER_WORDS, ListType, MAGIC, MapType, NODE_CHILD, NODE_COUNT, NODE_DOC, NODE_ENUM, NODE_GO_TYPE, NODE_KEYS,
+    NODE_NAME, NODE_RULES, NODE_TAGS, NODE_UNION, NONE, NULLABLE, OMIT_ZERO, PATCH_MERGE, PATCH_REPLACE,
+    PATCH_RETAIN_KEYS, POINTER, POINTER_ITEMS, PRESERVE_UNKNOWN, RECORD_WORDS, REQUIRED, RuleKind, SECTIONS, Section,
+    Type, hash,
 };
 
 /// A set of schemas and the kinds that have them.
@@ -164,6 +165,42 @@ impl Schemas {
             }
         }
         None
+    }
+}
+
+/// One schema that can be kept, whether it is built in or was compiled at run time.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    set: Set,
+    node: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Set {
+    Builtin(&'static Schemas),
+    Shared(Arc<Schemas>),
+}
+
+impl Schema {
+    /// The schema of a built-in kind.
+    pub fn builtin(group: &str, version: &str, kind: &str) -> Option<Self> {
+        let schemas = Schemas::builtin();
+        schemas.kind(group, version, kind).map(|found| Self { set: Set::Builtin(schemas), node: found.node })
+    }
+
+    /// The schema of a kind that was compiled at run time.
+    pub fn of_kind(schemas: &Arc<Schemas>, group: &str, version: &str, kind: &str) -> Option<Self> {
+        let found = schemas.kind(group, version, kind)?;
+        Some(Self { set: Set::Shared(Arc::clone(schemas)), node: found.node })
+    }
+
+    /// The schema, to be read.
+    #[inline]
+    pub fn get(&self) -> SchemaRef<'_> {
+        match &self.set {
+            Set::Builtin(schemas) => schemas.at(self.node),
+            Set::Shared(schemas) => schemas.at(self.node),
+        }
     }
 }
 
@@ -342,6 +379,27 @@ impl<'a> SchemaRef<'a> {
         self.schemas.list(self.node_word(NODE_ENUM))
     }
 
+    /// What values keep beyond their type; nothing for built-in kinds.
+    pub fn rules(self) -> impl Iterator<Item = Rule<'a>> {
+        let schemas = self.schemas;
+        let word = move |at: usize| schemas.get(Section::Rules, at, 0);
+        let start = self.node_word(NODE_RULES);
+        let (mut at, mut left) = if start == NONE { (0, 0) } else { (start as usize + 1, word(start as usize)) };
+        std::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            let (first, count) = (at + 3, word(at + 2) as usize);
+            let rule = Rule {
+                schemas,
+                kind: RuleKind::from_bits(word(at)),
+                operand: schemas.name(word(at + 1)),
+                first,
+                count,
+            };
+            at = first + count;
+            Some(rule)
+        })
+    }
+
     /// For a union: the discriminator (may be empty), then each field with the value that selects it, in turn.
     pub fn union(self) -> impl Iterator<Item = &'a str> {
         self.schemas.list(self.node_word(NODE_UNION))
@@ -363,6 +421,25 @@ impl<'a> SchemaRef<'a> {
     #[inline]
     pub fn pointer_items(self) -> bool {
         self.tag(24) & POINTER_ITEMS != 0
+    }
+}
+
+/// One rule of a structural schema.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule<'a> {
+    /// What it demands.
+    pub kind: RuleKind,
+    /// The bound, expression or format, as JSON; empty for a rule that only has schemas.
+    pub operand: &'a str,
+    schemas: &'a Schemas,
+    first: usize,
+    count: usize,
+}
+
+impl<'a> Rule<'a> {
+    /// The schemas that it combines.
+    pub fn combined(self) -> impl Iterator<Item = SchemaRef<'a>> {
+        (self.first..self.first + self.count).map(move |at| self.schemas.at(self.schemas.get(Section::Rules, at, 0)))
     }
 }
 
@@ -428,6 +505,11 @@ impl<'a> SchemaRef<'a> {
     /// The key by which a strategic merge patch merges the list.
     pub fn merge_key(self) -> Option<&'a str> {
         self.field_word(FIELD_MERGE_KEY).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
+    }
+
+    /// The structure inside the type that declares the field, where Go embeds one. Decoders name it in their errors.
+    pub(crate) fn embedded_in(self) -> Option<&'a str> {
+        self.field_word(FIELD_EMBEDDED).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
     }
 
     /// What a strategic merge patch does with the field.

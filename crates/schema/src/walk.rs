@@ -10,9 +10,10 @@ mod report;
 mod scalar;
 mod times;
 
-use keelson_meta::json::{Map, Value};
-use keelson_meta::{Object, go_format};
+use keelson_meta::Object;
+use keelson_meta::json::{Found, Map, Value};
 
+use crate::fault::{Fault, FaultKind};
 use crate::layout::Type;
 use crate::schemas::SchemaRef;
 use path::Path;
@@ -126,34 +127,39 @@ impl<'r> Walker<'r> {
     fn scalar(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
         match scalar::check(schema.of(), value, self.options.normalise) {
             Ok(()) => Ok(()),
-            Err(scalar::Fault::Type) => self.mismatch(value, schema.go_type(), path),
-            Err(scalar::Fault::TypeOf(go_type)) => self.fatal(go_format::type_error(&path.in_go(), value, go_type)),
-            Err(scalar::Fault::Text(message)) => {
-                self.report.type_mismatch(|| message);
-                if self.quiet { Err(Stop) } else { Ok(()) }
-            }
-            Err(scalar::Fault::Fatal(message)) => self.fatal(message),
+            Err(fault) => self.fault(schema, value, path, fault),
         }
     }
 
-    fn mismatch(&mut self, value: &Value, go_type: &str, path: &Path<'_>) -> Result<(), Stop> {
-        let message = || go_format::type_error(&path.in_go(), value, go_type);
-        if self.quiet {
-            return self.fatal(message());
+    #[cold]
+    fn fault(
+        &mut self,
+        schema: SchemaRef<'_>,
+        value: &Value,
+        path: &Path<'_>,
+        fault: scalar::Fault,
+    ) -> Result<(), Stop> {
+        let expected = schema.of();
+        let of_type =
+            |go_type: &str| FaultKind::Type { expected, go_type: go_type.to_owned(), found: Found::of(value) };
+        let (kind, fatal) = match fault {
+            scalar::Fault::Type => (of_type(schema.go_type()), self.quiet),
+            scalar::Fault::TypeOf(go_type) => (of_type(go_type), true),
+            scalar::Fault::Text(why) => (FaultKind::Unreadable { expected, why }, self.quiet),
+            scalar::Fault::Fatal(why) => (FaultKind::Unreadable { expected, why }, true),
+        };
+        let fault = || Fault { path: path.in_report(), decoder_path: path.in_decoder(), kind };
+        if !fatal {
+            self.report.fault(fault);
+            return Ok(());
         }
-        self.report.type_mismatch(message);
-        Ok(())
-    }
-
-    fn fatal(&mut self, message: String) -> Result<(), Stop> {
-        self.report.fatal(message);
-        Err(Stop)
+        if self.report.fatal(fault()) { Ok(()) } else { Err(Stop) }
     }
 }
 
 /// What became of the fields of an object.
 #[derive(Default)]
-struct Found {
+struct Fields {
     /// Some are dropped.
     dropped: bool,
     /// Those that stay do not stand in declared order.
@@ -180,8 +186,8 @@ impl Walker<'_> {
     }
 
     /// Walks the fields and ranks them as they are declared.
-    fn fields(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<Found, Stop> {
-        let mut found = Found::default();
+    fn fields(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<Fields, Stop> {
+        let mut found = Fields::default();
         let (mut last, mut near) = (0, 0);
         for (name, value, rank) in map.ranked_mut() {
             *rank = match schema.position_near(name, near) {

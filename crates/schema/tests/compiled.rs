@@ -2,9 +2,9 @@
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
-use keelson_schema::builder::{Builder, FieldSpec, NodeId, NodeSpec};
+use keelson_schema::builder::{Builder, FieldSpec, NodeId, NodeSpec, RuleSpec};
 use keelson_schema::layout::{NULLABLE, OMIT_ZERO, REQUIRED};
-use keelson_schema::{ListType, MapType, SchemaRef, Schemas, Type, WalkOptions, WalkReport};
+use keelson_schema::{ListType, MapType, RuleKind, Schema, SchemaRef, Schemas, Type, WalkOptions, WalkReport};
 
 fn field(name: &str, node: NodeId, flags: u32) -> FieldSpec {
     FieldSpec {
@@ -15,6 +15,7 @@ fn field(name: &str, node: NodeId, flags: u32) -> FieldSpec {
         default: String::new(),
         patch: 0,
         merge_key: String::new(),
+        embedded_in: String::new(),
         map_type: MapType::Unset,
     }
 }
@@ -114,4 +115,98 @@ fn facts_of_a_schema_are_read_back() {
     let items = list.items().expect("a list has items");
     assert_eq!(items.allowed_values().collect::<Vec<_>>(), ["a", "b"]);
     assert!(!items.required() && !items.nullable() && items.merge_key().is_none());
+}
+
+#[test]
+fn a_kept_schema_outlives_the_set_that_it_was_taken_from() {
+    let set = std::sync::Arc::new(schemas(|builder| {
+        let text = builder.add(NodeSpec::leaf(Type::String, "string"));
+        object(vec![
+            field("kind", text, OMIT_ZERO),
+            field("apiVersion", text, OMIT_ZERO),
+            field("size", text, OMIT_ZERO),
+        ])
+    }));
+    let kept = Schema::of_kind(&set, "example.org", "v1", "Widget").expect("the kind was added");
+    drop(set);
+    assert_eq!(kept.get().field("size").map(SchemaRef::of), Some(Type::String));
+    let builtin = Schema::builtin("", "v1", "Pod").expect("a built-in kind");
+    assert_eq!(builtin.clone().get().go_type(), "v1.Pod");
+    assert!(Schema::builtin("", "v1", "Widget").is_none());
+}
+
+#[test]
+fn faults_become_field_errors() {
+    let schemas = schemas(|builder| {
+        let number = builder.add(NodeSpec::leaf(Type::Int64, "int64"));
+        let either = builder.add(NodeSpec::leaf(Type::IntOrString, "intstr.IntOrString"));
+        let text = builder.add(NodeSpec::leaf(Type::String, "string"));
+        let spec = NodeSpec {
+            fields: vec![field("n", number, OMIT_ZERO), field("l", either, OMIT_ZERO)],
+            ..NodeSpec::leaf(Type::Object, "")
+        };
+        let spec = builder.add(spec);
+        let items = NodeSpec { child: Some(spec), ..NodeSpec::leaf(Type::Array, "") };
+        let items = builder.add(items);
+        object(vec![
+            field("kind", text, OMIT_ZERO),
+            field("apiVersion", text, OMIT_ZERO),
+            field("spec", items, OMIT_ZERO),
+        ])
+    });
+    let mut given =
+        Object::from_value(json!({"spec": [{"n": "1"}, {"n": 1.5, "l": 1}, {"l": {}}, []]})).expect("an object");
+    let mut report = WalkReport::of_every_fault();
+    let widget = schemas.kind("example.org", "v1", "Widget").expect("the kind was added");
+    widget.walk(&mut given, &mut report, WalkOptions::CHECK);
+    let texts: Vec<String> = report.faults().iter().map(|fault| fault.field_error().to_string()).collect();
+    assert_eq!(
+        texts,
+        [
+            r#"spec[0].n: Invalid value: "string": spec[0].n in body must be of type integer: "string""#,
+            r#"spec[1].n: Invalid value: "number": spec[1].n in body must be of type integer: "number""#,
+            r#"spec[2].l: Invalid value: "object": spec[2].l in body must be of type integer,string: "object""#,
+            r#"spec[3]: Invalid value: "array": spec[3] in body must be of type object: "array""#,
+        ]
+    );
+}
+
+#[test]
+fn a_structural_schema_keeps_its_rules() {
+    let schemas = schemas(|builder| {
+        let rule = |kind, operand: &str, nodes: &[NodeId]| RuleSpec {
+            kind,
+            operand: operand.to_owned(),
+            nodes: nodes.to_vec(),
+        };
+        let long = NodeSpec { rules: vec![rule(RuleKind::MinLength, "3", &[])], ..NodeSpec::leaf(Type::String, "") };
+        let long = builder.add(long);
+        let short = NodeSpec { rules: vec![rule(RuleKind::MaxLength, "1", &[])], ..NodeSpec::leaf(Type::String, "") };
+        let short = builder.add(short);
+        assert_ne!(long, short, "rules tell anonymous schemas apart");
+        let rules = vec![
+            rule(RuleKind::Pattern, r#""^a""#, &[]),
+            rule(RuleKind::AnyOf, "", &[long, short]),
+            rule(RuleKind::Expression, r#"{"rule":"self.size() < 5"}"#, &[]),
+        ];
+        let name = builder.add(NodeSpec { rules, flags: NULLABLE, ..NodeSpec::leaf(Type::String, "") });
+        object(vec![field("name", name, OMIT_ZERO)])
+    });
+    let name = schemas.kind("example.org", "v1", "Widget").and_then(|widget| widget.field("name")).expect("a field");
+    assert!(name.nullable());
+    let read: Vec<(RuleKind, &str, Vec<&str>)> = name
+        .rules()
+        .map(|rule| {
+            let bounds = rule.combined().flat_map(SchemaRef::rules).map(|inner| inner.operand).collect();
+            (rule.kind, rule.operand, bounds)
+        })
+        .collect();
+    let expected = [
+        (RuleKind::Pattern, r#""^a""#, vec![]),
+        (RuleKind::AnyOf, "", vec!["3", "1"]),
+        (RuleKind::Expression, r#"{"rule":"self.size() < 5"}"#, vec![]),
+    ];
+    assert_eq!(read, expected);
+    let builtin = Schemas::builtin().kind("", "v1", "Pod").expect("a built-in kind");
+    assert_eq!(builtin.rules().count(), 0);
 }

@@ -24,7 +24,7 @@ fn check_stored(given: &Value, expected: &Value) {
 
 fn check_error(given: &Value, expected: &str) {
     let (_, report) = walk(given, WalkOptions::CHECK);
-    assert_eq!(report.type_error(), Some(expected), "{given}");
+    assert_eq!(report.type_error().as_deref(), Some(expected), "{given}");
 }
 
 fn config_map(mut fields: Value) -> Value {
@@ -76,11 +76,36 @@ fn type_errors_read_as_go_writes_them() {
         ),
         (
             pod(&json!({"containers": [{"livenessProbe": {"httpGet": {"port": true}}}]})),
-            "bool into Go struct field HTTPGetAction.spec.containers.livenessProbe.httpGet.port of type int32",
+            "bool into Go struct field HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port of type int32",
         ),
         (
             config_map(json!({"metadata": {"creationTimestamp": 5}})),
             "number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
+        ),
+    ] {
+        check_error(&given, &format!("json: cannot unmarshal {expected}"));
+    }
+}
+
+#[test]
+fn errors_name_the_structures_that_are_embedded_on_the_way() {
+    let volume = |volume: Value| pod(&json!({"volumes": [volume]}));
+    for (given, expected) in [
+        (
+            volume(json!({"csi": {"volumeAttributes": {"a": 1}}})),
+            "number into Go struct field CSIVolumeSource.spec.volumes.VolumeSource.csi.volumeAttributes of type string",
+        ),
+        (
+            volume(json!({"configMap": {"name": true}})),
+            "bool into Go struct field ConfigMapVolumeSource.spec.volumes.VolumeSource.configMap.LocalObjectReference.name of type string",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": {"hostPath": true}}),
+            "bool into Go struct field PersistentVolumeSpec.spec.PersistentVolumeSource.hostPath of type v1.HostPathVolumeSource",
+        ),
+        (
+            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"leaseDurationSeconds": 1e20}}),
+            "number 100000000000000000000 into Go struct field LeaseSpec.spec.leaseDurationSeconds of type int32",
         ),
     ] {
         check_error(&given, &format!("json: cannot unmarshal {expected}"));

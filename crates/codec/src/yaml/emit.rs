@@ -22,18 +22,35 @@ const INDENT: usize = 2;
 /// A line break and more spaces than most lines begin with.
 const BREAK_AND_SPACES: &[u8; 65] = b"\n                                                                ";
 
-/// Writes nodes and keeps track of the line.
+/// Writes the values of a tape.
+///
+/// What is still to be written is kept on a stack of its own, so that a document can be written piece by piece: the
+/// indentation of a deep one is hundreds of times as long as what it holds.
 #[derive(Debug)]
-pub(super) struct Emitter<'o, 't> {
-    out: &'o mut Vec<u8>,
-    tape: &'t Tape<'t>,
-    /// The members of the mappings that are being written, outermost first.
-    members: Vec<(&'t str, Place)>,
-    column: usize,
-    /// The last character was a space that separates tokens.
-    whitespace: bool,
-    /// Nothing but indentation and indicators that start a nested node stands on the line so far.
-    indention: bool,
+pub(super) struct Emitter<T> {
+    tape: Tape<T>,
+    /// The sequences and mappings that are being written, outermost first.
+    open: Vec<Open>,
+    /// The members of those mappings, outermost first.
+    members: Vec<Place>,
+    writer: Writer,
+}
+
+/// A sequence or a mapping of which a part is written.
+#[derive(Clone, Copy, Debug)]
+enum Open {
+    Sequence {
+        next: Place,
+        end: Place,
+        indent: usize,
+    },
+    /// Its members lie from `start` to `end` on the stack of members.
+    Mapping {
+        start: usize,
+        next: usize,
+        end: usize,
+        indent: usize,
+    },
 }
 
 /// What stands before a nested node.
@@ -47,88 +64,145 @@ enum Context {
     Item,
 }
 
-impl<'o, 't> Emitter<'o, 't> {
-    /// Appends what is on the tape to `out`, which ends in a whole line or is empty.
-    pub(super) fn new(tape: &'t Tape<'t>, out: &'o mut Vec<u8>) -> Self {
-        Self { out, tape, members: Vec::with_capacity(64), column: 0, whitespace: true, indention: true }
+impl<T: AsRef<str>> Emitter<T> {
+    /// Writes a whole document, appended to `out`, which ends in a whole line or is empty.
+    pub(super) fn document(tape: Tape<T>, out: Vec<u8>) -> Vec<u8> {
+        let mut emitter = Self::of_document(tape, out);
+        emitter.write(usize::MAX);
+        emitter.writer.out
     }
 
-    /// A whole document.
-    pub(super) fn document(&mut self) {
-        self.node(self.tape.root(), 0, Context::Root);
-        self.end_line();
+    /// Writes one item of a sequence at the left margin, as [`Self::document`] does.
+    pub(super) fn item(tape: Tape<T>, out: Vec<u8>) -> Vec<u8> {
+        let mut emitter = Self::new(tape, out);
+        emitter.dash(emitter.tape.root(), 0);
+        emitter.write(usize::MAX);
+        emitter.writer.out
     }
 
-    /// One item of a sequence at the left margin.
-    pub(super) fn item(&mut self) {
-        self.dash(self.tape.root(), 0);
-        self.end_line();
+    /// Begins a document, which [`Self::piece`] then gives.
+    pub(super) fn of_document(tape: Tape<T>, out: Vec<u8>) -> Self {
+        let mut emitter = Self::new(tape, out);
+        emitter.node(emitter.tape.root(), 0, Context::Root);
+        emitter
     }
 
-    fn end_line(&mut self) {
-        if self.column > 0 {
-            self.line_break();
+    /// The next piece of the document, of about this many bytes; `None` when there is none left.
+    pub(super) fn piece(&mut self, length: usize) -> Option<Vec<u8>> {
+        self.write(length);
+        Some(std::mem::take(&mut self.writer.out)).filter(|piece| !piece.is_empty())
+    }
+
+    fn new(tape: Tape<T>, out: Vec<u8>) -> Self {
+        let writer = Writer { out, column: 0, whitespace: true, indention: true };
+        Self { tape, open: Vec::with_capacity(16), members: Vec::with_capacity(64), writer }
+    }
+
+    /// Writes until there is nothing left to write or the output has this length.
+    fn write(&mut self, length: usize) {
+        while self.writer.out.len() < length {
+            match self.open.last().copied() {
+                None => return self.writer.end_line(),
+                Some(Open::Sequence { next, end, indent }) if next < end => {
+                    let behind = self.tape.behind(next);
+                    if let Some(Open::Sequence { next, .. }) = self.open.last_mut() {
+                        *next = behind;
+                    }
+                    self.dash(next, indent);
+                }
+                Some(Open::Mapping { next: place, end, indent, .. }) if place < end => {
+                    if let Some(Open::Mapping { next, .. }) = self.open.last_mut() {
+                        *next += 1;
+                    }
+                    self.member(self.members[place], indent);
+                }
+                Some(Open::Sequence { .. }) => drop(self.open.pop()),
+                Some(Open::Mapping { start, .. }) => {
+                    self.members.truncate(start);
+                    self.open.pop();
+                }
+            }
         }
     }
 
-    /// Writes a node whose parent is indented by `indent`.
+    /// Writes a node whose parent is indented by `indent`, or begins it if it has parts.
     fn node(&mut self, value: Place, indent: usize, context: Context) {
         let below = if context == Context::Root { 0 } else { indent + INDENT };
-        let tape = self.tape;
-        match tape.kind(value) {
-            Kind::Null => self.short("", "null"),
-            Kind::True => self.short("", "true"),
-            Kind::False => self.short("", "false"),
-            Kind::Number => self.short("", &number_text(tape.content(value))),
+        match self.tape.kind(value) {
+            Kind::Null => self.writer.short("", "null"),
+            Kind::True => self.writer.short("", "true"),
+            Kind::False => self.writer.short("", "false"),
+            Kind::Number => self.writer.short("", &number_text(self.tape.content(value))),
             Kind::Text => {
-                let text = tape.content(value);
-                self.text(text, look(text.as_bytes()), indent + INDENT, false);
+                let text = self.tape.content(value);
+                self.writer.text(text, look(text.as_bytes()), indent + INDENT, false);
             }
-            Kind::Array if tape.is_empty(value) => self.indicator("[]", true),
+            Kind::Array if self.tape.is_empty(value) => self.writer.indicator("[]", true),
             Kind::Array => {
-                let level = if context == Context::Value { indent } else { below };
-                for item in tape.members(value) {
-                    self.dash(item, level);
-                }
+                let (next, end) = self.tape.inside(value);
+                let indent = if context == Context::Value { indent } else { below };
+                self.open.push(Open::Sequence { next, end, indent });
             }
-            Kind::Object if tape.is_empty(value) => self.indicator("{}", true),
+            Kind::Object if self.tape.is_empty(value) => self.writer.indicator("{}", true),
             Kind::Object => self.mapping(value, below),
         }
     }
 
     fn dash(&mut self, item: Place, indent: usize) {
-        self.indent(indent);
-        self.nested_indicator("-");
+        self.writer.indent(indent);
+        self.writer.nested_indicator("-");
         self.node(item, indent, Context::Item);
     }
 
+    /// Begins a mapping.
     fn mapping(&mut self, map: Place, indent: usize) {
         let start = self.members.len();
-        let tape = self.tape;
-        self.members.extend(tape.members(map).map(|member| (tape.key(member), member)));
+        let tape = &self.tape;
+        self.members.extend(tape.members(map));
         let end = self.members.len();
         let members = &mut self.members[start..];
+        let compare = |a: &Place, b: &Place| order::natural(tape.key(*a), tape.key(*b));
         // Most are in order already.
-        if !members.is_sorted_by(|(a, _), (b, _)| order::natural(a, b).is_le()) {
-            members.sort_by(|(a, _), (b, _)| order::natural(a, b));
+        if !members.is_sorted_by(|a, b| compare(a, b).is_le()) {
+            members.sort_by(compare);
         }
-        for place in start..end {
-            let (key, value) = self.members[place];
-            self.indent(indent);
-            let look = look(key.as_bytes());
-            if key.len() <= MAX_SIMPLE_KEY_BYTES && (look.lacks(ODD) || !key.contains(is_break)) {
-                self.text(key, look, indent + INDENT, true);
-                self.indicator(":", false);
-                self.node(value, indent, Context::Value);
-            } else {
-                self.nested_indicator("?");
-                self.text(key, look, indent + INDENT, false);
-                self.indent(indent);
-                self.nested_indicator(":");
-                self.node(value, indent, Context::Item);
-            }
+        self.open.push(Open::Mapping { start, next: start, end, indent });
+    }
+
+    fn member(&mut self, member: Place, indent: usize) {
+        self.writer.indent(indent);
+        let key = self.tape.key(member);
+        let look = look(key.as_bytes());
+        if key.len() <= MAX_SIMPLE_KEY_BYTES && (look.lacks(ODD) || !key.contains(is_break)) {
+            self.writer.text(key, look, indent + INDENT, true);
+            self.writer.indicator(":", false);
+            self.node(member, indent, Context::Value);
+        } else {
+            self.writer.nested_indicator("?");
+            self.writer.text(key, look, indent + INDENT, false);
+            self.writer.indent(indent);
+            self.writer.nested_indicator(":");
+            self.node(member, indent, Context::Item);
         }
-        self.members.truncate(start);
+    }
+}
+
+/// Writes texts and indicators, and keeps track of the line.
+#[derive(Debug)]
+struct Writer {
+    out: Vec<u8>,
+    column: usize,
+    /// The last character was a space that separates tokens.
+    whitespace: bool,
+    /// Nothing but indentation and indicators that start a nested node stands on the line so far.
+    indention: bool,
+}
+
+impl Writer {
+    fn end_line(&mut self) {
+        if self.column > 0 {
+            self.line_break();
+        }
     }
 
     /// Writes a string. Lines after the first are indented by `indent`; a simple key has only one line.

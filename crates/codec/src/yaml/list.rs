@@ -37,7 +37,8 @@ impl ListWriter {
             out.extend_from_slice(self.key.as_bytes());
             out.extend_from_slice(b":\n");
         }
-        Emitter::new(&Tape::read(std::str::from_utf8(compact).unwrap_or_default()), out).item();
+        let tape = Tape::read(std::str::from_utf8(compact).unwrap_or_default());
+        *out = Emitter::item(tape, std::mem::take(out));
     }
 
     /// Appends what stands after the items; `empty` if there are none.

@@ -2,16 +2,30 @@
 
 use std::borrow::Cow;
 
-use keelson_meta::json::{Entry, Map, Number, Text, Value};
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
+use keelson_meta::go_format::quote;
+use keelson_meta::json::{Entry, Map, Number, Slot, Text, Value};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 
 use super::YamlError;
+use super::input::{Ahead, BoundedInput, document_start};
 use super::scalar::{Meaning, integral, meaning};
-use crate::json::{Duplicates, MAX_DEPTH, Parsed, Path};
+use crate::json::{Duplicates, MAX_DEPTH, Parsed, grow};
+
+/// YAML 1.1 takes no collection of more than 1,024 characters for a key; this is what is said of one that is far larger.
+const TOO_FAR_AHEAD: &str = "could not find expected ':'";
+
+/// How many members of a mapping are collected before a map is made of them.
+const LARGE_MAPPING: usize = 4096;
 
 /// Reads the only document of the text.
 pub(super) fn document(text: &str) -> Result<Parsed, YamlError> {
-    let mut reader = Reader { parser: Parser::new_from_str(text), duplicates: Duplicates::default() };
+    let text = match document_start(text) {
+        "" => Cow::Borrowed(text),
+        start => Cow::Owned([start, text.trim_start_matches('\u{feff}')].concat()),
+    };
+    let ahead = Ahead::default();
+    let parser = Parser::new(BoundedInput::new(&text, ahead.clone()));
+    let mut reader = Reader { parser, ahead, duplicates: Duplicates::default(), members: Vec::new(), keys: Vec::new() };
     let mut value = None;
     loop {
         let (event, at) = reader.next()?;
@@ -20,7 +34,7 @@ pub(super) fn document(text: &str) -> Result<Parsed, YamlError> {
             Event::DocumentStart(_) if value.is_some() => return Err(problem(at, "more than one document")),
             Event::DocumentStart(_) => {
                 let (first, at) = reader.next()?;
-                value = Some(reader.value(first, at, &Path::Root, 0)?);
+                value = Some(reader.value(first, at, 0)?);
             }
             Event::StreamEnd => break,
             Event::Alias(_)
@@ -31,31 +45,39 @@ pub(super) fn document(text: &str) -> Result<Parsed, YamlError> {
             | Event::MappingEnd => return Err(problem(at, "content outside of a document")),
         }
     }
-    Ok(Parsed { value: value.unwrap_or_default(), duplicates: reader.duplicates.into_paths() })
+    Ok(Parsed { value: value.unwrap_or_default(), duplicates: reader.duplicates.into_messages() })
 }
 
 struct Reader<'a> {
-    parser: Parser<'a, StrInput<'a>>,
+    parser: Parser<'a, BoundedInput<'a>>,
+    ahead: Ahead,
     duplicates: Duplicates,
+    /// Members of the mappings that are being read. Each takes its own off the end when all are known.
+    members: Vec<Slot>,
+    /// Their keys.
+    keys: Vec<Stands>,
 }
 
 impl<'a> Reader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Marker), YamlError> {
+        self.ahead.start();
         match self.parser.next_event() {
-            Some(Ok((event, span))) => Ok((event, span.start)),
+            Some(Ok((event, span))) if !self.ahead.is_exceeded() => Ok((event, span.start)),
+            Some(Ok((_, span))) => Err(problem(span.start, TOO_FAR_AHEAD)),
+            Some(Err(error)) if self.ahead.is_exceeded() => Err(problem(*error.marker(), TOO_FAR_AHEAD)),
             Some(Err(error)) => Err(problem(*error.marker(), error.info())),
             None => Err(YamlError { line: 1, problem: "unexpected end of the text".to_owned() }),
         }
     }
 
-    fn value(&mut self, event: Event<'a>, at: Marker, path: &Path<'_>, depth: usize) -> Result<Value, YamlError> {
+    fn value(&mut self, event: Event<'a>, at: Marker, depth: usize) -> Result<Value, YamlError> {
         if depth > MAX_DEPTH {
             return Err(problem(at, "exceeded max depth"));
         }
         match event {
             Event::Scalar(text, style, 0, tag) => scalar(text, style, tag.as_deref(), at),
-            Event::SequenceStart(0, _) => self.sequence(path, depth + 1),
-            Event::MappingStart(0, _) => self.mapping(path, depth + 1),
+            Event::SequenceStart(0, _) => self.sequence(depth + 1),
+            Event::MappingStart(0, _) => self.mapping(depth + 1),
             Event::Alias(_) | Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) => {
                 Err(problem(at, "anchors and aliases are not supported"))
             }
@@ -69,48 +91,106 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn sequence(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, YamlError> {
+    fn sequence(&mut self, depth: usize) -> Result<Value, YamlError> {
         let mut array = Vec::new();
         loop {
             let (event, at) = self.next()?;
             if matches!(event, Event::SequenceEnd) {
                 return Ok(Value::Array(array));
             }
-            let element = self.value(event, at, &Path::Index(path, array.len()), depth)?;
+            let element = self.value(event, at, depth)?;
+            grow(&mut array);
             array.push(element);
         }
     }
 
-    fn mapping(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, YamlError> {
-        let mut map = Map::new();
-        loop {
-            let (event, at) = self.next()?;
-            let key = match event {
-                Event::MappingEnd => return Ok(Value::Object(map)),
-                Event::Scalar(text, style, 0, tag) => key(text, style, tag.as_deref(), at)?,
-                Event::Alias(_) | Event::Scalar(..) => {
-                    return Err(problem(at, "anchors and aliases are not supported"));
-                }
-                _ => return Err(problem(at, "a key must be a scalar")),
-            };
-            let (event, value_at) = self.next()?;
-            let value = self.value(event, value_at, &Path::Key(path, &key), depth)?;
-            match map.entry(key) {
-                Entry::Vacant(entry) => {
-                    entry.insert(value);
-                }
-                Entry::Occupied(mut entry) => {
-                    self.duplicates.add(at.index(), path, entry.key());
-                    entry.insert(value);
+    fn mapping(&mut self, depth: usize) -> Result<Value, YamlError> {
+        let start = self.members.len();
+        // What comes behind so many members goes into the map at once, so that keys that come again and again take no room.
+        let mut large = None;
+        while let Some(member) = self.member(depth)? {
+            match &mut large {
+                Some(map) => self.insert(map, member),
+                None => {
+                    self.members.push(Slot::new(member.name, member.value));
+                    self.keys.push(member.stands);
+                    if self.members.len() - start == LARGE_MAPPING {
+                        large = Some(self.collect(start));
+                    }
                 }
             }
         }
+        Ok(Value::Object(match large {
+            Some(map) => map,
+            None => self.collect(start),
+        }))
+    }
+
+    /// The next member of a mapping; `None` at the end of the mapping.
+    fn member(&mut self, depth: usize) -> Result<Option<Member>, YamlError> {
+        let (event, at) = self.next()?;
+        let key = match event {
+            Event::MappingEnd => return Ok(None),
+            Event::Scalar(text, style, 0, tag) => scalar(text, style, tag.as_deref(), at)?,
+            Event::Alias(_) | Event::Scalar(..) => return Err(problem(at, "anchors and aliases are not supported")),
+            _ => return Err(problem(at, "a key must be a scalar")),
+        };
+        let stands = Stands { index: at.index(), line: at.line(), text: key.is_string() };
+        let name = name_of(key, at)?;
+        let (event, at) = self.next()?;
+        let value = self.value(event, at, depth)?;
+        Ok(Some(Member { name, value, stands }))
+    }
+
+    fn insert(&self, map: &mut Map, member: Member) {
+        match map.entry(member.name) {
+            Entry::Vacant(entry) => {
+                entry.insert(member.value);
+            }
+            Entry::Occupied(mut entry) => {
+                member.stands.note(entry.key(), &self.duplicates);
+                entry.insert(member.value);
+            }
+        }
+    }
+
+    /// The mapping of which the members from `start` on were read.
+    fn collect(&mut self, start: usize) -> Map {
+        let map = Map::from_slots(self.members.drain(start..), |number, key| {
+            self.keys[start + number].note(key, &self.duplicates);
+        });
+        self.keys.truncate(start);
+        map
+    }
+}
+
+/// A member of a mapping.
+struct Member {
+    name: Text,
+    value: Value,
+    stands: Stands,
+}
+
+/// Where a key stands, and whether it is a text there: `go-yaml` names keys so when they come twice.
+struct Stands {
+    index: usize,
+    line: usize,
+    text: bool,
+}
+
+impl Stands {
+    /// Notes that the key came before.
+    fn note(&self, key: &str, duplicates: &Duplicates) {
+        duplicates.note(self.index, || {
+            let shown = if self.text { quote(key) } else { key.to_owned() };
+            format!("line {}: key {shown} already set in map", self.line)
+        });
     }
 }
 
 /// JSON keys are strings: other scalars become what JSON would print for them.
-fn key(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, at: Marker) -> Result<Text, YamlError> {
-    match scalar(text, style, tag, at)? {
+fn name_of(key: Value, at: Marker) -> Result<Text, YamlError> {
+    match key {
         Value::String(text) => Ok(text),
         Value::Null => Err(problem(at, "a key must not be null")),
         other => Ok(other.to_string().into()),

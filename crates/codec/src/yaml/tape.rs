@@ -6,15 +6,16 @@
 //! reading it never panics and always ends.
 
 use crate::cursor::quote_or_backslash;
+use crate::json::grow;
 use crate::syntax::MAX_DEPTH;
 
 /// About how many bytes of an object there are for each value.
 const BYTES_PER_VALUE: usize = 16;
 
-/// The values of one text.
+/// The values of one text, which it may borrow or share.
 #[derive(Debug)]
-pub(super) struct Tape<'t> {
-    text: &'t str,
+pub(super) struct Tape<T> {
+    text: T,
     values: Vec<Value>,
     /// The texts that have escapes in JSON, without them.
     unescaped: Vec<String>,
@@ -53,16 +54,17 @@ enum Span {
 const NOTHING: Span = Span::Of { start: 0, end: 0 };
 
 /// The place of a value on its tape.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(u32);
 
-impl<'t> Tape<'t> {
+impl<T: AsRef<str>> Tape<T> {
     /// Reads a text. What lies beyond 4 GiB is not seen.
-    pub(super) fn read(text: &'t str) -> Self {
-        let values = Vec::with_capacity(text.len() / BYTES_PER_VALUE + 1);
-        let mut reader = Reader { tape: Self { text, values, unescaped: Vec::new() }, at: 0 };
+    pub(super) fn read(text: T) -> Self {
+        let values = Vec::with_capacity(text.as_ref().len() / BYTES_PER_VALUE + 1);
+        let mut reader = Reader { text: text.as_ref(), values, unescaped: Vec::new(), at: 0 };
         reader.value(NOTHING, 0);
-        reader.tape
+        let Reader { values, unescaped, .. } = reader;
+        Self { text, values, unescaped }
     }
 
     /// The outermost value.
@@ -92,12 +94,21 @@ impl<'t> Tape<'t> {
 
     /// The members of an object or the elements of an array.
     pub(super) fn members(&self, place: Place) -> impl Iterator<Item = Place> {
-        let end = self.value(place).end;
-        let mut next = place.0 + 1;
+        let (mut next, end) = self.inside(place);
         std::iter::from_fn(move || {
-            let place = Place(next);
-            (next < end).then(|| next = self.value(place).end).map(|()| place)
+            let place = next;
+            (next < end).then(|| next = self.behind(place)).map(|()| place)
         })
+    }
+
+    /// The place of the first value in an array or an object, and that behind the last one.
+    pub(super) fn inside(&self, place: Place) -> (Place, Place) {
+        (Place(place.0 + 1), self.behind(place))
+    }
+
+    /// The place behind a value and all that is in it.
+    pub(super) fn behind(&self, place: Place) -> Place {
+        Place(self.value(place).end)
     }
 
     fn value(&self, place: Place) -> &Value {
@@ -106,24 +117,26 @@ impl<'t> Tape<'t> {
 
     fn str(&self, span: Span) -> &str {
         match span {
-            Span::Of { start, end } => self.text.get(start as usize..end as usize).unwrap_or_default(),
+            Span::Of { start, end } => self.text.as_ref().get(start as usize..end as usize).unwrap_or_default(),
             Span::Unescaped(at) => &self.unescaped[at as usize],
         }
     }
 }
 
 struct Reader<'t> {
-    tape: Tape<'t>,
+    text: &'t str,
+    values: Vec<Value>,
+    unescaped: Vec<String>,
     at: usize,
 }
 
 impl Reader<'_> {
     fn peek(&self) -> u8 {
-        self.tape.text.as_bytes().get(self.at).copied().unwrap_or(0)
+        self.text.as_bytes().get(self.at).copied().unwrap_or(0)
     }
 
     fn value(&mut self, key: Span, depth: usize) {
-        let place = self.tape.values.len();
+        let place = self.values.len();
         let (kind, content) = match self.peek() {
             b'"' => (Kind::Text, self.string()),
             b'{' if depth < MAX_DEPTH => (Kind::Object, NOTHING),
@@ -131,13 +144,14 @@ impl Reader<'_> {
             _ => self.scalar(),
         };
         let end = narrow(place + 1);
-        self.tape.values.push(Value { key, content, kind, end });
+        grow(&mut self.values);
+        self.values.push(Value { key, content, kind, end });
         match kind {
             Kind::Object => self.members(depth),
             Kind::Array => self.elements(depth),
             Kind::Null | Kind::True | Kind::False | Kind::Number | Kind::Text => return,
         }
-        self.tape.values[place].end = narrow(self.tape.values.len());
+        self.values[place].end = narrow(self.values.len());
     }
 
     fn members(&mut self, depth: usize) {
@@ -170,7 +184,7 @@ impl Reader<'_> {
     /// Steps over a string.
     fn string(&mut self) -> Span {
         let start = self.at + 1;
-        let bytes = self.tape.text.as_bytes();
+        let bytes = self.text.as_bytes();
         let (mut end, mut escaped) = (start, false);
         loop {
             let rest = bytes.get(end..).unwrap_or_default();
@@ -190,14 +204,14 @@ impl Reader<'_> {
             return Span::Of { start: narrow(start), end: narrow(end) };
         }
         let quoted = bytes.get(start - 1..=end).unwrap_or_default();
-        self.tape.unescaped.push(serde_json::from_slice(quoted).unwrap_or_default());
-        Span::Unescaped(narrow(self.tape.unescaped.len() - 1))
+        self.unescaped.push(serde_json::from_slice(quoted).unwrap_or_default());
+        Span::Unescaped(narrow(self.unescaped.len() - 1))
     }
 
     /// Steps over a number or a word, or one byte that no value starts with.
     fn scalar(&mut self) -> (Kind, Span) {
         let start = self.at;
-        let rest = self.tape.text.as_bytes().get(start..).unwrap_or_default();
+        let rest = self.text.as_bytes().get(start..).unwrap_or_default();
         let length = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']')).unwrap_or(rest.len());
         self.at += length.max(1);
         let kind = match rest.first() {
@@ -220,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    fn tree(tape: &Tape<'_>, place: Place) -> Value {
+    fn tree(tape: &Tape<&str>, place: Place) -> Value {
         match tape.kind(place) {
             Kind::Null => Value::Null,
             Kind::True => true.into(),
@@ -241,7 +255,7 @@ mod tests {
             "list": [{"a": 1}, {"b": {"c": "d"}}, null], "last": 18_446_744_073_709_551_615_u64,
         });
         let text = value.to_string();
-        let tape = Tape::read(&text);
+        let tape = Tape::read(text.as_str());
         assert_eq!(tree(&tape, tape.root()), value);
     }
 

@@ -29,6 +29,8 @@ proptest! {
             (Ok(ours), Ok(theirs)) => prop_assert_eq!(ours.value, theirs),
             (Err(JsonError::Refused(reason)), _) => prop_assert!(false, "no grammar rule explains: {}", reason),
             (Err(_), Err(_)) => {}
+            // Half of a surrogate pair reads as U+FFFD, as Go has it; serde_json refuses it.
+            (Ok(_), Err(_)) if text.windows(3).any(|part| part == b"\\ud" || part == b"\\uD") => {}
             (ours, theirs) => prop_assert!(false, "we say {:?}, serde_json says {:?}", ours, theirs),
         }
     }
@@ -58,7 +60,9 @@ proptest! {
 }
 
 fn duplicates(text: &str) -> Vec<String> {
-    json::parse(text.as_bytes()).unwrap().duplicates
+    let messages = json::parse(text.as_bytes()).unwrap().duplicates;
+    let path = |message: &String| message.strip_prefix("duplicate field \"")?.strip_suffix('"').map(str::to_owned);
+    messages.iter().map(|message| path(message).expect(message)).collect()
 }
 
 #[test]
@@ -82,6 +86,18 @@ fn what_is_reported_of_long_keys_is_bounded() {
     let key = "k".repeat(10_000);
     let reported = duplicates(&format!(r#"{{"{key}":{{{}}}}}"#, members.join(",")));
     assert!((2..10).contains(&reported.len()), "{}", reported.len());
+}
+
+#[test]
+fn half_of_a_surrogate_pair_becomes_the_replacement_character() {
+    let reads = |text: &str, expected: &str| {
+        let parsed = json::parse(text.as_bytes()).map(|parsed| parsed.value);
+        assert_eq!(parsed, Ok(json!(expected)), "{text}");
+    };
+    reads(r#""\ud800""#, "\u{fffd}");
+    reads(r#""a\udc00b\n""#, "a\u{fffd}b\n");
+    reads(r#""\ud800\ud83d\ude00\\ud800""#, "\u{fffd}\u{1f600}\\ud800");
+    assert!(json::parse(br#""\ud80""#).is_err());
 }
 
 #[test]

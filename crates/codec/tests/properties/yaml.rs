@@ -196,9 +196,15 @@ fn plain_text_gets_the_types_of_go_yaml() {
 }
 
 #[test]
+fn keys_that_are_no_texts_and_come_twice_are_reported_as_they_are() {
+    let parsed = yaml::parse(b"{1: a, 1: b, true: c, \"true\": d}").unwrap();
+    assert_eq!(parsed.duplicates, ["line 1: key 1 already set in map", "line 1: key \"true\" already set in map"]);
+}
+
+#[test]
 fn keys_that_come_twice_are_reported() {
     let parsed = yaml::parse(b"data:\n  a: 1\n  a: 2\nitems:\n- {x: 1, x: 2}\n").unwrap();
-    assert_eq!(parsed.duplicates, ["data.a", "items[0].x"]);
+    assert_eq!(parsed.duplicates, ["line 3: key \"a\" already set in map", "line 5: key \"x\" already set in map"]);
     assert_eq!(parsed.value["data"]["a"], json!(2));
 }
 

@@ -49,7 +49,8 @@ impl Sent {
         let version = kind.group_version().to_string();
         let parsed = self.encoding.parse(&self.bytes, (&version, &kind.kind));
         let parsed = parsed.map_err(|error| unrecognized(&kind.kind, &error, &self.bytes))?;
-        accept(target, parsed.value, &parsed.duplicates, validation)
+        let faults = self.encoding.faults(parsed.duplicates, validation);
+        accept(target, parsed.value, &faults, validation)
     }
 }
 
@@ -102,16 +103,38 @@ impl Encoding {
         }
     }
 
+    /// What is said of fields that are stated twice.
+    fn faults(self, messages: Vec<String>, validation: FieldValidation) -> Vec<String> {
+        match self {
+            Self::Json | Self::Protobuf => messages,
+            Self::Yaml => yaml_faults(messages, validation),
+        }
+    }
+
     /// `default` is the apiVersion and kind of a protobuf body that does not name its own.
     fn parse(self, bytes: &[u8], default: (&str, &str)) -> Result<Parsed, String> {
         match self {
             Self::Json => json::parse(bytes).map_err(|error| format!("json parse error: {error}")),
-            Self::Yaml => yaml::parse(bytes).map_err(|error| format!("yaml parse error: {error}")),
+            // Upstream turns YAML into JSON first, with the keys in alphabetical order: faults are found in that order.
+            Self::Yaml => yaml::parse(bytes)
+                .map(|mut parsed| {
+                    parsed.value.sort_all_keys();
+                    parsed
+                })
+                .map_err(|error| format!("yaml parse error: {error}")),
             Self::Protobuf => keelson_protobuf::decode_with_default(bytes, default)
                 .map(|decoded| Parsed { value: decoded.object.into_value(), duplicates: Vec::new() })
                 .map_err(|error| error.to_string()),
         }
     }
+}
+
+/// What is said of keys that come twice in YAML: line by line in warnings, as one fault where a client asked for strictness.
+pub(super) fn yaml_faults(lines: Vec<String>, validation: FieldValidation) -> Vec<String> {
+    if lines.is_empty() || validation != FieldValidation::Strict {
+        return lines;
+    }
+    vec![format!("yaml: unmarshal errors:\n  {}", lines.join("\n  "))]
 }
 
 /// How much of a body that can't be read is shown to the client, as upstream has it.

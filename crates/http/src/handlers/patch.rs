@@ -3,12 +3,13 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
 use keelson_codec::{json, yaml};
-use keelson_meta::ApiError;
-use keelson_meta::options::{self, PatchOptions, Query};
+use keelson_meta::json::{Found, Value};
+use keelson_meta::options::{self, FieldValidation, PatchOptions, Query};
+use keelson_meta::{ApiError, go_format};
 use keelson_registry::{Applied, Patch, PatchKind, Registry, Target};
 
 use super::render::Renderer;
-use super::{resolve, writer};
+use super::{decode, resolve, writer};
 use crate::body::{MAX_REQUEST_BYTES, RequestBody, ResponseBody};
 use crate::negotiation::Subject;
 use crate::respond;
@@ -22,7 +23,7 @@ pub(super) async fn handle(
     let kind = kind(&request.parts.headers)?;
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     let options = options(&Query::parse(request.parts.uri.query().unwrap_or_default()), kind)?;
-    let patch = document(kind, request.body).await?;
+    let patch = document(kind, request.body, options.field_validation).await?;
     let name = resolve::name(target)?;
     let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
     let Applied { written, created } = match kind {
@@ -54,18 +55,65 @@ pub(super) fn options(query: &Query<'_>, kind: PatchKind) -> Result<PatchOptions
 ///
 /// # Errors
 /// 413 beyond the size limit, 400 for what is not JSON, or not YAML where that may be sent.
-pub(super) async fn document(kind: PatchKind, body: RequestBody) -> Result<Patch, ApiError> {
+pub(super) async fn document(
+    kind: PatchKind,
+    body: RequestBody,
+    validation: FieldValidation,
+) -> Result<Patch, ApiError> {
     let body = body.read(MAX_REQUEST_BYTES).await?;
-    let parsed = match (kind, json::parse(&body)) {
-        (_, Ok(parsed)) => parsed,
-        (PatchKind::Apply, Err(_)) => {
-            yaml::parse(&body).map_err(|error| ApiError::BadRequest(format!("error decoding YAML: {error}")))?
+    let parsed = json::parse(&body);
+    if kind == PatchKind::Apply {
+        return match parsed {
+            // Most of what is applied is JSON, which is YAML as well; what it says twice is only found in that.
+            Ok(parsed) if parsed.duplicates.is_empty() => {
+                Ok(Patch { kind, document: parsed.value, faults: Vec::new() })
+            }
+            Ok(_) | Err(_) => applied(&body, validation),
+        };
+    }
+    match parsed {
+        Ok(parsed) => {
+            refuse_other_forms(kind, &parsed.value, validation)?;
+            Ok(Patch { kind, document: parsed.value, faults: parsed.duplicates })
         }
-        (PatchKind::Json | PatchKind::Merge | PatchKind::Strategic, Err(error)) => {
-            return Err(ApiError::BadRequest(format!("error decoding patch: {error}")));
+        Err(error) => Err(ApiError::BadRequest(match (kind, validation) {
+            (PatchKind::Merge, FieldValidation::Ignore) => BAD_MERGE_PATCH.to_owned(),
+            (PatchKind::Json, FieldValidation::Ignore) => error.to_string(),
+            _ => format!("error decoding patch: {error}"),
+        })),
+    }
+}
+
+/// What upstream's library says of a merge patch that it can't use, where nothing has looked at it before.
+const BAD_MERGE_PATCH: &str = "Invalid JSON Patch";
+
+/// Where no strictness is asked for, upstream hands a patch straight to its library, which words it otherwise when it is not
+/// of the right form.
+fn refuse_other_forms(kind: PatchKind, document: &Value, validation: FieldValidation) -> Result<(), ApiError> {
+    let refused = |message: String| Err(ApiError::BadRequest(message));
+    match (kind, validation, document) {
+        (PatchKind::Merge, FieldValidation::Ignore, document) if !document.is_object() => {
+            refused(BAD_MERGE_PATCH.to_owned())
         }
+        (PatchKind::Json, FieldValidation::Ignore, document) if !document.is_array() && !document.is_null() => {
+            let found = go_format::found(&Found::of(document), "jsonpatch.Patch");
+            refused(format!("json: cannot unmarshal {found} into Go value of type jsonpatch.Patch"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads what is applied.
+fn applied(body: &[u8], validation: FieldValidation) -> Result<Patch, ApiError> {
+    let parsed = yaml::parse(body).map_err(|error| ApiError::BadRequest(format!("error decoding YAML: {error}")))?;
+    let faults = decode::yaml_faults(parsed.duplicates, validation);
+    let faults = match validation {
+        FieldValidation::Strict => {
+            faults.iter().map(|fault| format!("error converting YAML to JSON: {fault}")).collect()
+        }
+        FieldValidation::Ignore | FieldValidation::Warn => faults,
     };
-    Ok(Patch { kind, document: parsed.value, duplicates: parsed.duplicates })
+    Ok(Patch { kind: PatchKind::Apply, document: parsed.value, faults })
 }
 
 /// The form of a patch, by its media type.

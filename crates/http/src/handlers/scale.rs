@@ -38,7 +38,7 @@ pub(super) async fn handle(
         Verb::Patch => {
             let form = patch::kind(headers)?;
             let options = patch::options(&query, form)?;
-            let patch = patch::document(form, request.body).await?;
+            let patch = patch::document(form, request.body, options.field_validation).await?;
             let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
             if form == PatchKind::Apply {
                 let applied = registry.apply_scale(target, name, &patch, &writer, &options).await?;
@@ -66,8 +66,12 @@ fn kind() -> GroupVersionKind {
 }
 
 fn check_name(name: &str, scale: &Object) -> Result<(), ApiError> {
-    if scale.name().is_empty() || scale.name() == name {
+    if scale.name() == name {
         return Ok(());
+    }
+    if scale.name().is_empty() {
+        let message = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+        return Err(ApiError::BadRequest(message));
     }
     Err(ApiError::BadRequest(format!(
         "the name of the object ({}) does not match the name on the URL ({name})",

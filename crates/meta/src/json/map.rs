@@ -25,6 +25,9 @@ pub use iter::{IntoIter, Iter, IterMut};
 /// Up to this many fields a name is compared with each of them, which is about as fast as to hash it once.
 pub(super) const SEARCHED_IN_ORDER: usize = 32;
 
+/// With this many fields a map grows by small steps: doubling would take up to twice what it holds.
+const LARGE: usize = 4096;
+
 /// The fields of an object, each with its name, in the order they were given.
 #[derive(Clone, Default)]
 pub struct Map {
@@ -128,7 +131,8 @@ impl Map {
         if slots.len() <= SEARCHED_IN_ORDER && are_distinct(slots.as_slice()) {
             return Self { slots: slots.collect(), index: None };
         }
-        let mut map = Self::with_capacity(slots.len());
+        // Names that come again take no room of their own.
+        let mut map = Self::with_capacity(slots.len().min(LARGE));
         for (number, slot) in slots.enumerate() {
             match map.search(slot.hash, slot.name()) {
                 None => {
@@ -299,6 +303,9 @@ impl Map {
         let place = self.slots.len();
         if let Some(index) = &mut self.index {
             index.note(slot.name(), place, &self.slots);
+        }
+        if place == self.slots.capacity() && place >= LARGE {
+            self.slots.reserve_exact(place / 8);
         }
         self.slots.push(slot);
         if self.index.is_none() && place >= SEARCHED_IN_ORDER {

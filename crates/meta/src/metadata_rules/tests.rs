@@ -137,36 +137,3 @@ fn managed_fields() {
         ],
     );
 }
-
-#[test]
-fn changes_keep_the_identity() {
-    let old = object(&json!({"name": "a", "uid": "u", "resourceVersion": "1", "generation": 2,
-        "creationTimestamp": "2026-01-02T03:04:05Z"}));
-    assert!(validate_metadata_update(&old, &old).is_empty());
-    let new = object(&json!({"name": "b", "uid": "v", "generation": 1}));
-    assert_eq!(
-        texts(&validate_metadata_update(&new, &old)),
-        [
-            "metadata.resourceVersion: Invalid value: \"\": must be specified for an update",
-            "metadata.generation: Invalid value: 1: must not be decremented",
-            "metadata.name: Invalid value: \"b\": field is immutable",
-            "metadata.uid: Invalid value: \"v\": field is immutable",
-            "metadata.creationTimestamp: Invalid value: null: field is immutable",
-        ]
-    );
-}
-
-#[test]
-fn finalizers_only_go_during_a_deletion() {
-    let old = object(&json!({"name": "a", "resourceVersion": "1", "deletionTimestamp": "2026-01-02T03:04:05Z",
-        "finalizers": ["x.io/a", "x.io/b"]}));
-    let mut new = old.clone();
-    new.set_meta("finalizers", json!(["x.io/b"]));
-    assert!(validate_metadata_update(&new, &old).is_empty());
-    new.set_meta("finalizers", json!(["x.io/d", "x.io/b", "x.io/c"]));
-    assert_eq!(
-        texts(&validate_metadata_update(&new, &old)),
-        ["metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new \
-          finalizers []string{\"x.io/c\", \"x.io/d\"}"]
-    );
-}

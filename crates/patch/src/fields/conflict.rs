@@ -9,6 +9,10 @@ use keelson_meta::status::StatusCause;
 use super::element::Path;
 use super::owners::{Manager, Operation};
 
+/// How many bytes of paths an answer names. A path is as long as the keys that a client chose for it, and there may be a
+/// conflict for every few bytes below it.
+const MAX_PATH_BYTES: usize = 256 * 1024;
+
 /// A field that is applied with another value than its owner gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
@@ -23,14 +27,14 @@ pub struct Conflict {
 pub struct Conflicts(pub Vec<Conflict>);
 
 impl Conflicts {
-    /// The causes in the `Status` of the answer.
+    /// The causes in the `Status` of the answer: of the first conflicts, if there are more than can be named.
     pub fn causes(&self) -> Vec<StatusCause> {
-        let cause = |conflict: &Conflict| StatusCause {
+        let cause = |(conflict, path): (&Conflict, String)| StatusCause {
             reason: "FieldManagerConflict".to_owned(),
             message: format!("conflict with {}", readable(&conflict.manager)),
-            field: conflict.path.to_string(),
+            field: path,
         };
-        self.0.iter().map(cause).collect()
+        named(self.0.iter()).map(cause).collect()
     }
 }
 
@@ -39,9 +43,9 @@ impl fmt::Display for Conflicts {
         if let [only] = &self.0[..] {
             return write!(f, "Apply failed with 1 conflict: conflict with {}: {}", readable(&only.manager), only.path);
         }
-        let mut managers: BTreeMap<&Manager, Vec<&Path>> = BTreeMap::new();
-        for conflict in &self.0 {
-            managers.entry(&conflict.manager).or_default().push(&conflict.path);
+        let mut managers: BTreeMap<&Manager, Vec<String>> = BTreeMap::new();
+        for (conflict, path) in named(self.0.iter()) {
+            managers.entry(&conflict.manager).or_default().push(path);
         }
         let lines = managers.into_iter().flat_map(|(manager, paths)| {
             let head = format!("conflicts with {}:", readable(manager));
@@ -52,6 +56,16 @@ impl fmt::Display for Conflicts {
 }
 
 impl std::error::Error for Conflicts {}
+
+/// The conflicts that can be named, with their paths as text.
+fn named<'c>(conflicts: impl Iterator<Item = &'c Conflict>) -> impl Iterator<Item = (&'c Conflict, String)> {
+    let mut written = 0;
+    conflicts.map_while(move |conflict| {
+        let path = (written < MAX_PATH_BYTES).then(|| conflict.path.to_string())?;
+        written += path.len();
+        Some((conflict, path))
+    })
+}
 
 fn readable(manager: &Manager) -> String {
     let mut text = quote(&manager.name);

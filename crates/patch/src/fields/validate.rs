@@ -11,6 +11,10 @@ use super::step::Step;
 use super::view::View;
 use crate::go_text;
 
+/// How many bytes of paths and messages are collected. A path is as long as the keys that a client chose for it, and there may
+/// be a fault for every few bytes below it.
+const MAX_BYTES: usize = 256 * 1024;
+
 /// Whether a list may have an item more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
@@ -59,7 +63,7 @@ impl std::error::Error for Violations {}
 /// # Errors
 /// Everything that is wrong; of several undeclared fields of one object only the first.
 pub fn validate<'a>(schema: impl FieldSchema<'a>, object: &Value, duplicates: Duplicates) -> Result<(), Violations> {
-    let mut found = Found { duplicates, violations: Vec::new() };
+    let mut found = Found { duplicates, violations: Vec::new(), written: 0 };
     found.walk(schema, object, &Place::Root);
     if found.violations.is_empty() { Ok(()) } else { Err(Violations(found.violations)) }
 }
@@ -84,11 +88,17 @@ impl fmt::Display for Place<'_> {
 struct Found {
     duplicates: Duplicates,
     violations: Vec<Violation>,
+    /// Bytes of what was found.
+    written: usize,
 }
 
 impl Found {
-    fn report(&mut self, place: &Place<'_>, message: impl Into<String>) {
-        self.violations.push(Violation { path: place.to_string(), message: message.into() });
+    fn report(&mut self, place: &Place<'_>, message: impl FnOnce() -> String) {
+        if self.written < MAX_BYTES {
+            let violation = Violation { path: place.to_string(), message: message() };
+            self.written += violation.path.len() + violation.message.len();
+            self.violations.push(violation);
+        }
     }
 
     fn walk<'a>(&mut self, schema: impl FieldSchema<'a>, value: &Value, place: &Place<'_>) {
@@ -104,12 +114,14 @@ impl Found {
                         Member::Field(field) => self.walk(field, value, &place),
                         Member::Entry(entry) => self.walk(entry, value, &place),
                         Member::Unknown => {}
-                        Member::Undeclared => return self.report(&place, "field not declared in schema"),
+                        Member::Undeclared => {
+                            return self.report(&place, || "field not declared in schema".to_owned());
+                        }
                     }
                 }
             }
             (Form::Map | Form::AtomicMap, other) => {
-                self.report(place, format!("expected map, got &{{{}}}", go_text::value(other)));
+                self.report(place, || format!("expected map, got &{{{}}}", go_text::value(other)));
             }
             (Form::AtomicList, Value::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
@@ -120,7 +132,7 @@ impl Found {
             }
             (Form::Set | Form::KeyedList, Value::Array(items)) => self.items(schema, items, place),
             (Form::AtomicList | Form::Set | Form::KeyedList, other) => {
-                self.report(place, format!("expected list, got &{{{}}}", go_text::value(other)));
+                self.report(place, || format!("expected list, got &{{{}}}", go_text::value(other)));
             }
         }
     }
@@ -134,7 +146,7 @@ impl Found {
         for (index, item) in list[..valid].iter().enumerate() {
             let step = items.step_at(index);
             if self.duplicates == Duplicates::Refused && repeated.binary_search(&&index).is_ok() {
-                self.report(place, format!("duplicate entries for key {}", step.to_element()));
+                self.report(place, || format!("duplicate entries for key {}", step.to_element()));
             }
             if let Some(schema) = schema.items() {
                 self.walk(schema, item, &Place::Part(place, step));
@@ -142,7 +154,7 @@ impl Found {
         }
         // Without an identity there is no path to report anything further at.
         if let Some((index, error)) = fault {
-            self.report(place, format!("element {index}: {error}"));
+            self.report(place, || format!("element {index}: {error}"));
         }
     }
 
@@ -151,18 +163,23 @@ impl Found {
             Value::String(text) => keelson_meta::go_format::quote(text),
             other => go_text::value(other),
         };
-        let message = match (scalar, value) {
+        let fits = matches!(
+            (scalar, value),
             (Scalar::String, Value::String(_))
-            | (Scalar::Numeric, Value::Number(_))
-            | (Scalar::Boolean, Value::Bool(_))
-            | (Scalar::Untyped, Value::String(_) | Value::Number(_) | Value::Bool(_)) => return,
-            (Scalar::String, _) => format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_value()),
-            (Scalar::Numeric, _) => {
+                | (Scalar::Numeric, Value::Number(_))
+                | (Scalar::Boolean, Value::Bool(_))
+                | (Scalar::Untyped, Value::String(_) | Value::Number(_) | Value::Bool(_))
+        );
+        if fits {
+            return;
+        }
+        self.report(place, || match scalar {
+            Scalar::String => format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_value()),
+            Scalar::Numeric => {
                 format!("expected numeric (int or float), got {}", go_text::type_name(value))
             }
-            (Scalar::Boolean, _) => format!("expected boolean, got &{{{}}}", go_text::value(value)),
-            (Scalar::Untyped, _) => format!("expected any scalar, got &{{{}}}", go_text::value(value)),
-        };
-        self.report(place, message);
+            Scalar::Boolean => format!("expected boolean, got &{{{}}}", go_text::value(value)),
+            Scalar::Untyped => format!("expected any scalar, got &{{{}}}", go_text::value(value)),
+        });
     }
 }

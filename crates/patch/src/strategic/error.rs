@@ -114,11 +114,7 @@ impl StrategicError {
     }
 
     pub(super) fn unknown_directive(object: &Map) -> Self {
-        let directive = match object.get(DIRECTIVE) {
-            Some(Value::String(text)) => text.to_string(),
-            None | Some(Value::Null) => "%!s(<nil>)".to_owned(),
-            Some(other) => format!("%!s({}={})", go_text::type_name(other), go_text::value(other)),
-        };
+        let directive = go_text::as_text(object.get(DIRECTIVE).unwrap_or(&Value::Null));
         Self::UnknownDirective { directive, object: go_text::object(object) }
     }
 

@@ -21,7 +21,7 @@ use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
-use crate::intake::{Accepted, duplicate, object_of, shape};
+use crate::intake::{Accepted, object_of, shape};
 use crate::kinds::{self, Confined};
 use crate::registry::Registry;
 use crate::target::Target;
@@ -60,7 +60,7 @@ fn invalid(target: &Target, object: &Object, errors: Vec<FieldError>) -> ApiErro
 pub(crate) fn accept(
     target: &Target,
     sent: Value,
-    duplicates: &[String],
+    faults: &[String],
     validation: FieldValidation,
 ) -> Result<Accepted, ApiError> {
     let kind = target.taken_kind();
@@ -77,8 +77,7 @@ pub(crate) fn accept(
         )));
     }
     object.set_type(&kind);
-    let faults: Vec<String> = duplicates.iter().map(|path| duplicate(path)).collect();
-    let warnings = shape(target, &kind, &mut object, &faults, validation).map_err(|fault| {
+    let warnings = shape(target, &kind, &mut object, faults, validation).map_err(|fault| {
         let GroupVersionKind { version, kind, .. } = &kind;
         ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {fault}"))
     })?;

@@ -65,7 +65,7 @@ impl Registry {
     ) -> Result<Applied, ApiError> {
         let scale = document(patch)?;
         let document = configuration(target, &scale)?.into_value();
-        let patch = Patch { kind: PatchKind::Apply, document, duplicates: patch.duplicates.clone() };
+        let patch = Patch { kind: PatchKind::Apply, document, faults: patch.faults.clone() };
         self.apply(target, name, &patch, writer, options).await
     }
 

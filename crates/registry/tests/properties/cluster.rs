@@ -253,7 +253,7 @@ impl Write {
                 server.update(&named, name, sent, &Writer::server(), &options).await
             }
             Action::Merge(pod) => {
-                let patch = Patch { kind: PatchKind::Merge, document: pod.merge_patch(), duplicates: Vec::new() };
+                let patch = Patch { kind: PatchKind::Merge, document: pod.merge_patch(), faults: Vec::new() };
                 let options = PatchOptions { dry_run, ..PatchOptions::default() };
                 server.patch(&named, name, &patch, &Writer::server(), &options).await
             }

@@ -137,7 +137,7 @@ async fn use_every_verb(server: &Registry, number: usize) {
     let updated = updated.object.decode(updated.revision.unwrap());
     assert_eq!((updated.get(&["spec", "colour"]), updated.generation()), (Some(&json!("green")), Some(2)));
 
-    let patch = |document: Value, kind| Patch { kind, document, duplicates: Vec::new() };
+    let patch = |document: Value, kind| Patch { kind, document, faults: Vec::new() };
     let merge = patch(json!({ "metadata": { "labels": { "size": "big" } } }), PatchKind::Merge);
     server.patch(&target, "a", &merge, &Writer::server(), &PatchOptions::default()).await.unwrap();
     let strategic = patch(json!({ "spec": {} }), PatchKind::Strategic);

@@ -117,13 +117,13 @@ async fn patch_one_object(engine: Engine) {
         for round in 0..ROUNDS {
             let key = format!("by-{number}-{round}");
             let patch = if round % 2 == 0 {
-                Patch { kind: PatchKind::Merge, document: json!({"data": {key: "x"}}), duplicates: Vec::new() }
+                Patch { kind: PatchKind::Merge, document: json!({"data": {key: "x"}}), faults: Vec::new() }
             } else {
                 let path = format!("/data/{key}");
                 Patch {
                     kind: PatchKind::Json,
                     document: json!([{"op": "add", "path": path, "value": "x"}]),
-                    duplicates: Vec::new(),
+                    faults: Vec::new(),
                 }
             };
             server.patch(&named("one"), "one", &patch, &Writer::server(), &PatchOptions::default()).await?;
@@ -213,7 +213,7 @@ fn finalizers_hold_an_object_until_the_last_is_taken() {
             let patch = Patch {
                 kind: PatchKind::Merge,
                 document: json!({"metadata": {"finalizers": left}}),
-                duplicates: Vec::new(),
+                faults: Vec::new(),
             };
             cluster
                 .server(server)

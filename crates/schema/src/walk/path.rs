@@ -23,6 +23,13 @@ impl Path<'_> {
         text
     }
 
+    /// The path of the value itself: `spec.containers[0].image`.
+    pub(super) fn in_report(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        text
+    }
+
     fn write(&self, text: &mut String) {
         match self {
             Self::Root => {}
@@ -42,8 +49,9 @@ impl Path<'_> {
     }
 
     /// The path as Go's decoder gives it in type errors: the type that declares the innermost field, then the names of
-    /// all fields, without indexes and map keys: `Container.spec.containers.image`.
-    pub(super) fn in_go(&self) -> String {
+    /// all fields, without indexes and map keys, and of the structures that are embedded on the way:
+    /// `CSIVolumeSource.spec.volumes.VolumeSource.csi.driver`.
+    pub(super) fn in_decoder(&self) -> String {
         let mut text = self.owner().unwrap_or_default().to_owned();
         self.write_fields(&mut text);
         text
@@ -60,8 +68,11 @@ impl Path<'_> {
     fn write_fields(&self, text: &mut String) {
         match self {
             Self::Root => {}
-            Self::Field { parent, name, .. } => {
+            Self::Field { parent, owner, name } => {
                 parent.write_fields(text);
+                if let Some(embedded) = owner.field(name).and_then(SchemaRef::embedded_in) {
+                    push_name(text, embedded);
+                }
                 push_name(text, name);
             }
             Self::Index { parent, .. } | Self::Key { parent, .. } => parent.write_fields(text),
