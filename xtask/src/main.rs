@@ -7,6 +7,7 @@
 mod bench;
 mod ci;
 mod deny;
+mod fuzz;
 mod kubectl;
 mod run;
 mod servers;
@@ -48,6 +49,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Throw generated inputs at the parsers for a time.
+    Fuzz {
+        /// Passed on to `keelson-fuzz`: `--target NAME`, `--seconds N`, `--seed N`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Print the path of the kubectl that the tests use, fetching it if needed.
     Kubectl,
     /// Print the variables that name the PostgreSQL and the etcd of the tests, fetching them if needed.
@@ -73,6 +80,7 @@ fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
         Task::Deny => deny::deny(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Ci => ci::ci(&workspace),
         Task::Bench { args } => bench::bench(&workspace, &args),
+        Task::Fuzz { args } => fuzz::fuzz(&workspace, &args),
         Task::Kubectl => {
             println!("{}", kubectl::find(&workspace)?.display());
             Ok(ExitCode::SUCCESS)

@@ -1,0 +1,130 @@
+//! One run of one target: the corpus first, then changed copies of what was worth keeping, until the budget is spent.
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::memory::{Cost, measure};
+use crate::mutate::{Numbers, mutate};
+use crate::targets::Target;
+
+/// How many inputs are kept to be changed further.
+const MAX_KEPT: usize = 4096;
+/// What any input may cost, in bytes, whatever its length: tables that are made on first use, and texts of errors.
+const BASE_BYTES: usize = 4 * 1024 * 1024;
+/// How many bytes may be held at once for each byte of an input.
+const HELD_PER_BYTE: usize = 256;
+/// How many bytes may be asked for altogether for each byte of an input.
+const ASKED_PER_BYTE: usize = 8192;
+
+/// How long a run takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Budget {
+    /// So many inputs: the same ones every time.
+    Inputs(usize),
+    /// Until then.
+    Until(Instant),
+}
+
+/// An input that broke a rule.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The input.
+    pub input: Vec<u8>,
+    /// What was wrong.
+    pub why: String,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    /// How many inputs were tried.
+    pub inputs: usize,
+    /// Of how many kinds they were.
+    pub kinds: usize,
+}
+
+/// Runs a target. The same seed and number of inputs give the same run.
+///
+/// # Errors
+/// The first input that breaks a rule, as short as it can be made by leaving parts out.
+pub fn run(target: &Target, seed: u64, budget: Budget) -> Result<Summary, Finding> {
+    let mut numbers = Numbers::new(seed);
+    let (mut kinds, mut kept) = (HashSet::new(), corpus(target));
+    let mut inputs = 0;
+    for input in &kept {
+        inputs += 1;
+        kinds.insert(attempt(target, input)?);
+    }
+    if kept.is_empty() {
+        kept.push(Vec::new());
+    }
+    let goes_on = |inputs: usize| match budget {
+        Budget::Inputs(most) => inputs < most,
+        Budget::Until(end) => Instant::now() < end,
+    };
+    while goes_on(inputs) {
+        let input = mutate(&kept[numbers.below(kept.len())], &kept, target.words, &mut numbers);
+        inputs += 1;
+        if kinds.insert(attempt(target, &input)?) {
+            if kept.len() < MAX_KEPT {
+                kept.push(input);
+            } else {
+                let place = numbers.below(kept.len());
+                kept[place] = input;
+            }
+        }
+    }
+    Ok(Summary { inputs, kinds: kinds.len() })
+}
+
+/// The inputs to begin with: those of the target, and the files of its corpus in the order of their names.
+fn corpus(target: &Target) -> Vec<Vec<u8>> {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "corpus", target.name].iter().collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    let seeds = target.seeds.iter().map(|seed| seed.to_vec());
+    seeds.chain(files.into_iter().filter_map(|file| std::fs::read(file).ok())).collect()
+}
+
+/// Tries an input; one that breaks a rule is made shorter as long as it breaks one.
+fn attempt(target: &Target, input: &[u8]) -> Result<u64, Finding> {
+    let why = match check(target, input) {
+        Ok(kind) => return Ok(kind),
+        Err(why) => why,
+    };
+    let mut finding = Finding { input: input.to_vec(), why };
+    let mut length = input.len() / 2;
+    while length > 0 {
+        let mut place = 0;
+        while place + length <= finding.input.len() {
+            let mut shorter = finding.input.clone();
+            shorter.drain(place..place + length);
+            match check(target, &shorter) {
+                Err(why) => finding = Finding { input: shorter, why },
+                Ok(_) => place += length,
+            }
+        }
+        length /= 2;
+    }
+    Err(finding)
+}
+
+/// Tries an input once.
+fn check(target: &Target, input: &[u8]) -> Result<u64, String> {
+    let (tried, cost) = measure(|| catch_unwind(AssertUnwindSafe(|| (target.check)(input))));
+    let kind = tried.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+    })?;
+    let Cost { peak, asked } = cost;
+    if peak > BASE_BYTES + HELD_PER_BYTE * input.len() {
+        return Err(format!("{} bytes of input made {peak} bytes be held at once", input.len()));
+    }
+    if asked > BASE_BYTES + ASKED_PER_BYTE * input.len() {
+        return Err(format!("{} bytes of input made {asked} bytes be asked for", input.len()));
+    }
+    Ok(kind)
+}

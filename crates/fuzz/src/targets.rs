@@ -1,0 +1,86 @@
+//! The parsers that read what clients send, and what must hold of each.
+//!
+//! A check panics where something does not hold. What it returns is a number that tells kinds of inputs apart: of a refusal
+//! its text without what it quotes, of an accepted input the forms of the values in it.
+
+mod bytes;
+mod patches;
+mod texts;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use keelson_meta::json::Value;
+
+/// One parser.
+pub struct Target {
+    /// What it is called on the command line, and its folder of the corpus.
+    pub name: &'static str,
+    /// Inputs to begin with.
+    pub(crate) seeds: &'static [&'static [u8]],
+    /// What its language knows.
+    pub(crate) words: &'static [&'static str],
+    /// Reads an input.
+    pub(crate) check: fn(&[u8]) -> u64,
+}
+
+/// All of them.
+pub fn all() -> &'static [Target] {
+    &[
+        bytes::JSON,
+        bytes::YAML,
+        bytes::PROTOBUF,
+        bytes::STORED,
+        bytes::SCHEMA,
+        patches::JSON_PATCH,
+        patches::MERGE_PATCH,
+        patches::STRATEGIC_PATCH,
+        patches::APPLY,
+        patches::MANAGED_FIELDS,
+        texts::LABEL_SELECTOR,
+        texts::FIELD_SELECTOR,
+        texts::CONTINUE_TOKEN,
+        texts::QUANTITY,
+        texts::QUERY,
+        texts::PATH,
+    ]
+}
+
+/// The kind of a refusal: its text up to what differs from input to input.
+fn refused(error: &impl ToString) -> u64 {
+    let text = error.to_string();
+    let plain = text.bytes().take(80).map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
+    let mut hasher = DefaultHasher::new();
+    let mut quoted = false;
+    for byte in plain {
+        match byte {
+            b'"' | b'\'' | b'`' => quoted = !quoted,
+            _ if quoted => {}
+            _ => byte.hash(&mut hasher),
+        }
+    }
+    hasher.finish()
+}
+
+/// The kind of a value: the forms in it, down to a few levels.
+fn form(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hash_form(value, 4, &mut hasher);
+    hasher.finish()
+}
+
+fn hash_form(value: &Value, levels: usize, hasher: &mut DefaultHasher) {
+    std::mem::discriminant(value).hash(hasher);
+    match value {
+        Value::Array(items) if levels > 0 => {
+            items.len().min(3).hash(hasher);
+            items.iter().take(3).for_each(|item| hash_form(item, levels - 1, hasher));
+        }
+        Value::Object(map) if levels > 0 => {
+            map.len().min(4).hash(hasher);
+            map.values().take(4).for_each(|item| hash_form(item, levels - 1, hasher));
+        }
+        Value::Number(number) => number.is_f64().hash(hasher),
+        Value::String(text) => (text.is_empty(), text.is_ascii()).hash(hasher),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {}
+    }
+}

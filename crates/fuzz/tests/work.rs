@@ -1,0 +1,161 @@
+//! That the work on large inputs grows with their length: ten times as many items ask for about ten times as much memory.
+//!
+//! Counted instead of timed, so that it is the same on every machine. What compares or copies each item with each other shows.
+
+use std::borrow::Cow;
+
+use keelson_fuzz::memory::measure;
+use keelson_meta::json::{Value, json};
+use keelson_meta::label_selector::LabelSelector;
+use keelson_patch::fields::{self, Duplicates, FieldSet, Manager, Owners, Versions, Writer};
+use keelson_patch::json_patch::{self, Limits};
+use keelson_patch::{merge_patch, strategic};
+use keelson_schema::{SchemaRef, Schemas, WalkOptions, WalkReport};
+
+/// So many items, and ten times as many.
+const ITEMS: usize = 1_500;
+/// How much more ten times as many items may ask for. Vectors that double and trees that deepen take their share.
+const TIMES: usize = 20;
+
+fn check(what: &str, work: impl Fn(usize)) {
+    // The first call makes what is made once.
+    work(1);
+    let few = measure(|| work(ITEMS)).1.asked;
+    let many = measure(|| work(10 * ITEMS)).1.asked;
+    assert!(many <= TIMES * few, "{what}: {few} bytes for {ITEMS} items, {many} for ten times as many");
+}
+
+fn pod_schema() -> SchemaRef<'static> {
+    Schemas::builtin().kind("", "v1", "Pod").expect("a built-in kind")
+}
+
+/// A pod with this many containers, volumes and finalizers.
+fn pod(items: usize, image: &str) -> Value {
+    let containers: Vec<Value> =
+        (0..items).map(|number| json!({"name": format!("c{number}"), "image": image})).collect();
+    let volumes: Vec<Value> = (0..items).map(|number| json!({"name": format!("v{number}"), "emptyDir": {}})).collect();
+    let finalizers: Vec<String> = (0..items).map(|number| format!("example.com/{number}")).collect();
+    json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "finalizers": finalizers},
+        "spec": {"containers": containers, "volumes": volumes}})
+}
+
+struct OneVersion;
+
+impl Versions<'static> for OneVersion {
+    type Schema = SchemaRef<'static>;
+
+    fn schema(&self, _: &str) -> Option<SchemaRef<'static>> {
+        Some(pod_schema())
+    }
+
+    fn convert(&self, object: &Value, _: &str) -> Option<Value> {
+        Some(object.clone())
+    }
+
+    fn reset_fields(&self, _: &str) -> Cow<'_, FieldSet> {
+        Cow::Owned(FieldSet::new())
+    }
+}
+
+fn members(value: Value) -> keelson_meta::json::Map {
+    match value {
+        Value::Object(map) => map,
+        _ => panic!("a pod is an object"),
+    }
+}
+
+#[test]
+fn a_strategic_patch_of_long_lists() {
+    check("merging by key", |items| {
+        let patch = members(pod(items, "b"));
+        strategic::apply(members(pod(items, "a")), &patch, pod_schema()).expect("it applies");
+    });
+    check("deleting", |items| {
+        let deleted: Vec<Value> =
+            (0..items).map(|number| json!({"name": format!("c{number}"), "$patch": "delete"})).collect();
+        let gone: Vec<String> = (0..items).map(|number| format!("example.com/{number}")).collect();
+        let patch = json!({"spec": {"containers": deleted}, "metadata": {"$deleteFromPrimitiveList/finalizers": gone}});
+        strategic::apply(members(pod(items, "a")), &members(patch), pod_schema()).expect("it applies");
+    });
+    check("ordering", |items| {
+        let order: Vec<Value> = (0..items).rev().map(|number| json!({"name": format!("c{number}")})).collect();
+        let patch = json!({"spec": {"$setElementOrder/containers": order}});
+        strategic::apply(members(pod(items, "a")), &members(patch), pod_schema()).expect("it applies");
+    });
+}
+
+#[test]
+fn owners_of_long_lists() {
+    let manager = Manager::applies("m", "");
+    let other = Manager::updates("n", "v1", "");
+    let writer = |manager| Writer { manager, version: "v1", now: None };
+    check("validation", |items| {
+        let twice = json!({"spec": {"containers": vec![json!({"name": "a"}); items]}});
+        let _ = fields::validate(pod_schema(), &twice, Duplicates::Refused);
+    });
+    check("apply", |items| {
+        let live = pod(items, "a");
+        let owners = fields::update(&OneVersion, &Owners::default(), writer(&other), &json!({}), &live);
+        let applied = fields::apply(&OneVersion, &owners, writer(&manager), &live, &pod(items, "b"), true);
+        let applied = applied.unwrap_or_else(|_| panic!("an apply that is forced never conflicts"));
+        let fewer = fields::apply(&OneVersion, &applied.owners, writer(&manager), &applied.object, &pod(1, "b"), true);
+        assert!(fewer.is_ok());
+        Owners::read_text(&applied.owners.write_text()).expect("owners can be read");
+    });
+    check("conflicts", |items| {
+        let live = pod(items, "a");
+        let owners = fields::update(&OneVersion, &Owners::default(), writer(&other), &json!({}), &live);
+        let conflicts = fields::apply(&OneVersion, &owners, writer(&manager), &live, &pod(items, "b"), false);
+        drop(conflicts.err().map(|conflicts| conflicts.to_string()));
+    });
+}
+
+#[test]
+fn patches_and_walks_of_long_lists() {
+    check("a merge patch", |items| {
+        let keys = (0..items).map(|number| (format!("k{number}"), Value::from("v")));
+        let mut target: Value = keys.clone().collect::<keelson_meta::json::Map>().into();
+        let removed: Value = keys.map(|(key, _)| (key, Value::Null)).collect::<keelson_meta::json::Map>().into();
+        merge_patch::apply(&mut target, &removed);
+    });
+    check("a JSON patch", |items| {
+        let target = json!({"a": vec![0; items], "b": {}});
+        let operations = items.min(9_000);
+        let patch: Value =
+            (0..operations).map(|number| json!({"op": "add", "path": format!("/b/k{number}"), "value": 1})).collect();
+        json_patch::apply(&target, &patch, Limits::default()).expect("it applies");
+    });
+    check("a walk", |items| {
+        let mut object = keelson_meta::Object::from_value(pod(items, "a")).expect("an object");
+        pod_schema().walk(&mut object, &mut WalkReport::default(), WalkOptions::STORE);
+    });
+    check("a selector", |items| {
+        let text: Vec<String> = (0..items).map(|number| format!("k{number} in (a,b),!x{number}")).collect();
+        LabelSelector::parse(&text.join(",")).expect("a selector");
+    });
+}
+
+/// A path is as long as the keys in it: what is said of many faults below a long one would be their product.
+#[test]
+fn what_is_said_of_faults_is_bounded() {
+    let long = "k".repeat(500_000);
+    let env: Vec<Value> = (0..2_000).map(|number| json!({"name": format!("e{number}"), "value": {}})).collect();
+    let faulty = json!({"spec": {"containers": [{"name": long, "env": env}]}});
+    let (violations, cost) =
+        measure(|| fields::validate(pod_schema(), &faulty, Duplicates::Refused).expect_err("faults"));
+    assert!(!violations.0.is_empty());
+    assert!(cost.peak < 8_000_000, "{cost:?}");
+
+    let pod = |value: &str| {
+        let env: Vec<Value> = (0..2_000).map(|number| json!({"name": format!("e{number}"), "value": value})).collect();
+        json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {"containers": [{"name": long, "env": env}]}})
+    };
+    let (manager, other) = (Manager::applies("m", ""), Manager::updates("n", "v1", ""));
+    let writer = |manager| Writer { manager, version: "v1", now: None };
+    let owners = fields::update(&OneVersion, &Owners::default(), writer(&other), &json!({}), &pod("a"));
+    let conflicts = fields::apply(&OneVersion, &owners, writer(&manager), &pod("a"), &pod("b"), false);
+    let conflicts = conflicts.expect_err("others own what is applied");
+    let (said, cost) = measure(|| (conflicts.to_string(), conflicts.causes().len()));
+    assert!(said.0.starts_with("Apply failed with 2000 conflicts"), "{}", &said.0[..100]);
+    assert!(cost.peak < 8_000_000, "{cost:?}");
+}
