@@ -1,6 +1,11 @@
 //! The aggregated form: one document for all groups, named by the hash of its content.
+//!
+//! The document is its versions' JSON, which the fragments hold, with the names of the groups between. Its tag is the one that
+//! kube-apiserver computes, the SHA-512 of the whole content, as long as that is cheap; the tag of a larger document is the hash
+//! of its fragments' hashes. Both follow from the content alone, so all servers that serve the same name it alike.
 
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -11,22 +16,97 @@ use crate::negotiate::AggregatedForm;
 use crate::order::OrderedGroup;
 use crate::source::{DiscoveredKind, DiscoveredResource, DiscoveredSubresource, Freshness, Text, VersionSource};
 
+/// How many bytes of content are hashed as a whole. The built-in resources have a quarter of it, and hashing as many takes half a
+/// millisecond.
+const HASHED_WHOLE_BYTES: usize = 256 * 1024;
+
 /// A document with the tag by which clients keep it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Document {
     /// The JSON, with a line break at its end.
     pub json: Bytes,
     /// The value of the `ETag` header without its quotes: the same for every form and encoding of equal content.
     pub etag: String,
+    compressed: OnceLock<Bytes>,
 }
 
-/// The documents of some groups, in the order of `AggregatedForm::ALL`.
-pub(crate) fn render(groups: &[OrderedGroup]) -> [Document; 2] {
-    let list = List { metadata: Metadata { name: "" }, items: groups.iter().map(group).collect() };
-    // Upstream hashes the list before it is given a kind and a version; so do we, to have its tags.
-    let content = json::to_vec(&list);
-    let etag = upper_hex(&Sha512::digest(&content));
-    AggregatedForm::ALL.map(|form| Document { json: with_kind(form, &content), etag: etag.clone() })
+impl Document {
+    /// The JSON as `compress` makes it smaller, which is asked once.
+    pub fn compressed(&self, compress: impl FnOnce(&[u8]) -> Bytes) -> Bytes {
+        self.compressed.get_or_init(|| compress(&self.json)).clone()
+    }
+}
+
+/// The documents of some groups in both forms, each made when it is first asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Aggregated {
+    /// The list without a kind, and its tag.
+    content: OnceLock<(Vec<u8>, String)>,
+    forms: [OnceLock<Document>; 2],
+}
+
+impl Aggregated {
+    /// The document of `groups`, which are the same at each call.
+    pub(crate) fn document<'g, G>(&self, form: AggregatedForm, groups: impl Fn() -> G) -> &Document
+    where
+        G: Iterator<Item = &'g OrderedGroup>,
+    {
+        self.forms[form.index()].get_or_init(|| {
+            let (content, etag) = self.content.get_or_init(|| {
+                let content = list(groups());
+                // Upstream hashes the list before it is given a kind and a version; so do we, to have its tags.
+                let is_small = content.len() <= HASHED_WHOLE_BYTES;
+                let digest = if is_small { Sha512::digest(&content) } else { digest_of_digests(groups()) };
+                (content, upper_hex(&digest))
+            });
+            Document { json: with_kind(form, content), etag: etag.clone(), compressed: OnceLock::new() }
+        })
+    }
+}
+
+/// The member of `versions` that describes what a source serves.
+pub(crate) fn version(source: &VersionSource) -> Vec<u8> {
+    json::to_vec(&Version {
+        version: &source.version,
+        resources: source.resources.iter().map(resource).collect(),
+        freshness: match source.freshness {
+            Freshness::Current => "Current",
+            Freshness::Stale => "Stale",
+        },
+    })
+}
+
+/// The list of groups, without the kind.
+fn list<'g>(groups: impl Iterator<Item = &'g OrderedGroup>) -> Vec<u8> {
+    let mut out = br#"{"metadata":{},"items":["#.to_vec();
+    for (position, group) in groups.enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(br#"{"metadata":{"#);
+        if !group.name().is_empty() {
+            out.extend_from_slice(br#""name":"#);
+            out.extend_from_slice(&json::to_vec(&group.name()));
+        }
+        out.extend_from_slice(br#"},"versions":["#);
+        json::join(&mut out, group.versions.iter().map(|version| version.aggregated()));
+        out.extend_from_slice(b"]}");
+    }
+    out.extend_from_slice(b"]}");
+    out
+}
+
+/// Names and versions in order, each version by its hash.
+fn digest_of_digests<'g>(groups: impl Iterator<Item = &'g OrderedGroup>) -> sha2::digest::Output<Sha512> {
+    let mut hash = Sha512::new();
+    for group in groups {
+        for number in [group.name().len(), group.versions.len()] {
+            hash.update((number as u64).to_be_bytes());
+        }
+        hash.update(group.name());
+        group.versions.iter().for_each(|version| hash.update(version.digest()));
+    }
+    hash.finalize()
 }
 
 /// The content with `kind` and `apiVersion` put before its first field.
@@ -40,24 +120,6 @@ fn upper_hex(digest: &[u8]) -> String {
         write!(hex, "{byte:02X}").expect("a string can be written to");
         hex
     })
-}
-
-#[derive(Serialize)]
-struct List<'a> {
-    metadata: Metadata<'a>,
-    items: Vec<Group<'a>>,
-}
-
-#[derive(Serialize)]
-struct Metadata<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-}
-
-#[derive(Serialize)]
-struct Group<'a> {
-    metadata: Metadata<'a>,
-    versions: Vec<Version<'a>>,
 }
 
 #[derive(Serialize)]
@@ -98,24 +160,6 @@ struct Kind<'a> {
     group: &'a str,
     version: &'a str,
     kind: &'a str,
-}
-
-fn group(group: &OrderedGroup) -> Group<'_> {
-    Group {
-        metadata: Metadata { name: &group.name },
-        versions: group.versions.iter().map(|source| version(source)).collect(),
-    }
-}
-
-fn version(source: &VersionSource) -> Version<'_> {
-    Version {
-        version: &source.version,
-        resources: source.resources.iter().map(resource).collect(),
-        freshness: match source.freshness {
-            Freshness::Current => "Current",
-            Freshness::Stale => "Stale",
-        },
-    }
 }
 
 fn resource(resource: &DiscoveredResource) -> Resource<'_> {

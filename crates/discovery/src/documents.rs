@@ -1,72 +1,66 @@
-//! All documents of one set of sources: made once for each change, then shared by all requests.
+//! All documents of one set of fragments: put together once for each change, then shared by all requests.
+//!
+//! Putting them together is sorting and copying what the fragments hold. The large documents are made when somebody asks for
+//! one, so that a thousand changes in a row cost a thousand sorts and not as many copies.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use keelson_resources::{Catalogue, Resource};
 
-use crate::aggregated::{self, Document};
+use crate::aggregated::{Aggregated, Document};
+use crate::fragment::Fragment;
 use crate::legacy;
 use crate::negotiate::AggregatedForm;
-use crate::order::{OrderedGroup, arrange};
-use crate::source::{VersionSource, builtin};
+use crate::order::{OrderedGroup, arrange, shown};
+use crate::source::fragments;
 
-/// The documents of one set of sources. Immutable; a change of the sources makes a new one.
+/// The documents of one set of fragments. Immutable; a change of the set makes a new one.
 #[derive(Debug)]
 pub struct Documents {
     core: Option<OrderedGroup>,
+    /// All other groups, by name.
     groups: Vec<OrderedGroup>,
-    aggregated_core: [Document; 2],
-    aggregated_groups: [Document; 2],
-    group_list: Bytes,
-    legacy: HashMap<String, LegacyGroup>,
-}
-
-/// A group's documents in the older form. Few clients ask for them, so they are made when one does.
-#[derive(Debug, Default)]
-struct LegacyGroup {
-    group: OnceLock<Option<Bytes>>,
-    versions: HashMap<String, OnceLock<Bytes>>,
+    /// Their places in the order of discovery.
+    shown: Vec<usize>,
+    aggregated_core: Aggregated,
+    aggregated_groups: Aggregated,
+    group_list: OnceLock<Bytes>,
 }
 
 impl Documents {
-    /// The documents of the built-in resources.
+    /// The documents of these fragments; the order in which they are given does not matter.
+    pub fn assemble(fragments: &[Arc<Fragment>]) -> Self {
+        let mut groups = arrange(fragments);
+        let core = groups.first().is_some_and(|first| first.name().is_empty()).then(|| groups.remove(0));
+        Self {
+            core,
+            shown: shown(&groups),
+            groups,
+            aggregated_core: Aggregated::default(),
+            aggregated_groups: Aggregated::default(),
+            group_list: OnceLock::new(),
+        }
+    }
+
+    /// The documents of the resources of a catalogue.
     pub fn build(catalogue: &Catalogue) -> Self {
         Self::build_storing(catalogue, |_| None)
     }
 
     /// As [`build`](Self::build), where a server was told in which version to store some resources.
     pub fn build_storing<'v>(catalogue: &Catalogue, stored_as: impl Fn(&Resource) -> Option<&'v str>) -> Self {
-        Self::from_sources(&builtin(catalogue, &stored_as))
-    }
-
-    /// The documents of the built-in resources and further sources.
-    pub fn build_with(catalogue: &Catalogue, further: &[Arc<VersionSource>]) -> Self {
-        Self::from_sources(&[&builtin(catalogue, &|_| None), further].concat())
-    }
-
-    /// The documents of some sources.
-    pub fn from_sources(sources: &[Arc<VersionSource>]) -> Self {
-        let (core, groups): (Vec<_>, Vec<_>) = arrange(sources).into_iter().partition(|group| group.name.is_empty());
-        Self {
-            aggregated_core: aggregated::render(&core),
-            aggregated_groups: aggregated::render(&groups),
-            group_list: legacy::group_list(&groups).into(),
-            legacy: core.iter().chain(&groups).map(|group| (group.name.to_string(), LegacyGroup::new(group))).collect(),
-            core: core.into_iter().next(),
-            groups,
-        }
+        Self::assemble(&fragments(catalogue, stored_as))
     }
 
     /// `/api`, aggregated: the core group.
     pub fn aggregated_core(&self, form: AggregatedForm) -> &Document {
-        &self.aggregated_core[form.index()]
+        self.aggregated_core.document(form, || self.core.iter())
     }
 
     /// `/apis`, aggregated: all other groups.
     pub fn aggregated_groups(&self, form: AggregatedForm) -> &Document {
-        &self.aggregated_groups[form.index()]
+        self.aggregated_groups.document(form, || self.shown_groups())
     }
 
     /// `/api` in the older form: the versions of the core group. `server_address` is the host and port that clients
@@ -77,38 +71,31 @@ impl Documents {
 
     /// `/apis` in the older form: the list of groups.
     pub fn group_list(&self) -> Bytes {
-        self.group_list.clone()
+        self.group_list.get_or_init(|| legacy::group_list(self.shown_groups()).into()).clone()
     }
 
     /// `/apis/<group>`: the versions of a group.
     pub fn group(&self, name: &str) -> Option<Bytes> {
-        let group = self.groups.iter().find(|group| group.name == name)?;
-        let document = &self.legacy.get(name)?.group;
-        document.get_or_init(|| legacy::group(group).map(Bytes::from)).clone()
+        let place = self.groups.binary_search_by(|group| group.name().cmp(name)).ok()?;
+        Some(legacy::group(&self.groups[place]).into())
     }
 
     /// `/apis/<group>/<version>`, or `/api/<version>` for the empty group: the resources of a version.
     pub fn resources(&self, group: &str, version: &str) -> Option<Bytes> {
-        let source =
-            self.all_groups().find(|known| known.name == group)?.versions.iter().find(|v| v.version == version)?;
-        let document = self.legacy.get(group)?.versions.get(version)?;
-        Some(document.get_or_init(|| legacy::resources(source).into()).clone())
+        let group = match group {
+            "" => self.core.as_ref()?,
+            name => &self.groups[self.groups.binary_search_by(|group| group.name().cmp(name)).ok()?],
+        };
+        group.versions.iter().find(|known| known.source().version == version).map(|version| version.resources())
     }
 
     /// All group versions in the order of discovery, the core group first.
     pub fn group_versions(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.all_groups()
-            .flat_map(|group| group.versions.iter().map(|source| (source.group.as_ref(), source.version.as_ref())))
+        let sources = self.core.iter().chain(self.shown_groups()).flat_map(|group| &group.versions);
+        sources.map(|fragment| (fragment.source().group.as_ref(), fragment.source().version.as_ref()))
     }
 
-    fn all_groups(&self) -> impl Iterator<Item = &OrderedGroup> {
-        self.core.iter().chain(&self.groups)
-    }
-}
-
-impl LegacyGroup {
-    fn new(group: &OrderedGroup) -> Self {
-        let versions = group.versions.iter().map(|source| (source.version.to_string(), OnceLock::new())).collect();
-        Self { group: OnceLock::new(), versions }
+    fn shown_groups(&self) -> impl Iterator<Item = &OrderedGroup> {
+        self.shown.iter().map(|place| &self.groups[*place])
     }
 }

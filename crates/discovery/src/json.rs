@@ -1,4 +1,6 @@
-//! JSON in the form in which Go writes it, which is what the `ETag`s are computed over.
+//! JSON in the form in which Go writes it, byte for byte.
+//!
+//! `ETag`s are hashes of it, and equal to those of the reference server only if every escape is.
 
 use serde::Serialize;
 
@@ -6,6 +8,16 @@ use serde::Serialize;
 pub(crate) fn to_vec(document: &impl Serialize) -> Vec<u8> {
     let plain = serde_json::to_vec(document).expect("documents have string keys and no failing serializers");
     if plain.iter().any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xe2)) { escape(&plain) } else { plain }
+}
+
+/// Appends pieces of JSON with commas between them.
+pub(crate) fn join<'p>(out: &mut Vec<u8>, pieces: impl Iterator<Item = &'p [u8]>) {
+    for (position, piece) in pieces.enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(piece);
+    }
 }
 
 /// Escapes bytes that occur in JSON only inside strings, so that no parsing is needed.

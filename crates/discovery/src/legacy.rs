@@ -1,4 +1,6 @@
 //! The older form: a document for the list of groups, one for each group, and one for each group version.
+//!
+//! The first two are put together from the entries that fragments hold, the third is a fragment's own.
 
 use serde::Serialize;
 
@@ -10,23 +12,47 @@ use crate::source::{DiscoveredResource, Text, VersionSource};
 pub(crate) fn api_versions(core: Option<&OrderedGroup>, server_address: &str) -> Vec<u8> {
     line(&ApiVersions {
         kind: "APIVersions",
-        versions: core.iter().flat_map(|group| &group.versions).map(|source| source.version.as_ref()).collect(),
+        versions: core.iter().flat_map(|group| &group.versions).map(|version| &*version.source().version).collect(),
         server_address_by_client_cidrs: [ServerAddress { client_cidr: "0.0.0.0/0", server_address }],
     })
 }
 
 /// `/apis`: all groups but the core group.
-pub(crate) fn group_list(groups: &[OrderedGroup]) -> Vec<u8> {
-    line(&GroupList {
-        kind: "APIGroupList",
-        api_version: "v1",
-        groups: groups.iter().filter_map(group_entry).collect(),
-    })
+pub(crate) fn group_list<'g>(groups: impl Iterator<Item = &'g OrderedGroup>) -> Vec<u8> {
+    let mut out = br#"{"kind":"APIGroupList","apiVersion":"v1","groups":["#.to_vec();
+    for (position, group) in groups.enumerate() {
+        out.extend_from_slice(if position > 0 { &b",{"[..] } else { &b"{"[..] });
+        write_group(&mut out, group);
+    }
+    out.extend_from_slice(b"]}\n");
+    out
 }
 
 /// `/apis/<group>`
-pub(crate) fn group(group: &OrderedGroup) -> Option<Vec<u8>> {
-    Some(line(&GroupDocument { kind: "APIGroup", api_version: "v1", group: group_entry(group)? }))
+pub(crate) fn group(group: &OrderedGroup) -> Vec<u8> {
+    let mut out = br#"{"kind":"APIGroup","apiVersion":"v1","#.to_vec();
+    write_group(&mut out, group);
+    out.push(b'\n');
+    out
+}
+
+/// The members of a group's description and the end of its object. The first version is the preferred one.
+fn write_group(out: &mut Vec<u8>, group: &OrderedGroup) {
+    out.extend_from_slice(br#""name":"#);
+    out.extend_from_slice(&json::to_vec(&group.name()));
+    out.extend_from_slice(br#","versions":["#);
+    json::join(out, group.versions.iter().map(|version| version.entry()));
+    out.extend_from_slice(br#"],"preferredVersion":"#);
+    out.extend_from_slice(group.versions.first().map_or(&b"null"[..], |preferred| preferred.entry()));
+    out.push(b'}');
+}
+
+/// The member of a group's `versions` that names what a source serves.
+pub(crate) fn version_entry(source: &VersionSource) -> Vec<u8> {
+    json::to_vec(&VersionEntry {
+        group_version: group_version(&source.group, &source.version),
+        version: &source.version,
+    })
 }
 
 /// `/apis/<group>/<version>`, or `/api/<version>`, whose document upstream leaves without `apiVersion`.
@@ -68,31 +94,6 @@ struct ServerAddress<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct GroupList<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    groups: Vec<GroupEntry<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupDocument<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    #[serde(flatten)]
-    group: GroupEntry<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupEntry<'a> {
-    name: &'a str,
-    versions: Vec<VersionEntry<'a>>,
-    preferred_version: VersionEntry<'a>,
-}
-
-#[derive(Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct VersionEntry<'a> {
     group_version: String,
     version: &'a str,
@@ -126,19 +127,6 @@ struct Resource<'a> {
     categories: &'a [Text],
     #[serde(skip_serializing_if = "Option::is_none")]
     storage_version_hash: Option<&'a str>,
-}
-
-fn group_entry(group: &OrderedGroup) -> Option<GroupEntry<'_>> {
-    let versions: Vec<VersionEntry<'_>> = group
-        .versions
-        .iter()
-        .map(|source| VersionEntry {
-            group_version: group_version(&source.group, &source.version),
-            version: &source.version,
-        })
-        .collect();
-    let preferred_version = versions.first()?.clone();
-    Some(GroupEntry { name: &group.name, versions, preferred_version })
 }
 
 /// A resource, followed by its subresources as entries of their own.

@@ -1,4 +1,6 @@
 //! Which form of discovery a media type asks for, and whether a client still has the current document.
+//!
+//! Both work on the texts of headers; which headers a request has is for HTTP.
 
 /// A form of the aggregated document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,9 +12,6 @@ pub enum AggregatedForm {
 }
 
 impl AggregatedForm {
-    /// All forms.
-    pub(crate) const ALL: [Self; 2] = [Self::V2, Self::V2Beta1];
-
     /// The form that the parameters `g`, `v` and `as` of a media type ask for.
     pub fn from_parameters(g: &str, v: &str, r#as: &str) -> Option<Self> {
         if g != "apidiscovery.k8s.io" || r#as != "APIGroupDiscoveryList" {

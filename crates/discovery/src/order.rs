@@ -1,48 +1,64 @@
 //! The order of groups and versions, and which source prevails.
 //!
-//! Groups stand by priority, then by name; versions by priority, then in the way Kubernetes compares version names.
+//! Groups stand by priority, then by name; versions by priority, then in the way Kubernetes compares version names. What comes
+//! out depends on the set of fragments alone, never on the order in which they were given.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::source::{Text, VersionSource};
+use crate::fragment::Fragment;
 
-/// One group with its versions in order.
+/// One group with its versions in order, of which there is at least one.
 #[derive(Clone, Debug)]
 pub(crate) struct OrderedGroup {
-    pub(crate) name: Text,
-    pub(crate) versions: Vec<Arc<VersionSource>>,
+    pub(crate) versions: Vec<Arc<Fragment>>,
 }
 
-/// Groups the sources and puts them in the order of discovery. Each group version appears once, from the source that prevails.
-pub(crate) fn arrange(sources: &[Arc<VersionSource>]) -> Vec<OrderedGroup> {
-    let mut groups: BTreeMap<&str, BTreeMap<&str, &Arc<VersionSource>>> = BTreeMap::new();
-    for source in sources {
-        let versions = groups.entry(&source.group).or_default();
-        let prevailing = versions.entry(&source.version).or_insert(source);
-        if source.order < prevailing.order {
-            *prevailing = source;
-        }
+impl OrderedGroup {
+    pub(crate) fn name(&self) -> &str {
+        self.versions.first().map_or("", |version| &version.source().group)
     }
-    let mut ordered: Vec<OrderedGroup> =
-        groups.into_values().filter_map(|versions| group(versions.into_values())).collect();
-    // The map has them by name already, and the sort is stable.
-    ordered.sort_by_key(|group| Reverse(priority(group)));
-    ordered
+
+    fn priority(&self) -> u32 {
+        self.versions.iter().map(|version| version.source().group_priority).max().unwrap_or(0)
+    }
 }
 
-fn group<'a>(versions: impl Iterator<Item = &'a Arc<VersionSource>>) -> Option<OrderedGroup> {
-    let mut versions: Vec<Arc<VersionSource>> = versions.cloned().collect();
+/// Puts fragments together to groups, which are sorted by name. Each group version appears once, from the source that prevails.
+pub(crate) fn arrange(fragments: &[Arc<Fragment>]) -> Vec<OrderedGroup> {
+    let mut sorted: Vec<&Arc<Fragment>> = fragments.iter().collect();
+    // Mostly sorted already, since whoever changes one fragment gives the others as they were.
+    sorted.sort_by(|a, b| {
+        let (left, right) = (a.source(), b.source());
+        left.group
+            .cmp(&right.group)
+            .then_with(|| left.version.cmp(&right.version))
+            .then_with(|| left.order.cmp(&right.order))
+            .then_with(|| a.digest().cmp(b.digest()))
+    });
+    sorted.dedup_by(|later, earlier| is_same_version(later, earlier));
+    sorted.chunk_by(|a, b| a.source().group == b.source().group).map(group).collect()
+}
+
+fn is_same_version(a: &Fragment, b: &Fragment) -> bool {
+    (&a.source().group, &a.source().version) == (&b.source().group, &b.source().version)
+}
+
+/// The places of groups in the order of discovery.
+pub(crate) fn shown(groups: &[OrderedGroup]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..groups.len()).collect();
+    // They are in the order of their names, and the sort is stable.
+    places.sort_by_key(|place| Reverse(groups[*place].priority()));
+    places
+}
+
+fn group(versions: &[&Arc<Fragment>]) -> OrderedGroup {
+    let mut versions: Vec<Arc<Fragment>> = versions.iter().copied().cloned().collect();
     versions.sort_by(|a, b| {
+        let (a, b) = (a.source(), b.source());
         b.version_priority.cmp(&a.version_priority).then_with(|| compare_versions(&a.version, &b.version))
     });
-    let name = versions.first()?.group.clone();
-    Some(OrderedGroup { name, versions })
-}
-
-fn priority(group: &OrderedGroup) -> u32 {
-    group.versions.iter().map(|version| version.group_priority).max().unwrap_or(0)
+    OrderedGroup { versions }
 }
 
 /// Which version name comes first: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then other names in alphabetical order.
@@ -87,10 +103,10 @@ fn number(digits: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::{Freshness, SourceOrder};
+    use crate::source::{Freshness, SourceOrder, VersionSource};
 
-    fn source(group: &str, version: &str, priorities: (u32, u32), order: SourceOrder) -> Arc<VersionSource> {
-        Arc::new(VersionSource {
+    fn source(group: &str, version: &str, priorities: (u32, u32), order: SourceOrder) -> Arc<Fragment> {
+        Fragment::new(VersionSource {
             group: group.to_owned().into(),
             version: version.to_owned().into(),
             group_priority: priorities.0,
@@ -101,13 +117,16 @@ mod tests {
         })
     }
 
-    fn check(sources: &[Arc<VersionSource>], expected: &[&str]) {
-        let arranged = arrange(sources);
-        let names: Vec<String> = arranged
-            .iter()
-            .flat_map(|group| group.versions.iter().map(|version| format!("{}/{}", group.name, version.version)))
-            .collect();
-        assert_eq!(names, expected);
+    fn check(sources: &[Arc<Fragment>], expected: &[&str]) {
+        let mut given = sources.to_vec();
+        for _ in 0..given.len() {
+            given.rotate_left(1);
+            let arranged = arrange(&given);
+            let versions = shown(&arranged).into_iter().flat_map(|place| &arranged[place].versions);
+            let names: Vec<String> =
+                versions.map(|version| format!("{}/{}", version.source().group, version.source().version)).collect();
+            assert_eq!(names, expected);
+        }
     }
 
     #[test]
@@ -147,8 +166,8 @@ mod tests {
             source("g", "v1", (2, 2), SourceOrder::Aggregated),
             source("g", "v1", (3, 3), SourceOrder::BuiltIn),
         ];
+        check(&sources, &["g/v1"]);
         let arranged = arrange(&sources);
-        assert_eq!(arranged.len(), 1);
-        assert_eq!(arranged[0].versions, vec![sources[1].clone()]);
+        assert!(Arc::ptr_eq(&arranged[0].versions[0], &sources[1]));
     }
 }

@@ -1,4 +1,6 @@
-//! The list of paths at `/`.
+//! The document at `/`: the list of all paths.
+//!
+//! Those of groups and versions come from discovery; the others are told by whoever serves them.
 
 use std::collections::BTreeSet;
 

@@ -1,11 +1,16 @@
 //! What discovery is told: for each group version, who serves it and with which resources.
+//!
+//! The values are owned, so that built-in, custom and aggregated resources are described alike; what knows resources of this server
+//! in their own form turns them into these with [`DiscoveredResource::of`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use keelson_resources::{
-    Catalogue, Group, GroupVersionEntry, Resource, ResponseKind, ServedVersion, Subresource, Verb, storage_version_hash,
+    Catalogue, GroupVersionEntry, Resource, ResponseKind, ServedVersion, Subresource, Verb, storage_version_hash,
 };
+
+use crate::fragment::Fragment;
 
 /// A text that is usually part of the program and sometimes comes from a custom or aggregated API.
 pub type Text = Cow<'static, str>;
@@ -94,58 +99,67 @@ pub struct DiscoveredKind {
     pub kind: Text,
 }
 
-/// The version that a resource is stored in where that is not the one that the catalogue names.
-type StoredAs<'s, 'v> = &'s dyn Fn(&Resource) -> Option<&'v str>;
-
-/// The sources of the built-in resources: one for each group version.
-pub(crate) fn builtin(catalogue: &Catalogue, stored_as: StoredAs<'_, '_>) -> Vec<Arc<VersionSource>> {
-    catalogue.groups().iter().flat_map(|group| versions_of(group, stored_as)).collect()
-}
-
-fn versions_of(group: &Group, stored_as: StoredAs<'_, '_>) -> Vec<Arc<VersionSource>> {
-    let source = |entry: &GroupVersionEntry| {
-        Arc::new(VersionSource {
-            group: group.name.clone(),
-            version: entry.name.clone(),
-            group_priority: group.priority,
-            version_priority: entry.priority,
-            order: SourceOrder::BuiltIn,
-            freshness: Freshness::Current,
-            resources: group
-                .served_in(&entry.name)
-                .map(|(resource, version)| discovered(resource, version, stored_as(resource)))
-                .collect(),
-        })
-    };
-    group.versions.iter().map(source).collect()
-}
-
-fn discovered(resource: &Resource, version: &ServedVersion, stored_as: Option<&str>) -> DiscoveredResource {
-    let told = stored_as.map(|version| storage_version_hash(&resource.group, version, &resource.kind));
-    DiscoveredResource {
-        plural: resource.plural.clone(),
-        singular: resource.singular.clone(),
-        kind: DiscoveredKind { kind: resource.kind.clone(), ..Default::default() },
-        namespaced: resource.is_namespaced(),
-        verbs: verbs(&version.verbs),
-        short_names: resource.short_names.clone(),
-        categories: resource.categories.clone(),
-        storage_version_hash: told.or_else(|| resource.storage_version_hash()),
-        subresources: version.subresources.iter().map(|subresource| part(resource, subresource)).collect(),
+impl DiscoveredResource {
+    /// A resource of this server in one of its versions. `stored_as` is the version that it is stored in where that is not the one
+    /// that the resource names itself.
+    pub fn of(resource: &Resource, version: &ServedVersion, stored_as: Option<&str>) -> Self {
+        let Resource { group, plural, singular, kind, .. } = resource;
+        let ServedVersion { verbs, subresources, .. } = version;
+        let told = stored_as.map(|version| storage_version_hash(group, version, kind));
+        Self {
+            plural: text(plural),
+            singular: text(singular),
+            kind: DiscoveredKind { kind: text(kind), ..Default::default() },
+            namespaced: resource.is_namespaced(),
+            verbs: texts(verbs),
+            short_names: resource.short_names.iter().map(text).collect(),
+            categories: resource.categories.iter().map(text).collect(),
+            storage_version_hash: told.or_else(|| resource.storage_version_hash()),
+            subresources: subresources.iter().map(|subresource| part(resource, subresource)).collect(),
+        }
     }
 }
 
-fn part(parent: &Resource, subresource: &Subresource) -> DiscoveredSubresource {
-    let kind = match &subresource.response {
-        ResponseKind::Parent => DiscoveredKind { kind: parent.kind.clone(), ..Default::default() },
-        ResponseKind::Sibling(kind) => DiscoveredKind { kind: kind.clone(), ..Default::default() },
-        ResponseKind::Foreign { group, version, kind } => {
-            DiscoveredKind { group: group.clone(), version: version.clone(), kind: kind.clone() }
+/// The fragments of a catalogue: one for each group version. `stored_as` tells where a resource is stored in another version than
+/// it says itself.
+pub fn fragments<'v>(catalogue: &Catalogue, stored_as: impl Fn(&Resource) -> Option<&'v str>) -> Vec<Arc<Fragment>> {
+    let mut fragments = Vec::new();
+    for group in catalogue.groups() {
+        for version in group.versions.iter() {
+            let GroupVersionEntry { name, .. } = version;
+            let served = group.served_in(name);
+            fragments.push(Fragment::new(VersionSource {
+                group: Text::Owned(group.name.to_string()),
+                version: text(name),
+                group_priority: group.priority,
+                version_priority: version.priority,
+                order: SourceOrder::BuiltIn,
+                freshness: Freshness::Current,
+                resources: served
+                    .map(|(resource, served)| DiscoveredResource::of(resource, served, stored_as(resource)))
+                    .collect(),
+            }));
         }
-    };
-    DiscoveredSubresource { name: subresource.name.clone(), kind, verbs: verbs(&subresource.verbs) }
+    }
+    fragments
 }
 
-fn verbs(verbs: &[Verb]) -> Vec<Text> {
+fn part(parent: &Resource, subresource: &Subresource) -> DiscoveredSubresource {
+    let (Resource { kind: of_parent, .. }, Subresource { name, verbs, response, .. }) = (parent, subresource);
+    let kind = match response {
+        ResponseKind::Parent => DiscoveredKind { kind: text(of_parent), ..Default::default() },
+        ResponseKind::Sibling(kind) => DiscoveredKind { kind: text(kind), ..Default::default() },
+        ResponseKind::Foreign { group, version, kind } => {
+            DiscoveredKind { group: text(group), version: text(version), kind: text(kind) }
+        }
+    };
+    DiscoveredSubresource { name: text(name), kind, verbs: texts(verbs) }
+}
+
+fn texts(verbs: &[Verb]) -> Vec<Text> {
     verbs.iter().map(|verb| verb.as_str().into()).collect()
+}
+
+fn text(text: impl AsRef<str>) -> Text {
+    Text::Owned(text.as_ref().to_owned())
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use keelson_discovery::{
-    AggregatedForm, DiscoveredKind, DiscoveredResource, Documents, Freshness, SourceOrder, VersionSource, root_paths,
+    AggregatedForm, DiscoveredKind, DiscoveredResource, Documents, Fragment, Freshness, SourceOrder, VersionSource,
+    fragments, root_paths,
 };
 use keelson_resources::Catalogue;
 use serde_json::{Value, json};
@@ -24,8 +25,17 @@ fn parsed(json: &[u8]) -> Value {
     serde_json::from_slice(json).expect("documents are JSON")
 }
 
-fn custom(group: &str, version: &str) -> Arc<VersionSource> {
-    Arc::new(VersionSource {
+/// The documents of the built-in resources and these.
+fn with(further: &[Arc<Fragment>]) -> Documents {
+    Documents::assemble(&[&fragments(Catalogue::builtin(), |_| None), further].concat())
+}
+
+fn custom(group: &str, version: &str) -> Arc<Fragment> {
+    Fragment::new(source(group, version))
+}
+
+fn source(group: &str, version: &str) -> VersionSource {
+    VersionSource {
         group: group.to_owned().into(),
         version: version.to_owned().into(),
         group_priority: 1000,
@@ -47,7 +57,7 @@ fn custom(group: &str, version: &str) -> Arc<VersionSource> {
             storage_version_hash: Some("hash".to_owned()),
             subresources: Vec::new(),
         }],
-    })
+    }
 }
 
 #[test]
@@ -70,10 +80,9 @@ fn both_aggregated_forms_differ_in_their_api_version_alone() {
 
 #[test]
 fn any_change_alters_the_tag_and_equal_sources_give_it_back() {
-    let catalogue = Catalogue::builtin();
-    let tag = |further: &[&Arc<VersionSource>]| {
-        let further: Vec<Arc<VersionSource>> = further.iter().copied().cloned().collect();
-        Documents::build_with(catalogue, &further).aggregated_groups(AggregatedForm::V2).etag.clone()
+    let tag = |further: &[&Arc<Fragment>]| {
+        let further: Vec<Arc<Fragment>> = further.iter().copied().cloned().collect();
+        with(&further).aggregated_groups(AggregatedForm::V2).etag.clone()
     };
     let (one, other) = (&custom("example.org", "v1"), &custom("example.org", "v2"));
     assert_ne!(tag(&[one]), GROUPS_ETAG);
@@ -84,7 +93,7 @@ fn any_change_alters_the_tag_and_equal_sources_give_it_back() {
 
 #[test]
 fn custom_resources_stand_after_the_built_in_groups_and_name_their_kinds_in_full() {
-    let documents = Documents::build_with(Catalogue::builtin(), &[custom("example.org", "v1")]);
+    let documents = with(&[custom("example.org", "v1")]);
     let list = parsed(&documents.aggregated_groups(AggregatedForm::V2).json);
     let last = list["items"].as_array().and_then(|items| items.last()).expect("groups");
     assert_eq!(last["metadata"]["name"], "example.org");
@@ -96,11 +105,11 @@ fn custom_resources_stand_after_the_built_in_groups_and_name_their_kinds_in_full
 
 #[test]
 fn a_source_that_did_not_answer_is_stale() {
-    let mut source = Arc::unwrap_or_clone(custom("example.org", "v1"));
+    let mut source = source("example.org", "v1");
     source.order = SourceOrder::Aggregated;
     source.freshness = Freshness::Stale;
     source.resources.clear();
-    let documents = Documents::from_sources(&[Arc::new(source)]);
+    let documents = Documents::assemble(&[Fragment::new(source)]);
     let list = parsed(&documents.aggregated_groups(AggregatedForm::V2).json);
     assert_eq!(list["items"][0]["versions"][0], json!({ "version": "v1", "freshness": "Stale" }));
 }
@@ -177,4 +186,52 @@ fn root_paths_are_sorted_and_indented() {
     assert!(text.contains(
         "\"/apis/storage.k8s.io\",\n    \"/apis/storage.k8s.io/v1\",\n    \"/apis/storage.k8s.io/v1beta1\","
     ));
+}
+
+/// So many that the tag is no longer the hash of the whole document.
+const MANY: usize = 3000;
+
+fn many() -> Vec<Arc<Fragment>> {
+    (0..MANY).map(|number| custom(&format!("group-{number:04}.example.org"), "v1")).collect()
+}
+
+#[test]
+fn the_tag_of_a_large_document_follows_from_its_content_alone() {
+    let tag = |documents: &Documents| documents.aggregated_groups(AggregatedForm::V2).etag.clone();
+    let given = many();
+    let documents = Documents::assemble(&given);
+    let (v2, beta) = (AggregatedForm::V2, AggregatedForm::V2Beta1);
+    assert!(documents.aggregated_groups(v2).json.len() > 512 * 1024);
+    assert_eq!(tag(&documents).len(), 128);
+    assert_eq!(documents.aggregated_groups(v2).etag, documents.aggregated_groups(beta).etag);
+    let mut turned = given.clone();
+    turned.reverse();
+    assert_eq!(tag(&Documents::assemble(&turned)), tag(&documents), "the order in which they are given");
+    assert_eq!(tag(&Documents::assemble(&many())), tag(&documents), "another server with the same");
+    let mut changed = given.clone();
+    let mut source = given[MANY / 2].source().clone();
+    source.resources[0].verbs.push("watch".into());
+    changed[MANY / 2] = Fragment::new(source);
+    assert_ne!(tag(&Documents::assemble(&changed)), tag(&documents), "one verb more");
+    assert_ne!(tag(&Documents::assemble(&given[1..])), tag(&documents), "one group less");
+}
+
+#[test]
+fn two_sources_of_equal_rank_give_the_same_document_in_either_order() {
+    let mut other = source("example.org", "v1");
+    other.resources.clear();
+    let (one, other) = (custom("example.org", "v1"), Fragment::new(other));
+    let json = |fragments: &[&Arc<Fragment>]| {
+        let fragments: Vec<_> = fragments.iter().copied().cloned().collect();
+        Documents::assemble(&fragments).aggregated_groups(AggregatedForm::V2).json.clone()
+    };
+    assert_eq!(json(&[&one, &other]), json(&[&other, &one]));
+}
+
+#[test]
+fn a_document_is_compressed_once() {
+    let documents = builtin();
+    let document = documents.aggregated_groups(AggregatedForm::V2);
+    let first = document.compressed(|json| json[..8].to_vec().into());
+    assert_eq!(document.compressed(|_| unreachable!("it is kept")), first);
 }

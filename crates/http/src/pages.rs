@@ -1,4 +1,8 @@
 //! Every path that is no resource: health, version, metrics, discovery, OpenAPI.
+//!
+//! Documents of what is served are handed in with each request, so that a request answers from one set to its end, whatever
+//! changes meanwhile. They are kept as bytes: an answer copies them. What takes longer to make than a request may hold a thread of
+//! the runtime is made beside it, once.
 
 mod openapi;
 
@@ -11,17 +15,18 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use keelson_discovery::{AggregatedForm, Document, Documents, etag_matches, root_paths};
 use keelson_meta::ApiError;
-use keelson_resources::Catalogue;
+use keelson_openapi::Descriptions;
 
 use crate::body::{ResponseBody, empty};
 use crate::health::Health;
 use crate::metrics::{CLASSIC_CONTENT_TYPE, Metrics, OPEN_METRICS_CONTENT_TYPE};
 use crate::negotiation::{
-    DiscoveryForm, MediaKind, MediaType, OBJECT_OFFERS, error_form, negotiate, negotiate_discovery, wants_pretty,
+    DiscoveryForm, MediaKind, MediaType, OBJECT_OFFERS, accepts_gzip, error_form, negotiate, negotiate_discovery,
+    wants_pretty,
 };
 use crate::request_info::RequestInfo;
 use crate::{respond, version};
-use openapi::{Description, Descriptions};
+use openapi::Description;
 
 /// Paths at `/` beside those of groups and versions.
 const OTHER_PATHS: &[&str] = &[
@@ -52,12 +57,19 @@ pub struct IssuerDocuments {
     pub key_set: Bytes,
 }
 
+/// The documents that describe what is served at one moment.
+#[derive(Debug)]
+pub struct ServedDocuments {
+    /// Which groups, versions and resources there are.
+    pub discovery: Documents,
+    /// What can be done with them.
+    pub openapi: Descriptions,
+}
+
 /// What answers paths that are no resource.
 pub struct Pages {
     health: Health,
     metrics: Arc<Metrics>,
-    documents: Arc<Documents>,
-    descriptions: Descriptions,
     server_address: String,
     issuer: IssuerDocuments,
 }
@@ -103,15 +115,8 @@ impl<'a> Page<'a> {
 
 impl Pages {
     /// `server_address` is the `host:port` that legacy discovery tells clients.
-    pub fn new(
-        catalogue: &'static Catalogue,
-        health: Health,
-        metrics: Arc<Metrics>,
-        documents: Arc<Documents>,
-        server_address: String,
-    ) -> Self {
-        let (descriptions, issuer) = (Descriptions::new(catalogue), IssuerDocuments::default());
-        Self { health, metrics, documents, descriptions, server_address, issuer }
+    pub fn new(health: Health, metrics: Arc<Metrics>, server_address: String) -> Self {
+        Self { health, metrics, server_address, issuer: IssuerDocuments::default() }
     }
 
     /// The same that says who signs the tokens of service accounts.
@@ -121,8 +126,13 @@ impl Pages {
         self
     }
 
-    /// Answers a request for a path that is no resource.
-    pub fn answer(&self, info: &RequestInfo, parts: &Parts) -> Response<ResponseBody> {
+    /// Answers a request for a path that is no resource, out of these documents.
+    pub async fn answer(
+        &self,
+        documents: &Arc<ServedDocuments>,
+        info: &RequestInfo,
+        parts: &Parts,
+    ) -> Response<ResponseBody> {
         if let Some(answer) = self.health.answer(&info.path, parts.uri.query().unwrap_or_default()) {
             return match answer.code {
                 StatusCode::OK => respond::text(answer.code, answer.text),
@@ -131,29 +141,37 @@ impl Pages {
         }
         let Some(page) = Page::parse(&info.path) else { return respond::no_such_page() };
         let answer = if matches!(parts.method, Method::GET | Method::HEAD) {
-            self.page(&page, parts)
+            self.page(&page, documents, parts).await
         } else {
             Err(ApiError::MethodNotAllowed)
         };
         answer.unwrap_or_else(|error| respond::error(&error, error_form(parts)))
     }
 
-    fn page(&self, page: &Page<'_>, parts: &Parts) -> Result<Response<ResponseBody>, ApiError> {
+    async fn page(
+        &self,
+        page: &Page<'_>,
+        documents: &Arc<ServedDocuments>,
+        parts: &Parts,
+    ) -> Result<Response<ResponseBody>, ApiError> {
+        let discovery = &documents.discovery;
         match page {
             Page::Root => {
-                let paths = root_paths(&self.documents, OTHER_PATHS);
+                let paths = root_paths(discovery, OTHER_PATHS);
                 Ok(respond::bytes(StatusCode::OK, MediaKind::Json.content_type(), paths))
             }
-            Page::Core => self
-                .discovery(parts, Documents::aggregated_core, |documents| documents.api_versions(&self.server_address)),
-            Page::Groups => self.discovery(parts, Documents::aggregated_groups, Documents::group_list),
-            Page::Group(group) => match self.documents.group(group) {
+            Page::Core => {
+                let older = |documents: &Documents| documents.api_versions(&self.server_address);
+                discover(discovery, parts, Documents::aggregated_core, older)
+            }
+            Page::Groups => discover(discovery, parts, Documents::aggregated_groups, Documents::group_list),
+            Page::Group(group) => match discovery.group(group) {
                 Some(document) => respond::object(StatusCode::OK, document, negotiate(parts, OBJECT_OFFERS)?),
                 None => Ok(respond::no_such_page()),
             },
-            Page::GroupVersion(group, version) => match self.documents.resources(group, version) {
+            Page::GroupVersion(group, version) => match discovery.resources(group, version) {
                 Some(document) => respond::object(StatusCode::OK, document, negotiate(parts, OBJECT_OFFERS)?),
-                None if group.is_empty() || self.documents.group(group).is_some() => Err(ApiError::UnknownResource),
+                None if group.is_empty() || discovery.group(group).is_some() => Err(ApiError::UnknownResource),
                 None => Ok(respond::no_such_page()),
             },
             // Indented whatever the client, as the reference sends it.
@@ -162,28 +180,9 @@ impl Pages {
                 Ok(respond::value(StatusCode::OK, &version::document(), media))
             }
             Page::Metrics => self.scrape(&parts.headers),
-            Page::OpenApi(description) => self.descriptions.answer(description, parts),
+            Page::OpenApi(description) => openapi::answer(documents, description, parts).await,
             Page::IssuerConfiguration => Ok(of_issuer("application/json", &self.issuer.configuration)),
             Page::KeySet => Ok(of_issuer("application/jwk-set+json", &self.issuer.key_set)),
-        }
-    }
-
-    fn discovery(
-        &self,
-        parts: &Parts,
-        aggregated: impl Fn(&Documents, AggregatedForm) -> &Document,
-        legacy: impl Fn(&Documents) -> Bytes,
-    ) -> Result<Response<ResponseBody>, ApiError> {
-        match negotiate_discovery(&parts.headers)? {
-            DiscoveryForm::Legacy(kind) => {
-                let media = MediaType { kind, pretty: kind == MediaKind::Json && wants_pretty(parts) };
-                respond::object(StatusCode::OK, legacy(&self.documents), media)
-            }
-            DiscoveryForm::Aggregated(form, kind) => {
-                let document = aggregated(&self.documents, form);
-                let media = MediaType { kind, pretty: kind == MediaKind::Json && wants_pretty(parts) };
-                with_etag(document, form, media, &parts.headers)
-            }
         }
     }
 
@@ -202,10 +201,38 @@ impl Pages {
     /// Pages of the built-in resources, for tests of what stands before them.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
-        let catalogue = Catalogue::builtin();
-        let documents = Arc::new(Documents::build(catalogue));
         let health = Health { live: crate::health::HealthChecks::new(), ready: crate::health::HealthChecks::new() };
-        Self::new(catalogue, health, Arc::new(Metrics::new()), documents, "192.0.2.2:6443".to_owned())
+        Self::new(health, Arc::new(Metrics::new()), "192.0.2.2:6443".to_owned())
+    }
+}
+
+#[cfg(test)]
+impl ServedDocuments {
+    /// The documents of the built-in resources.
+    pub(crate) fn builtin() -> Arc<Self> {
+        use keelson_openapi::{Fragment, Shared, VersionDescription};
+        let catalogue = keelson_resources::Catalogue::builtin();
+        let versions = VersionDescription::all(catalogue);
+        let shared = Shared::new(keelson_schema::Schemas::builtin(), &versions, version::GIT_VERSION);
+        let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();
+        let openapi = Descriptions::assemble(&shared, &fragments);
+        Arc::new(Self { discovery: Documents::build(catalogue), openapi })
+    }
+}
+
+/// Discovery in the form that the client accepts best.
+fn discover(
+    documents: &Documents,
+    parts: &Parts,
+    aggregated: impl Fn(&Documents, AggregatedForm) -> &Document,
+    legacy: impl Fn(&Documents) -> Bytes,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let media = |kind| MediaType { kind, pretty: kind == MediaKind::Json && wants_pretty(parts) };
+    match negotiate_discovery(&parts.headers)? {
+        DiscoveryForm::Legacy(kind) => respond::object(StatusCode::OK, legacy(documents), media(kind)),
+        DiscoveryForm::Aggregated(form, kind) => {
+            with_etag(aggregated(documents, form), form, media(kind), &parts.headers)
+        }
     }
 }
 
@@ -232,13 +259,19 @@ fn with_etag(
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        let mut response = respond::object(StatusCode::OK, document.json.clone(), media)?;
+        let mut response = if media == (MediaType { kind: MediaKind::Json, pretty: false }) {
+            let kept = |compress: respond::Compress| document.compressed(compress);
+            let gzip = accepts_gzip(headers);
+            respond::compressed(StatusCode::OK, media.kind.content_type(), document.json.clone(), gzip, kept)
+        } else {
+            respond::object(StatusCode::OK, document.json.clone(), media)?
+        };
         response.headers_mut().insert(CONTENT_TYPE, header(&form.content_type(media.kind.content_type()))?);
         response
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, header(&format!("\"{}\"", document.etag))?);
-    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    headers.append(VARY, HeaderValue::from_static("Accept"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
     Ok(response)
 }
@@ -259,13 +292,22 @@ mod tests {
     use http::Request;
     use http_body_util::BodyExt;
 
-    fn get(target: &str, headers: &[(&str, &str)]) -> Response<ResponseBody> {
+    /// What a server of the built-in resources answers.
+    async fn get(target: &str, headers: &[(&str, &str)]) -> Response<ResponseBody> {
+        answer(&ServedDocuments::builtin(), target, headers).await
+    }
+
+    async fn answer(
+        documents: &Arc<ServedDocuments>,
+        target: &str,
+        headers: &[(&str, &str)],
+    ) -> Response<ResponseBody> {
         let mut request = Request::get(target);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let parts = request.body(()).unwrap().into_parts().0;
-        Pages::for_tests().answer(&RequestInfo::parse(&parts.method, &parts.uri), &parts)
+        Pages::for_tests().answer(documents, &RequestInfo::parse(&parts.method, &parts.uri), &parts).await
     }
 
     async fn text(response: Response<ResponseBody>) -> String {
@@ -276,12 +318,12 @@ mod tests {
 
     #[tokio::test]
     async fn aggregated_discovery_is_sent_once_for_each_tag() {
-        let first = get("/apis", &[("accept", V2)]);
+        let first = get("/apis", &[("accept", V2)]).await;
         assert_eq!(first.headers()["content-type"], V2);
         assert_eq!(first.headers()["cache-control"], "public");
         assert_eq!(first.headers()["vary"], "Accept");
         let tag = first.headers()["etag"].to_str().unwrap().to_owned();
-        let second = get("/apis", &[("accept", V2), ("if-none-match", &tag)]);
+        let second = get("/apis", &[("accept", V2), ("if-none-match", &tag)]).await;
         assert_eq!(second.status(), 304);
         assert_eq!(second.headers()["etag"], tag.as_str());
         assert!(!second.headers().contains_key("content-type"));
@@ -290,74 +332,128 @@ mod tests {
 
     #[tokio::test]
     async fn legacy_discovery() {
-        assert!(text(get("/api", &[])).await.contains("\"serverAddress\":\"192.0.2.2:6443\""));
-        assert!(text(get("/apis/", &[])).await.starts_with("{\"kind\":\"APIGroupList\""));
-        assert!(text(get("/apis/apps", &[])).await.starts_with("{\"kind\":\"APIGroup\""));
-        assert!(text(get("/api/v1", &[])).await.starts_with("{\"kind\":\"APIResourceList\""));
-        assert!(text(get("/api", &[("accept", "application/yaml")])).await.starts_with("kind: APIVersions\n"));
+        assert!(text(get("/api", &[]).await).await.contains("\"serverAddress\":\"192.0.2.2:6443\""));
+        assert!(text(get("/apis/", &[]).await).await.starts_with("{\"kind\":\"APIGroupList\""));
+        assert!(text(get("/apis/apps", &[]).await).await.starts_with("{\"kind\":\"APIGroup\""));
+        assert!(text(get("/api/v1", &[]).await).await.starts_with("{\"kind\":\"APIResourceList\""));
+        assert!(text(get("/api", &[("accept", "application/yaml")]).await).await.starts_with("kind: APIVersions\n"));
     }
 
     #[tokio::test]
     async fn paths_that_nothing_stands_for() {
         for target in ["/nowhere", "/apis/nope.example.org", "/apis/nope.example.org/v1", "/livezz"] {
-            let response = get(target, &[]);
+            let response = get(target, &[]).await;
             assert_eq!(response.status(), 404, "{target}");
             assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
             assert_eq!(text(response).await, "404 page not found\n");
         }
-        let response = get("/apis/apps/v9", &[]);
+        let response = get("/apis/apps/v9", &[]).await;
         assert_eq!(response.status(), 404);
         assert!(text(response).await.contains("the server could not find the requested resource"));
     }
 
     #[tokio::test]
     async fn version_and_root() {
-        assert!(text(get("/version", &[])).await.contains("\"gitVersion\": \"v1.36.2+keelson\""));
-        let root = text(get("/", &[])).await;
+        assert!(text(get("/version", &[]).await).await.contains("\"gitVersion\": \"v1.36.2+keelson\""));
+        let root = text(get("/", &[]).await).await;
         assert!(root.contains("\"/apis/apps/v1\"") && root.contains("\"/readyz\""));
     }
 
     #[tokio::test]
     async fn openapi_is_found_by_its_index() {
-        let index = text(get("/openapi/v3", &[])).await;
+        let index = text(get("/openapi/v3", &[]).await).await;
         let index = keelson_codec::json::parse(index.as_bytes()).unwrap().value;
         let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap();
-        let document = get(url, &[]);
+        let document = get(url, &[]).await;
         assert_eq!(document.status(), 200);
         assert!(document.headers()["cache-control"].to_str().unwrap().contains("immutable"));
         let tag = document.headers()["etag"].to_str().unwrap().to_owned();
-        assert_eq!(get(url, &[("if-none-match", &tag)]).status(), 304);
-        let moved = get("/openapi/v3/apis/apps/v1?hash=old", &[]);
+        assert_eq!(get(url, &[("if-none-match", &tag)]).await.status(), 304);
+        let moved = get("/openapi/v3/apis/apps/v1?hash=old", &[]).await;
         assert_eq!((moved.status().as_u16(), moved.headers()["location"].to_str().unwrap()), (301, url));
-        assert_eq!(get("/openapi/v3/apis/nope/v1", &[]).status(), 404);
+        assert_eq!(get("/openapi/v3/apis/nope/v1", &[]).await.status(), 404);
     }
 
     #[tokio::test]
     async fn openapi_of_version_2_comes_in_two_forms() {
-        let json = get("/openapi/v2", &[]);
+        let json = get("/openapi/v2", &[]).await;
         assert_eq!(json.headers()["content-type"], "application/json");
         assert!(text(json).await.starts_with("{\"swagger\":\"2.0\""));
         for separator in [".", "@"] {
             let accept = format!("application/com.github.proto-openapi.spec.v2{separator}v1.0+protobuf");
-            let protobuf = get("/openapi/v2", &[("accept", &accept)]);
+            let protobuf = get("/openapi/v2", &[("accept", &accept)]).await;
             assert_eq!(
                 protobuf.headers()["content-type"],
                 "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
             );
             let tag = protobuf.headers()["etag"].to_str().unwrap().to_owned();
-            assert_eq!(get("/openapi/v2", &[("accept", &accept), ("if-none-match", &tag)]).status(), 304);
-            assert_eq!(get("/openapi/v2", &[("if-none-match", &tag)]).status(), 200);
+            assert_eq!(get("/openapi/v2", &[("accept", &accept), ("if-none-match", &tag)]).await.status(), 304);
+            assert_eq!(get("/openapi/v2", &[("if-none-match", &tag)]).await.status(), 200);
         }
-        assert_eq!(get("/openapi/v2", &[("accept", "text/html")]).status(), 406);
+        assert_eq!(get("/openapi/v2", &[("accept", "text/html")]).await.status(), 406);
     }
 
     #[tokio::test]
     async fn metrics_in_both_formats() {
-        let classic = get("/metrics", &[]);
+        let classic = get("/metrics", &[]).await;
         assert_eq!(classic.headers()["content-type"], CLASSIC_CONTENT_TYPE);
         assert!(!text(classic).await.contains("# EOF"));
-        let open = get("/metrics", &[("accept", "application/openmetrics-text;version=1.0.0,text/plain")]);
+        let open = get("/metrics", &[("accept", "application/openmetrics-text;version=1.0.0,text/plain")]).await;
         assert_eq!(open.headers()["content-type"], OPEN_METRICS_CONTENT_TYPE);
         assert!(text(open).await.ends_with("# EOF\n"));
+    }
+
+    /// Groups so many that the document is worth compressing.
+    fn many() -> Arc<ServedDocuments> {
+        let fragment = |number: usize| {
+            keelson_discovery::Fragment::new(keelson_discovery::VersionSource {
+                group: format!("group-{number}.example.org").into(),
+                version: "v1".into(),
+                group_priority: 1000,
+                version_priority: 100,
+                order: keelson_discovery::SourceOrder::Custom,
+                freshness: keelson_discovery::Freshness::Stale,
+                resources: Vec::new(),
+            })
+        };
+        let fragments: Vec<_> = (0..3000).map(fragment).collect();
+        let shared = keelson_openapi::Shared::new(keelson_schema::Schemas::builtin(), &[], "v1");
+        let openapi = Descriptions::assemble(&shared, &[]);
+        Arc::new(ServedDocuments { discovery: Documents::assemble(&fragments), openapi })
+    }
+
+    #[tokio::test]
+    async fn large_documents_are_compressed_for_those_who_accept_it() {
+        let documents = many();
+        let plain = answer(&documents, "/apis", &[("accept", V2)]).await;
+        let compressed = answer(&documents, "/apis", &[("accept", V2), ("accept-encoding", "gzip")]).await;
+        assert!(!plain.headers().contains_key("content-encoding"));
+        assert_eq!(compressed.headers()["content-encoding"], "gzip");
+        assert_eq!(compressed.headers()["content-type"], V2);
+        assert_eq!(compressed.headers()["etag"], plain.headers()["etag"]);
+        let vary: Vec<_> = compressed.headers().get_all("vary").iter().collect();
+        assert_eq!(vary, ["Accept-Encoding", "Accept"]);
+        let body = compressed.into_body().collect().await.unwrap().to_bytes();
+        let mut unpacked = String::new();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&body[..]), &mut unpacked).unwrap();
+        assert_eq!(unpacked, text(plain).await);
+    }
+
+    /// A request must not hold a thread of the runtime while a large document is made.
+    #[tokio::test]
+    async fn others_are_answered_while_a_large_document_is_made() {
+        let documents = ServedDocuments::builtin();
+        let first = answer(&documents, "/openapi/v2", &[]);
+        let meanwhile = async {
+            let mut answered = 0;
+            while !documents.openapi.is_ready(&keelson_openapi::Wanted::V2(keelson_openapi::Form::Json)) {
+                answered += usize::from(answer(&documents, "/version", &[]).await.status() == 200);
+                tokio::task::yield_now().await;
+            }
+            answered
+        };
+        let (first, answered) = tokio::join!(first, meanwhile);
+        assert_eq!(first.status(), 200);
+        assert!(answered > 10, "{answered}");
     }
 }

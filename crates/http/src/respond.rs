@@ -137,17 +137,30 @@ pub fn bytes(code: StatusCode, content_type: &'static str, body: impl Into<Bytes
     with_body(code, HeaderValue::from_static(content_type), full(body))
 }
 
-/// Bytes of a given type, compressed when they are many and the client accepts gzip.
+/// What makes the compressed form of a body.
+pub type Compress = fn(&[u8]) -> Bytes;
+
+/// Compresses with gzip.
+pub const COMPRESS: Compress = |body| gzip(body).into();
+
+/// Whether a body of this many bytes is sent in compressed form.
+pub fn is_compressed(accepts_gzip: bool, bytes: usize) -> bool {
+    accepts_gzip && bytes > GZIP_THRESHOLD_BYTES
+}
+
+/// Bytes of a given type, compressed when they are many and the client accepts gzip. The compressed form is what `kept` says, which
+/// is given what makes it.
 pub fn compressed(
     code: StatusCode,
     content_type: &'static str,
     body: Bytes,
     accepts_gzip: bool,
+    kept: impl FnOnce(Compress) -> Bytes,
 ) -> Response<ResponseBody> {
-    if !accepts_gzip || body.len() <= GZIP_THRESHOLD_BYTES {
+    if !is_compressed(accepts_gzip, body.len()) {
         return bytes(code, content_type, body);
     }
-    let mut response = bytes(code, content_type, gzip(&body));
+    let mut response = bytes(code, content_type, kept(COMPRESS));
     mark_gzip(response.headers_mut());
     response
 }

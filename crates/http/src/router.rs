@@ -12,7 +12,7 @@ use keelson_meta::ApiError;
 use keelson_registry::{Surface, Target};
 
 use crate::body::ResponseBody;
-use crate::pages::Pages;
+use crate::pages::{Pages, ServedDocuments};
 use crate::request_info::{RequestInfo, Verb};
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
@@ -23,25 +23,28 @@ type SurfaceSource = Box<dyn Fn() -> Arc<Surface> + Send + Sync>;
 /// Finds the handler of each request.
 pub struct Router {
     surface: SurfaceSource,
+    documents: Arc<ServedDocuments>,
     pages: Pages,
     service: Arc<dyn ApiService>,
 }
 
 impl Router {
-    /// Routes resources to `service`, and the rest to `pages`. Each request asks `surface` once what is served.
+    /// Routes resources to `service`, and the rest to `pages`, which show `documents`. Each request asks `surface` once what is
+    /// served.
     pub fn new(
         surface: impl Fn() -> Arc<Surface> + Send + Sync + 'static,
+        documents: Arc<ServedDocuments>,
         pages: Pages,
         service: Arc<dyn ApiService>,
     ) -> Self {
-        Self { surface: Box::new(surface), pages, service }
+        Self { surface: Box::new(surface), documents, pages, service }
     }
 
     /// Answers a request that passed the filters, and that is for [`target`](Self::target).
     pub async fn route(&self, request: ApiRequest, target: Option<Target>) -> Response<ResponseBody> {
         let ApiRequest { info, parts, error_form, .. } = &request;
         if !info.is_resource_request {
-            return self.pages.answer(info, parts);
+            return self.pages.answer(&self.documents, info, parts).await;
         }
         if target.is_none() && !info.group.is_empty() && !(self.surface)().has_group(&info.group) {
             return respond::no_such_page();
@@ -131,7 +134,8 @@ mod tests {
 
     fn check(method: &str, uri: &str, expect: u16) {
         let surface = Surface::of_builtin();
-        let router = Router::new(move || surface.clone(), Pages::for_tests(), Arc::new(Nothing));
+        let documents = ServedDocuments::builtin();
+        let router = Router::new(move || surface.clone(), documents, Pages::for_tests(), Arc::new(Nothing));
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::parse(&method, &uri.parse().unwrap());
         let checked = super::check(&info, router.target(&info), &method);

@@ -1,4 +1,6 @@
-//! What an operation does, and all that follows from it: method, words, parameters, body and answers.
+//! What an operation does, and what follows from it: the method, the words in its id, parameters, body and answers.
+//!
+//! This is the one table by which both versions of OpenAPI describe operations; how they are written is in `v2` and `v3`.
 
 use crate::parameters::{self, Parameter};
 

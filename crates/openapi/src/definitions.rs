@@ -1,11 +1,13 @@
 //! Which definitions some operations need, and which kinds a definition is the schema of.
+//!
+//! Documents stand alone, so each repeats the definitions that it refers to, and no others.
 
 use std::collections::{BTreeMap, HashMap};
 
 use keelson_meta::GroupVersionKind;
-use keelson_resources::Catalogue;
 use keelson_schema::{SchemaRef, Schemas};
 
+use crate::description::VersionDescription;
 use crate::operations::PathItem;
 
 /// Where the definitions of the types that all groups share are.
@@ -19,7 +21,7 @@ const SHARED_KINDS: [&str; 2] = ["DeleteOptions", "WatchEvent"];
 pub(crate) struct Kinds(HashMap<String, Vec<GroupVersionKind>>);
 
 impl Kinds {
-    pub(crate) fn new(catalogue: &Catalogue, schemas: &Schemas) -> Self {
+    pub(crate) fn new(versions: &[VersionDescription], schemas: &Schemas) -> Self {
         let mut kinds: HashMap<String, Vec<GroupVersionKind>> = HashMap::new();
         for (group, version, kind, schema) in schemas.kinds() {
             if let Some(name) = schema.definition_name() {
@@ -27,7 +29,7 @@ impl Kinds {
             }
         }
         for kind in SHARED_KINDS {
-            kinds.insert(format!("{META}{kind}"), in_all_versions(catalogue, kind));
+            kinds.insert(format!("{META}{kind}"), in_all_versions(versions, kind));
         }
         Self(kinds)
     }
@@ -38,10 +40,8 @@ impl Kinds {
     }
 }
 
-fn in_all_versions(catalogue: &Catalogue, kind: &str) -> Vec<GroupVersionKind> {
-    let groups = catalogue.groups().iter();
-    let mut all: Vec<_> =
-        groups.flat_map(|group| group.versions.iter().map(|v| gvk(&group.name, &v.name, kind))).collect();
+fn in_all_versions(versions: &[VersionDescription], kind: &str) -> Vec<GroupVersionKind> {
+    let mut all: Vec<_> = versions.iter().map(|version| gvk(&version.group, &version.version, kind)).collect();
     all.sort_by(|a, b| (&a.group, &a.version).cmp(&(&b.group, &b.version)));
     all
 }
@@ -69,11 +69,15 @@ pub(crate) fn needed<'a>(items: &[PathItem<'a>]) -> BTreeMap<&'a str, SchemaRef<
 
 #[cfg(test)]
 mod tests {
+    use keelson_resources::Catalogue;
+
     use super::*;
     use crate::part::Part;
 
     fn check(path: &str, expected: &[&str], unexpected: &[&str]) {
-        let part = Part::all(Catalogue::builtin()).into_iter().find(|part| part.path() == path).expect("a part");
+        let versions = VersionDescription::all(Catalogue::builtin());
+        let described = versions.iter().map(Part::Version).chain([Part::CodeVersion]);
+        let part = described.into_iter().find(|part| part.path() == path).expect("a part");
         let found = needed(&part.items(Schemas::builtin()));
         for name in expected {
             assert!(found.contains_key(name), "{path} lacks {name}");
@@ -105,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_definition_knows_its_kinds() {
-        let kinds = Kinds::new(Catalogue::builtin(), Schemas::builtin());
+        let kinds = Kinds::new(&VersionDescription::all(Catalogue::builtin()), Schemas::builtin());
         assert_eq!(kinds.of("io.k8s.api.apps.v1.Deployment"), [gvk("apps", "v1", "Deployment")]);
         assert_eq!(kinds.of("io.k8s.api.core.v1.PodList"), [gvk("", "v1", "PodList")]);
         assert!(kinds.of("io.k8s.api.core.v1.PodSpec").is_empty());

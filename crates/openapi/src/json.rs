@@ -1,4 +1,6 @@
 //! Writes large JSON objects member by member, so that a document is never held as a tree.
+//!
+//! Members can be written on their own and joined later, which is how documents are put together.
 
 use keelson_meta::json::Value;
 
@@ -14,6 +16,25 @@ pub(crate) fn write_object<N: AsRef<str>>(out: &mut Vec<u8>, members: impl IntoI
         write(out, &value);
     }
     out.push(b'}');
+}
+
+/// `"name":value`, a member of an object.
+pub(crate) fn member(name: &str, value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out, &Value::from(name));
+    out.push(b':');
+    write(&mut out, value);
+    out
+}
+
+/// Appends pieces of JSON with commas between them.
+pub(crate) fn join<'p>(out: &mut Vec<u8>, pieces: impl Iterator<Item = &'p [u8]>) {
+    for (position, piece) in pieces.enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(piece);
+    }
 }
 
 fn write(out: &mut Vec<u8>, value: &Value) {

@@ -1,14 +1,15 @@
-//! The operations of a group version, read off the catalogue: one model for every form of OpenAPI.
+//! The operations of a group version, read off its description: one model for every form of OpenAPI.
 //!
-//! Subresources that a kubelet or a pod would answer are left out, since this server does not answer them.
+//! Nothing here knows how operations are written; ids and tags are those by which generated clients know them.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value};
-use keelson_resources::{Group, Resource, ServedVersion, Subresource, Verb};
+use keelson_resources::Verb;
 use keelson_schema::{SchemaRef, Schemas};
 
 use crate::action::{Action, Body};
 use crate::definitions::META;
+use crate::description::{ResourceDescription, SubresourceDescription, VersionDescription};
 use crate::parameters::{self, Parameter};
 
 /// A path with its operations.
@@ -53,30 +54,31 @@ pub(crate) struct Operation<'a> {
 }
 
 /// All paths of a group version, ordered by path.
-pub(crate) fn paths<'a>(group: &Group, version: &str, schemas: &'a Schemas) -> Vec<PathItem<'a>> {
-    let naming = Naming::new(group, version, schemas);
+pub(crate) fn paths<'a>(version: &VersionDescription, schemas: &'a Schemas) -> Vec<PathItem<'a>> {
+    let naming = Naming::new(version, schemas);
     let mut items: Vec<PathItem<'a>> =
-        group.served_in(version).flat_map(|(resource, served)| naming.paths_of(resource, served)).collect();
+        version.resources.iter().flat_map(|resource| naming.paths_of(resource)).collect();
     items.retain(|item| !item.operations.is_empty());
     items.sort_by(|a, b| a.path.cmp(&b.path));
     items
 }
 
 /// The group as it stands in the ids of operations, such as `RbacAuthorization`.
-pub(crate) fn title(group: &Group) -> String {
-    let stem = if group.name.is_empty() { "core" } else { group.name.strip_suffix(".k8s.io").unwrap_or(&group.name) };
+pub(crate) fn title(group: &str) -> String {
+    let stem = if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
     stem.split('.').map(capitalized).collect()
 }
 
 /// The group version as it stands in the ids of operations, such as `AppsV1`.
-pub(crate) fn infix(group: &Group, version: &str) -> String {
-    format!("{}{}", title(group), capitalized(version))
+pub(crate) fn infix(version: &VersionDescription) -> String {
+    format!("{}{}", title(&version.group), capitalized(&version.version))
 }
 
 /// The tag of the operations of a group, such as `rbacAuthorization`.
-pub(crate) fn tag(group: &Group) -> String {
+pub(crate) fn tag(group: &str) -> String {
     let title = title(group);
-    format!("{}{}", title[..1].to_lowercase(), &title[1..])
+    let mut letters = title.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// The actions on one object for some verbs, in the order in which they are shown.
@@ -98,19 +100,16 @@ fn collection_actions(verbs: &[Verb]) -> Vec<Action> {
 }
 
 /// How the paths and operations of one group version are named, and where their schemas are.
-struct Naming<'a, 'n> {
+struct Naming<'a> {
     base: String,
     infix: String,
     tag: String,
-    version: &'n str,
     schemas: &'a Schemas,
 }
 
-/// A resource in one version, with what all its operations share.
+/// A resource with what all its operations share.
 struct Subject<'n> {
-    resource: &'n Resource,
-    served: &'n ServedVersion,
-    kind: GroupVersionKind,
+    resource: &'n ResourceDescription,
     /// What stands before the plural in a path.
     prefix: &'static str,
     /// What stands before the kind in an id.
@@ -120,38 +119,34 @@ struct Subject<'n> {
 impl Subject<'_> {
     fn path_parameters(&self, named: bool) -> impl Iterator<Item = &'static Parameter> {
         let name = named.then_some(&parameters::NAME);
-        let namespace = self.resource.is_namespaced().then_some(&parameters::NAMESPACE);
+        let namespace = self.resource.namespaced.then_some(&parameters::NAMESPACE);
         name.into_iter().chain(namespace).chain([&parameters::PRETTY])
     }
 
     fn scoped_kind(&self) -> String {
-        format!("{}{}", self.scope, self.kind.kind)
+        format!("{}{}", self.scope, self.resource.kind.kind)
     }
 }
 
-impl<'a, 'n> Naming<'a, 'n> {
-    fn new(group: &Group, version: &'n str, schemas: &'a Schemas) -> Self {
-        let tag = format!("{}_{version}", tag(group));
-        Self { base: group.version_path(version), infix: infix(group, version), tag, version, schemas }
+impl<'a> Naming<'a> {
+    fn new(version: &VersionDescription, schemas: &'a Schemas) -> Self {
+        let tag = format!("{}_{}", tag(&version.group), version.version);
+        Self { base: format!("/{}", version.path()), infix: infix(version), tag, schemas }
     }
 
-    fn paths_of(&self, resource: &Resource, served: &ServedVersion) -> Vec<PathItem<'a>> {
-        let (prefix, scope) =
-            if resource.is_namespaced() { ("/namespaces/{namespace}", "Namespaced") } else { ("", "") };
-        let subject = Subject { resource, served, kind: resource.gvk(self.version), prefix, scope };
+    fn paths_of(&self, resource: &ResourceDescription) -> Vec<PathItem<'a>> {
+        let (prefix, scope) = if resource.namespaced { ("/namespaces/{namespace}", "Namespaced") } else { ("", "") };
+        let subject = Subject { resource, prefix, scope };
         let mut items = self.object_paths(&subject);
-        if served.allows(Verb::Watch) {
+        if resource.allows(Verb::Watch) {
             items.extend(self.watch_paths(&subject));
         }
-        if resource.is_namespaced() && served.allows(Verb::List) {
+        if resource.namespaced && resource.allows(Verb::List) {
+            let words = format!("{}ForAllNamespaces", resource.kind.kind);
             items.push(PathItem {
                 path: format!("{}/{}", self.base, resource.plural),
                 parameters: vec![&parameters::PRETTY],
-                operations: vec![self.operation(
-                    Action::List,
-                    &format!("{}ForAllNamespaces", resource.kind),
-                    &subject.kind,
-                )],
+                operations: vec![self.operation(Action::List, &words, &resource.kind)],
             });
         }
         items
@@ -167,14 +162,15 @@ impl<'a, 'n> Naming<'a, 'n> {
             parameters: subject.path_parameters(named).collect(),
             operations,
         };
-        let operations =
-            |actions: Vec<Action>| actions.into_iter().map(|a| self.operation(a, &scoped, &subject.kind)).collect();
-        let verbs = &subject.served.verbs;
+        let operations = |actions: Vec<Action>| {
+            actions.into_iter().map(|a| self.operation(a, &scoped, &subject.resource.kind)).collect()
+        };
+        let verbs = &subject.resource.verbs;
         let mut items = vec![
             item(collection, false, operations(collection_actions(verbs))),
             item(object.clone(), true, operations(object_actions(verbs))),
         ];
-        for part in subject.served.subresources.iter().filter(|part| !part.proxied) {
+        for part in &subject.resource.subresources {
             let path = format!("{object}/{}", part.name);
             items.push(item(path, true, self.part_operations(subject, part)));
         }
@@ -183,12 +179,12 @@ impl<'a, 'n> Naming<'a, 'n> {
 
     /// The deprecated paths, on which a GET is a watch.
     fn watch_paths(&self, subject: &Subject<'_>) -> Vec<PathItem<'a>> {
-        let (kind, plural) = (&subject.kind.kind, &subject.resource.plural);
+        let (kind, plural) = (&subject.resource.kind, &subject.resource.plural);
         let scoped = subject.scoped_kind();
         let item = |path: String, path_parameters: Vec<&'static Parameter>, action, words: &str| PathItem {
             path,
             parameters: path_parameters.into_iter().chain(parameters::LIST).collect(),
-            operations: vec![self.operation(action, words, &subject.kind)],
+            operations: vec![self.operation(action, words, kind)],
         };
         let collection = format!("{}/watch{}/{plural}", self.base, subject.prefix);
         let mut items = vec![item(
@@ -197,26 +193,25 @@ impl<'a, 'n> Naming<'a, 'n> {
             Action::WatchList,
             &format!("{scoped}List"),
         )];
-        if subject.served.allows(Verb::Get) {
+        if subject.resource.allows(Verb::Get) {
             let path = format!("{collection}/{{name}}");
             items.push(item(path, subject.path_parameters(true).collect(), Action::Watch, &scoped));
         }
-        if subject.resource.is_namespaced() {
-            let words = format!("{kind}ListForAllNamespaces");
+        if subject.resource.namespaced {
+            let words = format!("{}ListForAllNamespaces", kind.kind);
             let path = format!("{}/watch/{plural}", self.base);
             items.push(item(path, vec![&parameters::PRETTY], Action::WatchList, &words));
         }
         items
     }
 
-    fn part_operations(&self, subject: &Subject<'_>, part: &Subresource) -> Vec<Operation<'a>> {
-        let kind = part.gvk(subject.resource, self.version);
+    fn part_operations(&self, subject: &Subject<'_>, part: &SubresourceDescription) -> Vec<Operation<'a>> {
         let words = format!("{}{}", subject.scoped_kind(), capitalized(&part.name));
-        let created = part.allows(Verb::Create).then_some(Action::Post);
+        let created = part.verbs.contains(&Verb::Create).then_some(Action::Post);
         object_actions(&part.verbs)
             .into_iter()
             .chain(created)
-            .map(|action| self.operation(action, &words, &kind))
+            .map(|action| self.operation(action, &words, &part.kind))
             .collect()
     }
 
@@ -262,8 +257,9 @@ mod tests {
     use super::*;
 
     fn check(group: &str, version: &str, path: &str, expected: &[(&str, &str)]) {
-        let group = Catalogue::builtin().group(group).expect("a built-in group");
-        let items = paths(group, version, Schemas::builtin());
+        let versions = VersionDescription::all(Catalogue::builtin());
+        let version = versions.iter().find(|known| known.group == group && known.version == version);
+        let items = paths(version.expect("a built-in version"), Schemas::builtin());
         let item = items.into_iter().find(|item| item.path == path).expect("a path of the group");
         let actual: Vec<(String, &str)> =
             item.operations.into_iter().map(|o| (o.id, o.action.name().unwrap_or_default())).collect();
@@ -313,34 +309,31 @@ mod tests {
     #[test]
     fn an_id_names_one_operation() {
         let mut seen = HashSet::new();
-        for group in Catalogue::builtin().groups() {
-            for version in &group.versions {
-                let items = paths(group, &version.name, Schemas::builtin());
-                for operation in items.into_iter().flat_map(|item| item.operations) {
-                    assert!(seen.insert(operation.id.clone()), "{}", operation.id);
-                }
+        for version in VersionDescription::all(Catalogue::builtin()) {
+            let items = paths(&version, Schemas::builtin());
+            for operation in items.into_iter().flat_map(|item| item.operations) {
+                assert!(seen.insert(operation.id.clone()), "{}", operation.id);
             }
         }
     }
 
     #[test]
     fn every_body_and_every_answer_has_a_definition() {
-        for group in Catalogue::builtin().groups() {
-            for version in &group.versions {
-                let items = paths(group, &version.name, Schemas::builtin());
-                for operation in items.into_iter().flat_map(|item| item.operations) {
-                    let takes = operation.action.body() != Body::None;
-                    assert_eq!(operation.body.is_some(), takes, "body of {}", operation.id);
-                    assert!(operation.answer.is_some(), "answer of {}", operation.id);
-                }
+        for version in VersionDescription::all(Catalogue::builtin()) {
+            let items = paths(&version, Schemas::builtin());
+            for operation in items.into_iter().flat_map(|item| item.operations) {
+                let takes = operation.action.body() != Body::None;
+                assert_eq!(operation.body.is_some(), takes, "body of {}", operation.id);
+                assert!(operation.answer.is_some(), "answer of {}", operation.id);
             }
         }
     }
 
     #[test]
     fn proxied_subresources_are_not_promised() {
-        let group = Catalogue::builtin().group("").expect("the core group");
-        for item in paths(group, "v1", Schemas::builtin()) {
+        let versions = VersionDescription::all(Catalogue::builtin());
+        let core = versions.iter().find(|version| version.group.is_empty()).expect("the core group");
+        for item in paths(core, Schemas::builtin()) {
             for word in ["proxy", "exec", "attach", "portforward", "log"] {
                 assert!(!item.path.ends_with(&format!("/{word}")), "{}", item.path);
             }

@@ -1,4 +1,6 @@
-//! The parameters of requests, and which operation takes which.
+//! The parameters of requests, as tables: name, place, type and description, and which actions take which.
+//!
+//! Only parameters that this server honours are here.
 
 /// A parameter.
 #[derive(Debug, PartialEq, Eq)]

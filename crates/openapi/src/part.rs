@@ -1,50 +1,38 @@
 //! The parts that the API consists of, each with a document of its own in version 3: group versions, and the pages that
 //! say what is served.
 
-use keelson_resources::{Catalogue, Group};
 use keelson_schema::Schemas;
 
 use crate::action::Action;
 use crate::definitions::META;
+use crate::description::VersionDescription;
 use crate::operations::{self, Operation, PathItem};
 
 const VERSION_INFO: &str = "io.k8s.apimachinery.pkg.version.Info";
 
 /// A part of the API.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
+pub(crate) enum Part<'d> {
     /// `/api/`
     CoreVersions,
     /// `/apis/`
     Groups,
     /// `/apis/<group>/`
-    Group(&'static Group),
+    Group(&'d str),
     /// `/api/v1/` or `/apis/<group>/<version>/` with all resources.
-    Version(&'static Group, &'static str),
+    Version(&'d VersionDescription),
     /// `/version/`
     CodeVersion,
 }
 
-impl Part {
-    /// All parts.
-    pub(crate) fn all(catalogue: &'static Catalogue) -> Vec<Self> {
-        let mut parts = vec![Self::CoreVersions, Self::Groups, Self::CodeVersion];
-        for group in catalogue.groups() {
-            if !group.name.is_empty() {
-                parts.push(Self::Group(group));
-            }
-            parts.extend(group.versions.iter().map(|version| Self::Version(group, &version.name)));
-        }
-        parts
-    }
-
+impl Part<'_> {
     /// Its path without slashes at the ends, such as `apis/apps/v1`.
     pub(crate) fn path(self) -> String {
         match self {
             Self::CoreVersions => "api".to_owned(),
             Self::Groups => "apis".to_owned(),
-            Self::Group(group) => format!("apis/{}", group.name),
-            Self::Version(group, version) => group.version_path(version)[1..].to_owned(),
+            Self::Group(group) => format!("apis/{group}"),
+            Self::Version(version) => version.path(),
             Self::CodeVersion => "version".to_owned(),
         }
     }
@@ -52,8 +40,8 @@ impl Part {
     /// Its paths with their operations, ordered by path.
     pub(crate) fn items(self, schemas: &Schemas) -> Vec<PathItem<'_>> {
         let mut items = vec![self.page(schemas)];
-        if let Self::Version(group, version) = self {
-            items.extend(operations::paths(group, version, schemas));
+        if let Self::Version(version) = self {
+            items.extend(operations::paths(version, schemas));
         }
         items
     }
@@ -79,10 +67,10 @@ impl Part {
                 operations::tag(group),
                 format!("{META}APIGroup"),
             ),
-            Self::Version(group, version) => (
-                format!("get{}APIResources", operations::infix(group, version)),
+            Self::Version(version) => (
+                format!("get{}APIResources", operations::infix(version)),
                 "say which resources are served",
-                format!("{}_{version}", operations::tag(group)),
+                format!("{}_{}", operations::tag(&version.group), version.version),
                 format!("{META}APIResourceList"),
             ),
             Self::CodeVersion => (
@@ -112,7 +100,10 @@ mod tests {
 
     #[test]
     fn every_page_has_an_answer_with_a_definition() {
-        for part in Part::all(Catalogue::builtin()) {
+        let versions = VersionDescription::all(keelson_resources::Catalogue::builtin());
+        let groups = versions.iter().map(|version| Part::Group(&version.group));
+        let pages = [Part::CoreVersions, Part::Groups, Part::CodeVersion].into_iter();
+        for part in pages.chain(groups).chain(versions.iter().map(Part::Version)) {
             let page = part.page(Schemas::builtin());
             assert!(page.operations[0].answer.is_some(), "{}", page.path);
         }

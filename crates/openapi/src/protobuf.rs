@@ -5,40 +5,33 @@
 
 use keelson_meta::json::Value;
 
-/// Collects the pieces of a document.
-#[derive(Debug)]
-pub(crate) struct DocumentWriter {
-    head: Vec<u8>,
-    paths: Vec<u8>,
-    definitions: Vec<u8>,
+/// A path, as one of the fields of the message that holds all paths.
+pub(crate) fn path(path: &str, item: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    named(&mut out, PATHS_PATH, path, &Shape::Message(&PATH_ITEM), item);
+    out
 }
 
-impl DocumentWriter {
-    /// A document without paths and definitions.
-    pub(crate) fn new(swagger: &str, info: &Value) -> Self {
-        let mut head = Vec::new();
-        bytes(&mut head, 1, swagger.as_bytes());
-        Shape::Message(&INFO).write(&mut head, 2, info);
-        Self { head, paths: Vec::new(), definitions: Vec::new() }
-    }
+/// A definition, as one of the fields of the message that holds all definitions.
+pub(crate) fn definition(name: &str, schema: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    named(&mut out, FIRST, name, &Shape::Message(&SCHEMA), schema);
+    out
+}
 
-    /// Adds a path.
-    pub(crate) fn path(&mut self, path: &str, item: &Value) {
-        named(&mut self.paths, PATHS_PATH, path, &Shape::Message(&PATH_ITEM), item);
-    }
-
-    /// Adds a definition.
-    pub(crate) fn definition(&mut self, name: &str, schema: &Value) {
-        named(&mut self.definitions, FIRST, name, &Shape::Message(&SCHEMA), schema);
-    }
-
-    /// The bytes of the document.
-    pub(crate) fn finish(self) -> Vec<u8> {
-        let mut out = self.head;
-        bytes(&mut out, 8, &self.paths);
-        bytes(&mut out, 9, &self.definitions);
-        out
-    }
+/// The document out of its pieces, in order.
+pub(crate) fn document<'p>(
+    swagger: &str,
+    info: &Value,
+    paths: impl Iterator<Item = &'p [u8]>,
+    definitions: impl Iterator<Item = &'p [u8]>,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    bytes(&mut out, 1, swagger.as_bytes());
+    Shape::Message(&INFO).write(&mut out, 2, info);
+    bytes(&mut out, 8, &paths.collect::<Vec<_>>().concat());
+    bytes(&mut out, 9, &definitions.collect::<Vec<_>>().concat());
+    out
 }
 
 /// The number of the only field of a message that wraps another value.

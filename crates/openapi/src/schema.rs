@@ -268,9 +268,10 @@ mod tests {
     use keelson_schema::Schemas;
 
     use super::*;
+    use crate::description::VersionDescription;
 
     fn definition(dialect: Dialect, name: &str) -> Value {
-        let kinds = Kinds::new(Catalogue::builtin(), Schemas::builtin());
+        let kinds = Kinds::new(&VersionDescription::all(Catalogue::builtin()), Schemas::builtin());
         dialect.definition(Schemas::builtin().definition(name).expect("a built-in definition"), &kinds)
     }
 
@@ -400,7 +401,7 @@ mod tests {
 
     #[test]
     fn every_reference_leads_to_a_definition() {
-        let kinds = Kinds::new(Catalogue::builtin(), Schemas::builtin());
+        let kinds = Kinds::new(&VersionDescription::all(Catalogue::builtin()), Schemas::builtin());
         for dialect in [Dialect::V2, Dialect::V3] {
             for schema in Schemas::builtin().definitions() {
                 let text = dialect.definition(schema, &kinds).to_string();

@@ -1,59 +1,51 @@
 //! OpenAPI 2 (Swagger): one document with all parts of the API, as JSON and as protobuf.
 //!
-//! The pieces of the document are made as JSON, one at a time, and either written or turned into protobuf.
+//! The pieces of the document are made as JSON, one at a time, and either written or turned into protobuf. Each part of the API
+//! keeps its pieces, so that a change of one part renders no other.
 
 use keelson_meta::json::{Map, Value, json};
-use keelson_resources::Catalogue;
-use keelson_schema::Schemas;
 
 use crate::action::Body;
-use crate::definitions::{Kinds, needed};
-use crate::json::write_object;
+use crate::definitions::needed;
+use crate::json::{join, member};
 use crate::operations::{Operation, PathItem};
 use crate::parameters::{Parameter, Place};
 use crate::part::Part;
+use crate::piece::Addition;
 use crate::protobuf;
 use crate::schema::{Dialect, kind};
+use crate::shared::{Rendering, Shared};
 
-/// The document as JSON.
-pub(crate) fn json(catalogue: &'static Catalogue, schemas: &Schemas, kinds: &Kinds, server_version: &str) -> Vec<u8> {
-    let items = items(catalogue, schemas);
-    let mut out = format!(r#"{{"swagger":"2.0","info":{},"paths":"#, info(server_version)).into_bytes();
-    write_object(&mut out, items.iter().map(|item| (&item.path, item.described(operation, parameter))));
-    out.extend_from_slice(br#","definitions":"#);
-    let definitions = needed(&items).into_iter();
-    write_object(&mut out, definitions.map(|(name, schema)| (name, Dialect::V2.definition(schema, kinds))));
-    out.push(b'}');
-    out
+/// What a part adds to the document.
+pub(crate) fn addition(part: Part<'_>, shared: &Shared, rendering: Rendering) -> Addition {
+    let items = part.items(shared.schemas);
+    let path = |item: &PathItem<'_>| {
+        let described = item.described(operation, parameter);
+        match rendering {
+            Rendering::V2Protobuf => protobuf::path(&item.path, &described),
+            Rendering::V2Json | Rendering::V3 => member(&item.path, &described),
+        }
+    };
+    let paths = items.iter().map(|item| (item.path.clone(), path(item))).collect();
+    Addition { paths, definitions: needed(&items).into_keys().collect() }
 }
 
-/// The document in the protobuf form that client-go asks for.
-pub(crate) fn protobuf(
-    catalogue: &'static Catalogue,
-    schemas: &Schemas,
-    kinds: &Kinds,
-    server_version: &str,
+/// The document out of all paths and all definitions, in order.
+pub(crate) fn document<'p>(
+    shared: &Shared,
+    rendering: Rendering,
+    paths: impl Iterator<Item = &'p [u8]>,
+    definitions: impl Iterator<Item = &'p [u8]>,
 ) -> Vec<u8> {
-    let items = items(catalogue, schemas);
-    let mut document = protobuf::DocumentWriter::new("2.0", &info(server_version));
-    for item in &items {
-        document.path(&item.path, &item.described(operation, parameter));
+    if rendering == Rendering::V2Protobuf {
+        return protobuf::document("2.0", &shared.info(), paths, definitions);
     }
-    for (name, schema) in needed(&items) {
-        document.definition(name, &Dialect::V2.definition(schema, kinds));
-    }
-    document.finish()
-}
-
-fn items<'a>(catalogue: &'static Catalogue, schemas: &'a Schemas) -> Vec<PathItem<'a>> {
-    let parts = Part::all(catalogue).into_iter();
-    let mut items: Vec<PathItem<'a>> = parts.flat_map(|part| part.items(schemas)).collect();
-    items.sort_by(|a, b| a.path.cmp(&b.path));
-    items
-}
-
-fn info(server_version: &str) -> Value {
-    json!({ "title": "Kubernetes", "version": server_version })
+    let mut out = format!(r#"{{"swagger":"2.0","info":{},"paths":{{"#, shared.info()).into_bytes();
+    join(&mut out, paths);
+    out.extend_from_slice(br#"},"definitions":{"#);
+    join(&mut out, definitions);
+    out.extend_from_slice(b"}}");
+    out
 }
 
 fn operation(operation: &Operation<'_>) -> Value {

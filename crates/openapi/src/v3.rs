@@ -1,26 +1,27 @@
 //! The documents of OpenAPI 3, one for each part of the API.
+//!
+//! A document stands alone: it repeats every definition that its operations refer to. Those are copied as they were rendered once.
 
 use keelson_meta::json::{Map, Value, json};
-use keelson_schema::{SchemaRef, Schemas};
+use keelson_schema::SchemaRef;
 
 use crate::action::Body;
-use crate::definitions::{Kinds, needed};
-use crate::json::write_object;
+use crate::definitions::needed;
+use crate::json::{join, write_object};
 use crate::operations::Operation;
 use crate::parameters::{Parameter, Place};
 use crate::part::Part;
 use crate::schema::{Dialect, kind};
+use crate::shared::{Rendering, Shared};
 
 /// The document of a part.
-pub(crate) fn document(part: Part, schemas: &Schemas, kinds: &Kinds, server_version: &str) -> Vec<u8> {
-    let items = part.items(schemas);
-    let info = json!({ "title": "Kubernetes", "version": server_version });
-    let mut out = format!(r#"{{"openapi":"3.0.0","info":{info},"paths":"#).into_bytes();
+pub(crate) fn document(part: Part<'_>, shared: &Shared) -> Vec<u8> {
+    let items = part.items(shared.schemas);
+    let mut out = format!(r#"{{"openapi":"3.0.0","info":{},"paths":"#, shared.info()).into_bytes();
     write_object(&mut out, items.iter().map(|item| (&item.path, item.described(operation, parameter))));
-    out.extend_from_slice(br#","components":{"schemas":"#);
-    let definitions = needed(&items).into_iter();
-    write_object(&mut out, definitions.map(|(name, schema)| (name, Dialect::V3.definition(schema, kinds))));
-    out.extend_from_slice(b"}}");
+    out.extend_from_slice(br#","components":{"schemas":{"#);
+    join(&mut out, needed(&items).into_keys().map(|name| shared.definition(name, Rendering::V3)));
+    out.extend_from_slice(b"}}}");
     out
 }
 

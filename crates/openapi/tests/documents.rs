@@ -2,11 +2,34 @@
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Value, json};
-use keelson_openapi::{Document, Form, OpenApi};
+use keelson_openapi::{
+    Descriptions, Document, Form, Fragment, ResourceDescription, Shared, VersionDescription, Wanted,
+};
 use keelson_resources::{Catalogue, Verb};
+use keelson_schema::Schemas;
 
-fn openapi() -> OpenApi {
-    OpenApi::new(Catalogue::builtin(), "v1.36.2")
+/// The documents of the built-in resources and of these versions, by a server of this version.
+fn assembled(server_version: &str, further: &[VersionDescription]) -> Descriptions {
+    let builtin = VersionDescription::all(Catalogue::builtin());
+    let shared = Shared::new(Schemas::builtin(), &builtin, server_version);
+    let fragments: Vec<_> = builtin.iter().chain(further).cloned().map(Fragment::new).collect();
+    Descriptions::assemble(&shared, &fragments)
+}
+
+fn openapi() -> Descriptions {
+    assembled("v1.36.2", &[])
+}
+
+fn document<'d>(descriptions: &'d Descriptions, path: &str) -> Option<&'d Document> {
+    descriptions.document(&Wanted::V3(path.to_owned()))
+}
+
+fn index(descriptions: &Descriptions) -> &Document {
+    descriptions.document(&Wanted::V3Index).expect("the index is always there")
+}
+
+fn v2(descriptions: &Descriptions, form: Form) -> &Document {
+    descriptions.document(&Wanted::V2(form)).expect("version 2 is always there")
 }
 
 fn parsed(document: &Document) -> Value {
@@ -14,7 +37,7 @@ fn parsed(document: &Document) -> Value {
 }
 
 fn v3(path: &str) -> Value {
-    parsed(openapi().document(path).expect("a document"))
+    parsed(document(&openapi(), path).expect("a document"))
 }
 
 fn kind(kind: &GroupVersionKind) -> Value {
@@ -27,7 +50,7 @@ fn every_version(mut check: impl FnMut(&'static keelson_resources::Group, &'stat
     for group in Catalogue::builtin().groups() {
         for version in &group.versions {
             let path = &group.version_path(&version.name)[1..];
-            check(group, &version.name, &parsed(openapi.document(path).expect("a document for each version")));
+            check(group, &version.name, &parsed(document(&openapi, path).expect("a document for each version")));
         }
     }
 }
@@ -104,7 +127,7 @@ fn every_kind_has_its_schema_and_no_reference_leads_nowhere() {
 
 #[test]
 fn version_2_has_every_kind_too() {
-    let document = parsed(openapi().v2(Form::Json));
+    let document = parsed(v2(&openapi(), Form::Json));
     assert_eq!(document["swagger"], "2.0");
     for resource in Catalogue::builtin().resources() {
         for version in &resource.versions {
@@ -125,13 +148,13 @@ fn version_2_has_every_kind_too() {
 #[test]
 fn the_index_names_each_document_with_its_hash() {
     let openapi = openapi();
-    let index = parsed(openapi.index());
+    let index = parsed(index(&openapi));
     let paths = index["paths"].as_object().expect("paths are an object");
     for path in ["api", "api/v1", "apis", "apis/apps", "apis/resource.k8s.io/v1alpha3", "version"] {
         assert!(paths.contains_key(path), "{path}");
     }
     for (path, entry) in paths {
-        let hash = &openapi.document(path).expect("a document at each path").hash;
+        let hash = &document(&openapi, path).expect("a document at each path").hash;
         assert_eq!(entry["serverRelativeURL"], format!("/openapi/v3/{path}?hash={hash}"));
     }
 }
@@ -139,17 +162,17 @@ fn the_index_names_each_document_with_its_hash() {
 #[test]
 fn equal_servers_have_equal_documents_and_another_version_changes_the_hash() {
     let (first, second) = (openapi(), openapi());
-    assert_eq!(first.index(), second.index());
+    assert_eq!(index(&first), index(&second));
     for form in [Form::Json, Form::Protobuf] {
-        assert_eq!(first.v2(form), second.v2(form));
+        assert_eq!(v2(&first, form), v2(&second, form));
     }
-    assert_ne!(first.index(), OpenApi::new(Catalogue::builtin(), "v1.36.3").index());
+    assert_ne!(index(&first).hash, index(&assembled("v1.36.3", &[])).hash);
 }
 
 #[test]
 fn unknown_paths_have_no_document() {
     for path in ["", "api/v2", "apis/nope", "apis/apps/v9", "/api/v1"] {
-        assert!(openapi().document(path).is_none(), "{path}");
+        assert!(document(&openapi(), path).is_none(), "{path}");
     }
 }
 
@@ -225,8 +248,8 @@ mod wire {
 #[test]
 fn protobuf_holds_what_the_json_of_version_2_holds() {
     let openapi = openapi();
-    let json = parsed(openapi.v2(Form::Json));
-    let protobuf = &openapi.v2(Form::Protobuf).bytes;
+    let json = parsed(v2(&openapi, Form::Json));
+    let protobuf = &v2(&openapi, Form::Protobuf).bytes;
     assert_eq!(wire::texts(protobuf, &[1]), ["2.0"]);
     let keys =
         |value: &Value| -> Vec<String> { value.as_object().expect("an object").keys().map(str::to_owned).collect() };
@@ -242,5 +265,62 @@ fn protobuf_holds_what_the_json_of_version_2_holds() {
         assert_eq!(wire::texts(schema, &[22, 1]), expected["type"].as_str().into_iter().collect::<Vec<_>>(), "{name}");
         let properties = expected.get("properties").map(keys).unwrap_or_default();
         assert_eq!(wire::texts(schema, &[25, 1, 1]), properties, "{name}");
+    }
+}
+
+/// A resource of a group that is not built in, and that has no schema.
+fn custom(group: &str, plural: &str) -> VersionDescription {
+    VersionDescription {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        resources: vec![ResourceDescription {
+            plural: plural.to_owned(),
+            kind: GroupVersionKind { group: group.to_owned(), version: "v1".to_owned(), kind: "Widget".to_owned() },
+            namespaced: true,
+            verbs: vec![Verb::Create, Verb::Get, Verb::List, Verb::Patch, Verb::Watch],
+            subresources: vec![],
+        }],
+    }
+}
+
+#[test]
+fn a_group_that_is_added_is_in_every_form_and_leaves_the_others_as_they_are() {
+    // Its name begins like that of a built-in group, and sorts before the versions of that.
+    let (before, after) = (openapi(), assembled("v1.36.2", &[custom("apps.example.org", "widgets")]));
+    let path = "/apis/apps.example.org/v1/namespaces/{namespace}/widgets";
+    for text in ["apis/apps.example.org", "apis/apps.example.org/v1", "apis/apps", "apis/apps/v1"] {
+        assert!(parsed(index(&after))["paths"].get(text).is_some(), "{text}");
+        let is_new = document(&before, text).is_none();
+        assert_eq!(is_new, text.contains("example"), "{text}");
+        if !is_new {
+            assert_eq!(document(&before, text), document(&after, text), "{text}");
+        }
+    }
+    let own = parsed(document(&after, "apis/apps.example.org/v1").expect("a document"));
+    assert_eq!(own["paths"][path]["post"]["operationId"], "createAppsExampleOrgV1NamespacedWidget");
+    all_references_lead_somewhere(&own, "the custom group");
+    let whole = parsed(v2(&after, Form::Json));
+    assert_eq!(whole["paths"][path]["post"]["x-kubernetes-action"], "post");
+    assert!(wire::texts(&v2(&after, Form::Protobuf).bytes, &[8, 2, 1]).iter().any(|known| known == path));
+    assert_ne!(index(&before).hash, index(&after).hash);
+    assert_ne!(v2(&before, Form::Json).hash, v2(&after, Form::Json).hash);
+}
+
+#[test]
+fn equal_sets_give_equal_documents_in_any_order_of_fragments() {
+    let (one, other) = (custom("a.example.org", "widgets"), custom("b.example.org", "widgets"));
+    let (first, second) = (assembled("v1", &[one.clone(), other.clone()]), assembled("v1", &[other, one]));
+    assert_eq!(index(&first), index(&second));
+    assert_eq!(v2(&first, Form::Json), v2(&second, Form::Json));
+    assert_eq!(v2(&first, Form::Protobuf), v2(&second, Form::Protobuf));
+}
+
+#[test]
+fn a_document_says_whether_it_is_there_already() {
+    let openapi = openapi();
+    for wanted in [Wanted::V2(Form::Json), Wanted::V3Index, Wanted::V3("apis/apps/v1".to_owned())] {
+        assert!(!openapi.is_ready(&wanted), "{wanted:?}");
+        openapi.document(&wanted).expect("a document");
+        assert!(openapi.is_ready(&wanted), "{wanted:?}");
     }
 }

@@ -5,6 +5,7 @@ mod backup;
 mod config;
 mod controllers;
 mod copy;
+mod documents;
 mod history;
 mod metrics;
 mod probe;

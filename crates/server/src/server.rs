@@ -12,7 +12,6 @@ use keelson_cache::{Cache, CacheConfig};
 use keelson_controllers::{
     ClusterRoleAggregation, IdentityConfig, IdentityLease, Progress, RegisteredServers, identity_key,
 };
-use keelson_discovery::Documents;
 use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::{CheckResult, Health, HealthChecks};
 use keelson_http::metrics::Metrics;
@@ -30,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::controllers::{self, Place};
+use crate::documents::documents;
 use crate::history::Compactor;
 use crate::metrics::{registry_samples, server_info};
 use crate::probe::StoreProbe;
@@ -431,11 +431,11 @@ fn pipeline(
         move || if stopping.is_cancelled() { Err("the server is stopping".to_owned()) } else { Ok(()) }
     });
     let stored_as = |resource: &Resource| config.registry.storage_version(resource).map(|version| &**version);
-    let documents = Arc::new(Documents::build_storing(Catalogue::builtin(), stored_as));
-    let pages = Pages::new(Catalogue::builtin(), Health { live, ready }, metrics.clone(), documents, addr.to_string());
+    let documents = documents(Catalogue::builtin(), stored_as);
+    let pages = Pages::new(Health { live, ready }, metrics.clone(), addr.to_string());
     let pages = pages.with_issuer(issuer_documents(&tokens, addr));
     let surfaces = registry.clone();
     let handlers = Arc::new(ResourceHandlers::new(registry, tokens.clone()));
-    let router = Router::new(move || surfaces.surface(), pages, handlers);
+    let router = Router::new(move || surfaces.surface(), documents, pages, handlers);
     Pipeline::new(router, metrics, config.clock.clone(), config.random.clone(), stopping).with_tokens(tokens)
 }

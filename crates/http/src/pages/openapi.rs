@@ -1,26 +1,24 @@
 //! `/openapi/v2` and `/openapi/v3`: documents that clients keep by their hash.
+//!
+//! A document is made when it is first asked for, on a thread that may block, and sent as it is kept from then on.
 
-use std::fmt;
+use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use keelson_discovery::etag_matches;
 use keelson_meta::ApiError;
-use keelson_openapi::{Document, Form, OpenApi};
-use keelson_resources::Catalogue;
+use keelson_openapi::{Document, Form, Wanted};
 
 use crate::body::{ResponseBody, empty};
 use crate::negotiation::{MediaKind, accepts_gzip, negotiate, negotiate_openapi_v2};
+use crate::pages::ServedDocuments;
 use crate::respond;
-use crate::version::GIT_VERSION;
 
 /// The content type of the protobuf form of version 2. Older clients ask for it with an `@`, which no media type may have,
 /// so it is never sent.
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-
-/// The documents; each is rendered when it is first asked for.
-pub(super) struct Descriptions(OpenApi);
 
 /// One of the documents.
 pub(super) enum Description<'a> {
@@ -32,36 +30,47 @@ pub(super) enum Description<'a> {
     V3(&'a str),
 }
 
-impl Descriptions {
-    pub(super) fn new(catalogue: &'static Catalogue) -> Self {
-        Self(OpenApi::new(catalogue, GIT_VERSION))
+/// Answers a request for a document.
+pub(super) async fn answer(
+    documents: &Arc<ServedDocuments>,
+    description: &Description<'_>,
+    parts: &Parts,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let form = match description {
+        Description::V2 => negotiate_openapi_v2(&parts.headers)?,
+        Description::V3Index | Description::V3(_) => negotiate(parts, &[MediaKind::Json]).map(|_| Form::Json)?,
+    };
+    let wanted = match description {
+        Description::V2 => Wanted::V2(form),
+        Description::V3Index => Wanted::V3Index,
+        Description::V3(path) => Wanted::V3((*path).to_owned()),
+    };
+    make_ready(documents, &wanted, accepts_gzip(&parts.headers)).await?;
+    let content_type = match form {
+        Form::Json => MediaKind::Json.content_type(),
+        Form::Protobuf => V2_PROTOBUF,
+    };
+    let Some(document) = documents.openapi.document(&wanted) else { return Ok(respond::no_such_page()) };
+    match asked_hash(parts) {
+        Some(hash) if hash != document.hash => see_current(parts, document),
+        asked => send(document, content_type, asked.is_some(), &parts.headers),
     }
+}
 
-    /// Answers a request for a document.
-    pub(super) fn answer(
-        &self,
-        description: &Description<'_>,
-        parts: &Parts,
-    ) -> Result<Response<ResponseBody>, ApiError> {
-        let form = match description {
-            Description::V2 => negotiate_openapi_v2(&parts.headers)?,
-            Description::V3Index | Description::V3(_) => negotiate(parts, &[MediaKind::Json]).map(|_| Form::Json)?,
-        };
-        let found = match description {
-            Description::V2 => Some(self.0.v2(form)),
-            Description::V3Index => Some(self.0.index()),
-            Description::V3(path) => self.0.document(path),
-        };
-        let content_type = match form {
-            Form::Json => MediaKind::Json.content_type(),
-            Form::Protobuf => V2_PROTOBUF,
-        };
-        let Some(document) = found else { return Ok(respond::no_such_page()) };
-        match asked_hash(parts) {
-            Some(hash) if hash != document.hash => see_current(parts, document),
-            asked => send(document, content_type, asked.is_some(), &parts.headers),
-        }
+/// Has a document that nobody has asked for yet made beside the runtime's own threads: it takes longer than a request may.
+async fn make_ready(documents: &Arc<ServedDocuments>, wanted: &Wanted, gzip: bool) -> Result<(), ApiError> {
+    if documents.openapi.is_ready(wanted) {
+        return Ok(());
     }
+    let (documents, wanted) = (documents.clone(), wanted.clone());
+    let made = tokio::task::spawn_blocking(move || {
+        if let Some(document) = documents.openapi.document(&wanted)
+            && respond::is_compressed(gzip, document.bytes.len())
+        {
+            document.compressed(respond::COMPRESS);
+        }
+    });
+    made.await.map_err(|error| ApiError::Internal(format!("the document could not be made: {error}")))
 }
 
 /// The hash in the query: the index names each document with its own.
@@ -91,7 +100,8 @@ fn send(
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        respond::compressed(StatusCode::OK, content_type, document.bytes.clone(), accepts_gzip(headers))
+        let kept = |compress: respond::Compress| document.compressed(compress);
+        respond::compressed(StatusCode::OK, content_type, document.bytes.clone(), accepts_gzip(headers), kept)
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, super::header(&format!("\"{}\"", document.hash))?);
@@ -101,10 +111,4 @@ fn send(
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable, max-age=31536000"));
     }
     Ok(response)
-}
-
-impl fmt::Debug for Descriptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Descriptions").finish_non_exhaustive()
-    }
 }

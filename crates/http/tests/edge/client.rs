@@ -18,11 +18,12 @@ use keelson_access::{Pki, pki::KeyAndCertificate};
 use keelson_discovery::Documents;
 use keelson_http::health::{Health, HealthChecks};
 use keelson_http::metrics::Metrics;
-use keelson_http::pages::Pages;
+use keelson_http::pages::{Pages, ServedDocuments};
 use keelson_http::router::Router;
 use keelson_http::{Pipeline, listener};
 use keelson_meta::SystemClock;
 use keelson_meta::random::SystemRandom;
+use keelson_openapi::{Descriptions, Fragment, Shared, VersionDescription};
 use keelson_registry::Surface;
 use keelson_resources::Catalogue;
 use rustls::pki_types::pem::PemObject;
@@ -72,11 +73,11 @@ impl Server {
         let pki = new_pki();
         let (catalogue, metrics) = (Catalogue::builtin(), Arc::new(Metrics::new()));
         let health = Health { live: HealthChecks::new(), ready: HealthChecks::new() };
-        let documents = Arc::new(Documents::build(catalogue));
-        let pages = Pages::new(catalogue, health, metrics.clone(), documents, "127.0.0.1:6443".to_owned());
+        let documents = documents(catalogue);
+        let pages = Pages::new(health, metrics.clone(), "127.0.0.1:6443".to_owned());
         let service = Service::default();
         let frames = service.frames.clone();
-        let router = Router::new(Surface::of_builtin, pages, Arc::new(service));
+        let router = Router::new(Surface::of_builtin, documents, pages, Arc::new(service));
         let stopping = CancellationToken::new();
         let clock = Arc::new(SystemClock);
         let pipeline = Pipeline::new(router, metrics, clock, Arc::new(SystemRandom), stopping.clone());
@@ -241,4 +242,13 @@ fn tls_config(pki: &Pki, credentials: Credentials, alpn: &[u8]) -> ClientConfig 
     };
     config.alpn_protocols = vec![alpn.to_vec()];
     config
+}
+
+/// What describes the resources of a catalogue.
+fn documents(catalogue: &Catalogue) -> Arc<ServedDocuments> {
+    let versions = VersionDescription::all(catalogue);
+    let shared = Shared::new(keelson_schema::Schemas::builtin(), &versions, "v1");
+    let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();
+    let openapi = Descriptions::assemble(&shared, &fragments);
+    Arc::new(ServedDocuments { discovery: Documents::build(catalogue), openapi })
 }

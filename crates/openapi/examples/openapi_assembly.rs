@@ -1,0 +1,67 @@
+//! What a change among 3,000 custom group versions costs OpenAPI: `cargo run --release -p keelson-openapi --example openapi_assembly`.
+//!
+//! One resource each, beside the built-in ones. A change renders one document of version 3 for the index; the large document of
+//! version 2 is put together when somebody asks for it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keelson_meta::GroupVersionKind;
+use keelson_openapi::{Descriptions, Form, Fragment, ResourceDescription, Shared, VersionDescription, Wanted};
+use keelson_resources::{Catalogue, Verb};
+use keelson_schema::Schemas;
+
+const MANY: usize = 3000;
+/// How often each figure is taken; the median is printed.
+const RUNS: usize = 11;
+
+fn fragment(number: usize, verbs: &[Verb]) -> Arc<Fragment> {
+    let group = format!("group-{number:04}.example.org");
+    Fragment::new(VersionDescription {
+        group: group.clone(),
+        version: "v1".to_owned(),
+        resources: vec![ResourceDescription {
+            plural: "widgets".to_owned(),
+            kind: GroupVersionKind { group, version: "v1".to_owned(), kind: "Widget".to_owned() },
+            namespaced: true,
+            verbs: verbs.to_vec(),
+            subresources: vec![],
+        }],
+    })
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let started = Instant::now();
+    let done = work();
+    (done, started.elapsed())
+}
+
+#[expect(clippy::print_stdout, reason = "this is what whoever runs the example reads")]
+fn main() {
+    let all = [Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
+    let builtin = VersionDescription::all(Catalogue::builtin());
+    let shared = Shared::new(Schemas::builtin(), &builtin, "v1");
+    let mut fragments: Vec<_> = builtin.into_iter().map(Fragment::new).collect();
+    let first = fragments.len();
+    fragments.extend((0..MANY).map(|number| fragment(number, &all)));
+    let length = |descriptions: &Descriptions, wanted: &Wanted| {
+        descriptions.document(wanted).map_or(0, |document| document.bytes.len())
+    };
+    println!("{MANY} group versions beside the built-in ones");
+    let v2 = Wanted::V2(Form::Json);
+    for (name, wanted) in [("index of version 3", &Wanted::V3Index), ("version 2", &v2)] {
+        let descriptions = Descriptions::assemble(&shared, &fragments);
+        let (bytes, taken) = timed(|| length(&descriptions, wanted));
+        println!("{name}, the first time: {taken:?}, {bytes} bytes");
+        let mut changes: Vec<[Duration; 2]> = (0..RUNS)
+            .map(|run| {
+                fragments[first + MANY / 2] = fragment(MANY / 2, &all[..=run % all.len()]);
+                let (changed, assembling) = timed(|| Descriptions::assemble(&shared, &fragments));
+                [assembling, timed(|| length(&changed, wanted)).1]
+            })
+            .collect();
+        changes.sort();
+        let [assembling, asking] = changes[RUNS / 2];
+        println!("{name}, one changed: {assembling:?}, and when it is asked for: {asking:?}");
+    }
+}

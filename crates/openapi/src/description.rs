@@ -1,0 +1,96 @@
+//! What OpenAPI is told: for each version of a group, its resources and what can be done with them.
+//!
+//! The values are owned, so that built-in and custom resources are described alike and a description outlives what it was read
+//! off. Schemas are not here: they are found by the kinds that are named.
+
+use keelson_meta::GroupVersionKind;
+use keelson_resources::{Catalogue, GroupVersionEntry, Resource, ServedVersion, Verb};
+
+/// One version of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionDescription {
+    /// The group, empty for the core group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// Its resources, in any order.
+    pub resources: Vec<ResourceDescription>,
+}
+
+/// A resource in one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceDescription {
+    /// The plural name.
+    pub plural: String,
+    /// The kind of its objects.
+    pub kind: GroupVersionKind,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// What can be done with it.
+    pub verbs: Vec<Verb>,
+    /// Its subresources, in the order in which they are shown.
+    pub subresources: Vec<SubresourceDescription>,
+}
+
+/// A subresource in one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubresourceDescription {
+    /// The last segment of its path.
+    pub name: String,
+    /// The kind that it takes and gives.
+    pub kind: GroupVersionKind,
+    /// What can be done with it.
+    pub verbs: Vec<Verb>,
+}
+
+impl VersionDescription {
+    /// The versions of a catalogue's groups.
+    pub fn all(catalogue: &Catalogue) -> Vec<Self> {
+        let mut all = Vec::new();
+        for group in catalogue.groups() {
+            for version in group.versions.iter() {
+                let GroupVersionEntry { name, .. } = version;
+                let resources = group.served_in(name);
+                all.push(Self {
+                    group: group.name.to_string(),
+                    version: name.to_string(),
+                    resources: resources.map(|(resource, served)| ResourceDescription::of(resource, served)).collect(),
+                });
+            }
+        }
+        all
+    }
+
+    /// Its path, without a slash at its beginning: `api/v1` or `apis/<group>/<version>`.
+    pub(crate) fn path(&self) -> String {
+        match &*self.group {
+            "" => format!("api/{}", self.version),
+            group => format!("apis/{group}/{}", self.version),
+        }
+    }
+}
+
+impl ResourceDescription {
+    /// A resource of this server in one of its versions. Subresources that a kubelet or a pod would answer are left out, since this
+    /// server does not answer them.
+    pub fn of(resource: &Resource, served: &ServedVersion) -> Self {
+        let ServedVersion { name: version, .. } = served;
+        let answered = served.subresources.iter().filter(|subresource| !subresource.proxied);
+        let subresources = answered.map(|subresource| SubresourceDescription {
+            name: subresource.name.to_string(),
+            kind: subresource.gvk(resource, version),
+            verbs: subresource.verbs.to_vec(),
+        });
+        Self {
+            plural: resource.plural.to_string(),
+            kind: resource.gvk(version),
+            namespaced: resource.is_namespaced(),
+            verbs: served.verbs.to_vec(),
+            subresources: subresources.collect(),
+        }
+    }
+
+    pub(crate) fn allows(&self, verb: Verb) -> bool {
+        self.verbs.contains(&verb)
+    }
+}

@@ -1,0 +1,131 @@
+//! All documents of one set of group versions: put together once for each change, then shared by all requests.
+//!
+//! Putting them together is sorting. A document is made when it is first asked for, of what its fragments hold, and then kept as
+//! bytes. Making the document of version 2 takes longer than a request may hold a thread: whoever serves it asks
+//! [`Descriptions::is_ready`] first.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use crate::document::{self, Document};
+use crate::fragment::Fragment;
+use crate::json::join;
+use crate::part::Part;
+use crate::piece::Piece;
+use crate::shared::{Rendering, Shared};
+use crate::v2;
+
+/// The form of a document. Version 3 is only given as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// JSON.
+    Json,
+    /// gnostic's protobuf messages, which client-go asks for.
+    Protobuf,
+}
+
+/// Names one of the documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of it, in version 2.
+    V2(Form),
+    /// Where the documents of version 3 are.
+    V3Index,
+    /// The document of a part of the API in version 3, by a path such as `api/v1` or `apis/apps/v1`.
+    V3(String),
+}
+
+/// The documents of one set of fragments. Immutable; a change of the set makes a new one.
+#[derive(Debug)]
+pub struct Descriptions {
+    shared: Arc<Shared>,
+    /// By path, each path once.
+    fragments: Vec<Arc<Fragment>>,
+    index: OnceLock<Document>,
+    v2_json: OnceLock<Document>,
+    v2_protobuf: OnceLock<Document>,
+}
+
+impl Descriptions {
+    /// The documents of these fragments; the order in which they are given does not matter.
+    pub fn assemble(shared: &Arc<Shared>, fragments: &[Arc<Fragment>]) -> Self {
+        let mut fragments = fragments.to_vec();
+        fragments.sort_by(|a, b| a.path().cmp(b.path()));
+        fragments.dedup_by(|later, earlier| later.path() == earlier.path());
+        let (index, v2_json, v2_protobuf) = Default::default();
+        Self { shared: shared.clone(), fragments, index, v2_json, v2_protobuf }
+    }
+
+    /// A document, which is made if nobody has asked for it before; `None` where there is no such part of the API.
+    pub fn document(&self, wanted: &Wanted) -> Option<&Document> {
+        match wanted {
+            Wanted::V2(Form::Json) => Some(self.v2_json.get_or_init(|| self.v2(Rendering::V2Json))),
+            Wanted::V2(Form::Protobuf) => Some(self.v2_protobuf.get_or_init(|| self.v2(Rendering::V2Protobuf))),
+            Wanted::V3Index => Some(self.index.get_or_init(|| self.index())),
+            Wanted::V3(path) => self.part(path).map(|(part, piece)| piece.document(part, &self.shared)),
+        }
+    }
+
+    /// Whether a document is there already, or is so small that it is made at once.
+    pub fn is_ready(&self, wanted: &Wanted) -> bool {
+        match wanted {
+            Wanted::V2(Form::Json) => self.v2_json.get().is_some(),
+            Wanted::V2(Form::Protobuf) => self.v2_protobuf.get().is_some(),
+            Wanted::V3Index => self.index.get().is_some(),
+            Wanted::V3(path) => self.part(path).is_none_or(|(_, piece)| piece.has_document()),
+        }
+    }
+
+    /// All parts of the API, by path.
+    fn parts(&self) -> Vec<(Part<'_>, &Piece)> {
+        let mut parts: Vec<(Part<'_>, &Piece)> = Shared::parts().into_iter().zip(&self.shared.pages).collect();
+        let mut last = "";
+        for fragment in &self.fragments {
+            if fragment.group_name() != last {
+                parts.push((fragment.group_part(), &fragment.group));
+                last = fragment.group_name();
+            }
+            parts.push((fragment.version_part(), &fragment.version));
+        }
+        parts
+    }
+
+    /// The part at a path.
+    fn part(&self, path: &str) -> Option<(Part<'_>, &Piece)> {
+        if let Some(page) = Shared::parts().into_iter().zip(&self.shared.pages).find(|(part, _)| part.path() == path) {
+            return Some(page);
+        }
+        if let Ok(place) = self.fragments.binary_search_by(|fragment| fragment.path().cmp(path)) {
+            let fragment = &self.fragments[place];
+            return Some((fragment.version_part(), &fragment.version));
+        }
+        let group = path.strip_prefix("apis/").filter(|group| !group.is_empty())?;
+        let versions = format!("{path}/");
+        let fragment = self.fragments.get(self.fragments.partition_point(|fragment| fragment.path() < &*versions))?;
+        (fragment.group_name() == group).then_some((fragment.group_part(), &fragment.group))
+    }
+
+    fn index(&self) -> Document {
+        let mut entries: Vec<_> = Vec::with_capacity(2 * self.fragments.len());
+        entries.extend(self.parts().into_iter().map(|(part, piece)| piece.entry(part, &self.shared)));
+        // A line begins with the path, in quotes: the quote is before any character that a longer path goes on with.
+        entries.sort_by(|a, b| a.line.cmp(&b.line));
+        let mut bytes = br#"{"paths":{"#.to_vec();
+        join(&mut bytes, entries.iter().map(|entry| &*entry.line));
+        bytes.extend_from_slice(b"}}");
+        let digests: Vec<u8> = entries.iter().flat_map(|entry| entry.digest).collect();
+        Document::hashed(bytes, document::hash(&digests))
+    }
+
+    fn v2(&self, rendering: Rendering) -> Document {
+        let parts = self.parts().into_iter();
+        let additions: Vec<_> = parts.map(|(part, piece)| piece.addition(part, &self.shared, rendering)).collect();
+        let mut paths: Vec<&(String, Vec<u8>)> = additions.iter().flat_map(|addition| &addition.paths).collect();
+        paths.sort_by(|a, b| a.0.cmp(&b.0));
+        let names: BTreeSet<&str> =
+            additions.iter().flat_map(|addition| addition.definitions.iter().copied()).collect();
+        let paths = paths.into_iter().map(|(_, path)| &**path);
+        let definitions = names.into_iter().map(|name| self.shared.definition(name, rendering));
+        Document::new(v2::document(&self.shared, rendering, paths, definitions))
+    }
+}

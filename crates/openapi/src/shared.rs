@@ -1,0 +1,81 @@
+//! What the documents of all group versions have in common.
+//!
+//! Every document speaks of the same few definitions: object metadata, `Status`, the options of a delete. Each definition is rendered
+//! once in each form and copied from then on, so that a document of a custom group version costs its own paths alone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use keelson_meta::json::{Value, json};
+use keelson_schema::{SchemaRef, Schemas};
+
+use crate::definitions::Kinds;
+use crate::description::VersionDescription;
+use crate::json::member;
+use crate::part::Part;
+use crate::piece::Piece;
+use crate::protobuf;
+use crate::schema::Dialect;
+
+/// The form in which a piece of a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rendering {
+    V3,
+    V2Json,
+    V2Protobuf,
+}
+
+/// Schemas, the version of the server, and what all documents repeat.
+#[derive(Debug)]
+pub struct Shared {
+    pub(crate) schemas: &'static Schemas,
+    server_version: String,
+    kinds: Kinds,
+    definitions: HashMap<&'static str, Definition>,
+    /// The pages that belong to no group: `/api/`, `/apis/`, `/version/`.
+    pub(crate) pages: [Piece; 3],
+}
+
+#[derive(Debug)]
+struct Definition {
+    schema: SchemaRef<'static>,
+    /// By [`Rendering`].
+    rendered: [OnceLock<Vec<u8>>; 3],
+}
+
+impl Shared {
+    /// For the documents of a server that says that it has this version. `versions` are those by which every one of their kinds
+    /// `DeleteOptions` and `WatchEvent` go: the built-in ones, as in the reference server.
+    pub fn new(schemas: &'static Schemas, versions: &[VersionDescription], server_version: &str) -> Arc<Self> {
+        let definition = |schema: SchemaRef<'static>| {
+            let name = schema.definition_name()?;
+            Some((name, Definition { schema, rendered: Default::default() }))
+        };
+        Arc::new(Self {
+            schemas,
+            server_version: server_version.to_owned(),
+            kinds: Kinds::new(versions, schemas),
+            definitions: schemas.definitions().filter_map(definition).collect(),
+            pages: Default::default(),
+        })
+    }
+
+    /// The pages that belong to no group, in the order of `pages`.
+    pub(crate) fn parts() -> [Part<'static>; 3] {
+        [Part::CoreVersions, Part::Groups, Part::CodeVersion]
+    }
+
+    pub(crate) fn info(&self) -> Value {
+        json!({ "title": "Kubernetes", "version": self.server_version })
+    }
+
+    /// A definition as a member of the object, or of the message, that holds all.
+    pub(crate) fn definition(&self, name: &str, rendering: Rendering) -> &[u8] {
+        let Some(Definition { schema, rendered }) = self.definitions.get(name) else { return &[] };
+        rendered[rendering as usize].get_or_init(|| match rendering {
+            Rendering::V3 => member(name, &Dialect::V3.definition(*schema, &self.kinds)),
+            Rendering::V2Json => member(name, &Dialect::V2.definition(*schema, &self.kinds)),
+            Rendering::V2Protobuf => protobuf::definition(name, &Dialect::V2.definition(*schema, &self.kinds)),
+        })
+    }
+}
