@@ -16,7 +16,7 @@ use keelson_registry::{Registry, Target, Writer, Written, accept};
 /// How many objects a chunk of a list has.
 const CHUNK: usize = 500;
 /// How long a server that stops may take to give up one thing that it holds.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 
 /// The verbs for one controller.
 #[derive(Clone)]
@@ -134,12 +134,13 @@ pub(crate) fn collection(
     Ok(found.in_namespace(namespace))
 }
 
-/// Does what a server that stops has to do last. A store that is away does not keep it from stopping.
-pub(crate) async fn farewell(act: impl Future<Output = Result<(), ApiError>>, otherwise: &str) {
-    match tokio::time::timeout(FAREWELL, act).await {
+/// Takes away what a server that stops would leave behind, if the store answers in time: a store that is away does not keep a server
+/// from stopping. `left_behind` is what the log says otherwise.
+pub(crate) async fn clean_up(act: impl Future<Output = Result<(), ApiError>>, left_behind: &str) {
+    match tokio::time::timeout(CLEAN_UP_TIME, act).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "{otherwise}"),
-        Err(_) => tracing::warn!("{otherwise}: no answer in {FAREWELL:?}"),
+        Ok(Err(error)) => tracing::warn!(%error, "{left_behind}"),
+        Err(_) => tracing::warn!("{left_behind}: no answer in {CLEAN_UP_TIME:?}"),
     }
 }
 
@@ -159,7 +160,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_store_that_says_nothing_does_not_keep_a_server_from_stopping() {
         let begun = tokio::time::Instant::now();
-        farewell(std::future::pending(), "it was not given up").await;
-        assert_eq!(begun.elapsed(), FAREWELL);
+        clean_up(std::future::pending(), "it was not given up").await;
+        assert_eq!(begun.elapsed(), CLEAN_UP_TIME);
     }
 }

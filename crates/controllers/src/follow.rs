@@ -1,4 +1,7 @@
-//! Following a collection for as long as it takes: the objects there are, and then each that changes.
+//! Follows a collection for as long as a controller runs: the objects there are, and then each that changes.
+//!
+//! It is a watch with initial events, which begins anew with all objects whenever it ends. So a controller is told of each object's
+//! newest state at least once, and must not count events.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -16,7 +16,7 @@ use keelson_registry::Registry;
 use keelson_storage::{Fence, Identity, StoreKey};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored, farewell};
+use crate::client::{Client, Stored, clean_up};
 use crate::leases;
 
 /// The label by which the leases of servers are found.
@@ -140,7 +140,7 @@ impl IdentityLease {
         let Some(held) = self.held.take() else { return };
         self.fence.lose();
         let released = async { self.client.delete(&leases::collection(&self.client)?, &held).await };
-        farewell(released, "the identity lease was left behind; it ends by itself").await;
+        clean_up(released, "the identity lease was left behind; it ends by itself").await;
     }
 
     /// Deletes what a registration has written all the same whose outcome was not heard.
@@ -154,7 +154,7 @@ impl IdentityLease {
                 _ => Ok(()),
             }
         };
-        farewell(withdrawn, "whether the identity lease was written is not known; it ends by itself").await;
+        clean_up(withdrawn, "whether the identity lease was written is not known; it ends by itself").await;
     }
 
     async fn step(&mut self) -> Result<(), ApiError> {

@@ -16,7 +16,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::{Family, Registry, ServiceRanges, Target};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored, farewell};
+use crate::client::{Client, Stored, clean_up};
 use crate::servers::{Addresses, RegisteredServers};
 
 /// How often the objects are looked at, as in the reference server.
@@ -69,7 +69,7 @@ impl KubernetesService {
                 }
             }
         }
-        farewell(self.leave(), "this server's address could not be taken away").await;
+        clean_up(self.leave(), "this server's address could not be taken away").await;
     }
 
     /// Makes the ServiceCIDR of the cluster, and says that it is ready.

@@ -13,7 +13,7 @@ use keelson_registry::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored, farewell};
+use crate::client::{Client, Stored, clean_up};
 use crate::leases;
 
 /// The name of the lease.
@@ -135,7 +135,7 @@ impl Leadership {
             leases::set(lease, [("holderIdentity", json!("")), ("leaseDurationSeconds", json!(1))]);
         };
         let released = async { self.rewrite(&lease, free).await.map(|_| ()) };
-        farewell(released, "the lead was not given up; it ends by itself").await;
+        clean_up(released, "the lead was not given up; it ends by itself").await;
     }
 
     /// Changes the lease, as it was read or as somebody else has left it, as long as it is this process's: `None` when it is

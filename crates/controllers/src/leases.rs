@@ -1,4 +1,6 @@
-//! What leases have in common, whoever holds them: who, since when, for how long.
+//! What all users of Lease objects share: reading the holder and the duration, writing times, and the key of a lease.
+//!
+//! Whether a lease is still held is not judged by its times, since clocks differ; see `observed`.
 
 use std::time::{Duration, SystemTime};
 

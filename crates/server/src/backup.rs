@@ -1,4 +1,6 @@
-//! Copies of the embedded store.
+//! Backups of the embedded store, and stores made out of them, for the command line.
+//!
+//! A backup is taken beside a server that runs; a restore needs an empty directory. The other stores have tools of their own.
 
 use std::path::Path;
 

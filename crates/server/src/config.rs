@@ -1,4 +1,7 @@
-//! What can be set about a server.
+//! The settings of a server, as a value.
+//!
+//! The command line fills it from flags and variables, and tests change what they need. Clock and randomness are settings too, so
+//! that a test can drive them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;

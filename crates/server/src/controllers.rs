@@ -1,4 +1,8 @@
 //! Starts what runs inside the server as a client of its registry: the bootstrap, and the controllers that are switched on.
+//!
+//! The bootstrap, the service `kubernetes` and the aggregation of roles run in every server; of the other controllers one server on
+//! a store runs all, which the election decides where the store can be shared. Each is a watched task of its own, under the
+//! name that `--controllers` knows. What they do is in `keelson_controllers`.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;

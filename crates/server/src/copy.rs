@@ -1,4 +1,7 @@
-//! Moving all objects from one store to another, for the command line.
+//! Copies all objects from one store to another, for the command line.
+//!
+//! No server may run on either. How a copy goes on after an interruption is in `keelson_storage::copy`; this opens the stores and
+//! sees to it that revisions never go back.
 
 use std::time::SystemTime;
 

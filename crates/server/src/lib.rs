@@ -8,11 +8,11 @@ mod copy;
 mod documents;
 mod history;
 mod metrics;
+mod peers;
 mod probe;
 mod server;
 mod store;
 mod tokens;
-mod trust;
 
 pub use backup::{backup, restore};
 pub use config::Config;

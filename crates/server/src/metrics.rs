@@ -1,4 +1,7 @@
-//! The numbers that the registry, the cache and the stores keep, as metrics.
+//! Metrics of what lies below HTTP: the registry, the cache and the stores.
+//!
+//! Those crates count without knowing metrics; the names, kinds and help texts are given here. Requests are measured in
+//! `keelson_http`.
 
 use keelson_http::metrics::{MetricKind, Sample};
 use keelson_registry::Registry;

@@ -1,4 +1,6 @@
-//! Asks the store now and then whether it answers, so that a health check can tell at once.
+//! Asks the store at intervals whether it answers, for `/readyz`.
+//!
+//! A health check must answer at once and must not load the store by being asked often, so it tells the last answer.
 
 use std::sync::Arc;
 use std::time::Duration;

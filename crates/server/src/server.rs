@@ -1,4 +1,8 @@
-//! Starting and stopping a server: store, cache, registry, controllers, and the port, in this order, and back.
+//! The composition of a server: opens its parts in order, and closes them in the opposite one.
+//!
+//! The order is store, cache, registry, certificates, identity, controllers, port: each uses those before it, and clients come
+//! last. Everything that can fail is done before the server takes its name among others. A server that runs tells when it has been
+//! replaced or has failed; ending the process is for the caller.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,10 +36,10 @@ use crate::controllers::{self, Place};
 use crate::documents::documents;
 use crate::history::Compactor;
 use crate::metrics::{registry_samples, server_info};
+use crate::peers::Peers;
 use crate::probe::StoreProbe;
 use crate::store::{Opened, StoreConfig, StoreMetrics};
 use crate::tokens::{issuer_documents, token_issuer};
-use crate::trust::Company;
 
 /// The name of the kubeconfig in the data directory.
 const KUBECONFIG: &str = "kubeconfig";
@@ -87,7 +91,7 @@ pub struct RunningServer {
 
 /// Keeps this server's identity: longer than it serves, since writes in flight need it.
 struct IdentityTask {
-    leaving: CancellationToken,
+    stopping: CancellationToken,
     keeper: JoinHandle<Option<IdentityLease>>,
 }
 
@@ -284,13 +288,13 @@ impl Drop for RunningServer {
 
 impl IdentityTask {
     fn start(lease: IdentityLease, supervisor: &Supervisor) -> Self {
-        let leaving = CancellationToken::new();
-        let keeper = supervisor.spawn("identity", &leaving, lease.run(leaving.clone()));
-        Self { leaving, keeper }
+        let stopping = CancellationToken::new();
+        let keeper = supervisor.spawn("identity", &stopping, lease.run(stopping.clone()));
+        Self { stopping, keeper }
     }
 
     async fn end(mut self) {
-        self.leaving.cancel();
+        self.stopping.cancel();
         match (&mut self.keeper).await {
             Ok(Some(lease)) => lease.release().await,
             // It has panicked. The lease ends by itself.
@@ -316,12 +320,12 @@ async fn register(prepared: &Prepared) -> anyhow::Result<(IdentityLease, Place)>
     let Prepared { config, registry, fence, addr, .. } = prepared;
     let (addr, fence) = (*addr, fence.clone());
     let servers = registered_servers(config, registry, addr);
-    let mut company = Company::new(config, &prepared.pki, prepared.tokens.issuer(), servers.clone())?;
+    let mut peers = Peers::new(config, &prepared.pki, prepared.tokens.issuer(), servers.clone())?;
     // ORDER: before this server takes its name, which another process may have.
-    company.check().await?;
-    let identity = identity_config(config, addr, company.annotations());
+    peers.check().await?;
+    let identity = identity_config(config, addr, peers.annotations());
     let lease = IdentityLease::register(registry.clone(), fence, &*config.random, identity).await;
-    let lease = company.join(lease.context("registering this server's identity")?).await?;
+    let lease = peers.join(lease.context("registering this server's identity")?).await?;
     let place = Place { addr, holder: lease.holder().to_owned(), servers };
     Ok((lease, place))
 }

@@ -1,4 +1,7 @@
-//! Where objects are kept: read from a URL, and opened; and what a store tells of itself, where it does.
+//! The stores that a server can be started on: read from a URL, opened, and measured.
+//!
+//! This is the only place that names the engines. What an engine tells about itself becomes metrics here, so that the engines
+//! know nothing of metrics; a password in a URL is never repeated in a message.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,6 @@
-//! The tokens of service accounts: the key of the data directory, in the name of the issuer of the configuration.
+//! Composes the issuer of service account tokens out of the keys in the data directory and the configured issuer.
+//!
+//! Tokens are signed and read in `keelson_access`; this says with what, and where others find the public keys.
 
 use std::net::SocketAddr;
 

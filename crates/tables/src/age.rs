@@ -1,4 +1,6 @@
-//! Lengths of time the way kubectl shows them: the two largest units at most, fewer the longer it is.
+//! Lengths of time as kubectl shows them: the two largest units at most, and fewer the longer the time is.
+//!
+//! Scripts compare these texts, so they are the reference's to the letter.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,6 @@
-//! Columns, and the few that nearly every kind has.
+//! The definition of a column, and the columns that nearly every kind has.
+//!
+//! What stands in a cell is for the printer of the kind.
 
 /// One column of a table, as `columnDefinitions` describes it.
 ///

@@ -1,4 +1,7 @@
 //! The printers of the built-in kinds, one file per API group.
+//!
+//! Columns, their order and their texts are those of the reference server; a group whose kinds all have the usual columns has no
+//! file.
 
 mod admissionregistration;
 mod apiregistration;

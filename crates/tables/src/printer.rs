@@ -1,4 +1,7 @@
-//! What a kind has to offer for its table: columns, a function that fills a row, and how rows differ from the usual.
+//! A printer: what a kind offers for its table.
+//!
+//! It has columns, a function that fills the cells of a row, and marks for kinds whose rows differ from the usual. Kinds without a
+//! printer are shown by name and age.
 
 use std::cmp::Ordering;
 use std::time::SystemTime;

@@ -1,4 +1,6 @@
-//! Selectors and label sets as text, in the canonical form that also parses.
+//! Label selectors and label sets as text, in the canonical form that can be parsed again.
+//!
+//! Printers show them in cells; the order is that of the reference server.
 
 use keelson_meta::json::Value;
 

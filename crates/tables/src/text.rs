@@ -1,4 +1,6 @@
-//! Texts that several printers build: lists, counts, what stands for nothing.
+//! Texts that several printers build: lists, counts, and what stands for nothing.
+//!
+//! They read JSON that may lack any field, since tables are also made of objects that older servers stored.
 
 use keelson_meta::json::Value;
 

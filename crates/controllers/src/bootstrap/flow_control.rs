@@ -1,4 +1,6 @@
-//! The priority levels and flow schemas of every cluster (KEP-1040).
+//! The priority levels and flow schemas that every cluster has (KEP-1040), as objects to be made.
+//!
+//! They are the reference server's. The server does not schedule requests by them yet.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
-//! Reads the roles and bindings of every cluster out of `policy.txt`, which says how it is written.
+//! Reads the roles and bindings that every cluster has out of `policy.txt`.
+//!
+//! The file is a short form of the reference server's policy, and says at its top how it is written; a test reads all of it.
 
 use keelson_meta::json::{Map, Value, json};
 

@@ -1,4 +1,6 @@
-//! What garbage collection reads of an object: a few fields of its metadata, and nothing of the rest.
+//! The few fields of an object's metadata that garbage collection reads, taken from its stored bytes.
+//!
+//! The collector looks at every object of every kind, so nothing is decoded that it does not need.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
-//! What a pass over a namespace has found, and how its conditions tell of it: as kube-controller-manager words it.
+//! The conditions of a namespace that is being deleted: what was found in it, and what holds it.
+//!
+//! Types, reasons and messages are those of kube-controller-manager, since people and scripts read them.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,6 @@
-//! What a namespace can hold, each kind for itself, and how it is emptied.
+//! The kinds of objects that a namespace can hold, and how a namespace is emptied of each.
+//!
+//! Deletions go through the registry, so finalizers and grace periods hold; what is left after a pass is counted for the conditions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
-//! PartialObjectMetadata: objects without anything but their metadata, for clients that only keep names and labels.
+//! PartialObjectMetadata: objects without anything but their metadata.
+//!
+//! For clients that only keep names, labels and owners. Where the metadata comes from is for the caller, who has it as bytes.
 
 use super::{MetaVersion, write_type};
 

@@ -1,4 +1,7 @@
-//! The Table: what `kubectl get` asks for.
+//! The Table of meta.k8s.io, which `kubectl get` asks for: columns, and a row for each object.
+//!
+//! A row may carry the object's metadata, the whole object or nothing of it, as the client wishes. Rows are written as they are
+//! made, so a table of any length costs the memory of one row.
 
 use keelson_codec::list::write_type_and_metadata;
 use keelson_meta::json::Value;

@@ -1,8 +1,9 @@
-//! Whether this server may join those that run on its store: clients are to be served by each alike, so none may sign what
-//! another refuses.
+//! Compares the keys of this server with those of its peers, the other servers on its store, before it serves.
 //!
-//! Only servers that run count, and whether one does takes until its next renewal to be seen; so nothing is waited for as
-//! long as all agree.
+//! Clients are to be served by each server alike, so none may sign what another refuses: client certificates, serving
+//! certificates, tokens. What a server signs with and accepts it tells in the annotations of its lease. Only servers that run
+//! count, and whether one does takes until its next renewal to be seen; so nothing is waited for as long as all agree. Who lives is
+//! judged in `keelson_controllers`, the keys themselves in `keelson_access`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,7 +22,7 @@ use crate::config::Config;
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The servers on a store, and what this one has in common with them.
-pub(crate) struct Company {
+pub(crate) struct Peers {
     servers: Arc<RegisteredServers>,
     own: Trust,
     server_id: String,
@@ -34,7 +35,7 @@ pub(crate) struct Company {
 }
 
 /// A process that has registered and may run, and says of its keys what they are.
-struct Other {
+struct Peer {
     server: RegisteredServer,
     trust: Trust,
     /// Whether it was seen to renew its lease. Nobody does before it has joined.
@@ -46,12 +47,12 @@ enum Verdict<'a> {
     /// All agree with it.
     Agreed,
     /// This one does not, and goes or is seen to stay within the time that its lease takes to be judged.
-    Wait(&'a Other),
+    Wait(&'a Peer),
     /// This one does not, and stays.
-    Refused(&'a Other, Vec<Mismatch>),
+    Refused(&'a Peer, Vec<Mismatch>),
 }
 
-impl Company {
+impl Peers {
     pub(crate) fn new(
         config: &Config,
         pki: &Pki,
@@ -86,7 +87,7 @@ impl Company {
                     self.warn_of_clients(&others);
                     return Ok(());
                 }
-                Verdict::Wait(Other { server, .. }) if !told => {
+                Verdict::Wait(Peer { server, .. }) if !told => {
                     tracing::warn!(
                         server_id = server.id,
                         "this server has been registered with other keys; waiting to see whether it still runs"
@@ -105,7 +106,7 @@ impl Company {
     /// # Errors
     /// As [`check`](Self::check).
     pub(crate) async fn join(&mut self, own: IdentityLease) -> anyhow::Result<IdentityLease> {
-        match self.await_latecomers(&own).await {
+        match self.await_later_peers(&own).await {
             Ok(()) => Ok(own),
             Err(error) => {
                 own.release().await;
@@ -115,7 +116,7 @@ impl Company {
     }
 
     /// Waits until those are gone again that have registered after this server: they find it there.
-    async fn await_latecomers(&mut self, own: &IdentityLease) -> anyhow::Result<()> {
+    async fn await_later_peers(&mut self, own: &IdentityLease) -> anyhow::Result<()> {
         let Some(since) = own.revision().filter(|_| self.strict) else { return Ok(()) };
         loop {
             let mut others = self.look().await?;
@@ -131,23 +132,23 @@ impl Company {
 
     /// The servers that may run. Those that say nothing of their keys, since they are of an older release, are taken to agree
     /// with all.
-    async fn look(&mut self) -> anyhow::Result<Vec<Other>> {
+    async fn look(&mut self) -> anyhow::Result<Vec<Peer>> {
         let mut all = self.servers.all().await.context("looking which servers run on the store")?;
         all.retain(|server| server.life != Life::Dead);
         let first = |server: &RegisteredServer| *self.first_seen.get(&server.holder).unwrap_or(&server.revision);
         self.first_seen = all.iter().map(|server| (server.holder.clone(), first(server))).collect();
         let other = |server: RegisteredServer| {
             let has_joined = self.first_seen.get(&server.holder).is_some_and(|first| *first != server.revision);
-            Some(Other { trust: Trust::read(&server.annotations)?, has_joined, server })
+            Some(Peer { trust: Trust::read(&server.annotations)?, has_joined, server })
         };
         Ok(all.into_iter().filter_map(other).collect())
     }
 
     /// Whose certificates are accepted beside those of the servers' own authorities is for operators to agree on: none of the
     /// servers signs them.
-    fn warn_of_clients(&self, others: &[Other]) {
-        let differ = |other: &&Other| other.server.id != self.server_id && !self.own.has_same_clients(&other.trust);
-        for Other { server, .. } in others.iter().filter(differ) {
+    fn warn_of_clients(&self, others: &[Peer]) {
+        let differ = |other: &&Peer| other.server.id != self.server_id && !self.own.has_same_clients(&other.trust);
+        for Peer { server, .. } in others.iter().filter(differ) {
             tracing::warn!(
                 server_id = server.id,
                 "this server does not accept client certificates of the same authorities as the one that starts: give all the \
@@ -181,7 +182,7 @@ impl Company {
     }
 }
 
-impl Other {
+impl Peer {
     fn came_before(&self, revision: Revision) -> bool {
         self.has_joined || self.server.revision < revision
     }
@@ -196,7 +197,7 @@ impl Other {
 }
 
 /// What others are to a server that signs with and accepts `own`, and has to go where one `is_first` that does not agree.
-fn judge<'a>(own: &Trust, others: &'a [Other], is_first: impl Fn(&Other) -> bool) -> Verdict<'a> {
+fn judge<'a>(own: &Trust, others: &'a [Peer], is_first: impl Fn(&Peer) -> bool) -> Verdict<'a> {
     let mut verdict = Verdict::Agreed;
     for other in others {
         let mismatches = own.mismatches(&other.trust);
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     /// A server with a lease of this revision and one authority.
-    fn other(id: &str, revision: u64, authority: &str, has_joined: bool) -> Other {
+    fn other(id: &str, revision: u64, authority: &str, has_joined: bool) -> Peer {
         let annotations = BTreeMap::from([
             ("keelson.io/certificate-authorities".to_owned(), authority.to_owned()),
             ("keelson.io/service-account-keys".to_owned(), "k".to_owned()),
@@ -222,11 +223,11 @@ mod tests {
         let trust = Trust::read(&annotations).unwrap();
         let (id, holder, revision) = (id.to_owned(), format!("{id}_1"), Revision::new(revision));
         let server = RegisteredServer { id, holder, address: None, annotations, revision, life: Life::Live };
-        Other { server, trust, has_joined }
+        Peer { server, trust, has_joined }
     }
 
     /// What becomes of a server of authority `a` that has registered at revision 14.
-    fn check(others: &[Other], expect: &str) {
+    fn check(others: &[Peer], expect: &str) {
         let own = other("own", 14, "a", false);
         let found = match judge(&own.trust, others, |other| other.came_before(own.server.revision)) {
             Verdict::Agreed => "agreed".to_owned(),
