@@ -115,11 +115,6 @@ impl Snapshot {
         RangeCursor { leaves: self.trees.entries.leaves(first, last) }
     }
 
-    /// As [`cursor`](Self::cursor), by ranks.
-    pub fn cursor_at(&self, first: usize, last: usize) -> RangeCursor {
-        RangeCursor { leaves: self.trees.entries.leaves(first, last) }
-    }
-
     fn ranks(&self, from: &str, to: Option<&str>) -> (usize, usize) {
         (self.rank(from), to.map_or(self.len(), |to| self.rank(to)))
     }
