@@ -14,7 +14,9 @@ mod server;
 
 pub use controller::{BROKEN_IMAGE, TestController};
 pub use endpoint::Endpoint;
-pub use keelson_teststores::{EtcdCluster, EtcdServer, EtcdServerBuilder, PostgresServer, PostgresServerBuilder};
+pub use keelson_teststores::{
+    DiskFault, EtcdCluster, EtcdServer, EtcdServerBuilder, FragileDisk, LossyWay, PostgresServer, PostgresServerBuilder,
+};
 pub use kubectl::{Kubectl, KubectlOutput, KubectlStream};
 pub use process::{ProcessServer, ProcessServerBuilder};
 pub use raw::{Answer, Call, Raw, Stream};

@@ -32,6 +32,11 @@ impl TestServerBuilder {
         self
     }
 
+    /// The directory that will hold its store, certificates and kubeconfig.
+    pub fn data_dir(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// Keeps the objects in this store, which other servers may share and which outlives them all.
     #[must_use]
     pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {

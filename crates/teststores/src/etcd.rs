@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -248,6 +249,31 @@ impl EtcdServer {
         }
     }
 
+    /// Copies its data, after a [`kill`](Self::kill), as a snapshot of its volume does.
+    ///
+    /// # Panics
+    /// When the data can't be copied.
+    pub fn copy_data(&self) {
+        self.copy("data", "copied");
+    }
+
+    /// Puts back what [`copy_data`](Self::copy_data) has copied, after a [`kill`](Self::kill).
+    ///
+    /// # Panics
+    /// When nothing was copied.
+    pub fn put_data_back(&self) {
+        self.copy("copied", "data");
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        assert!(!self.guarded.runs(), "it still writes its data");
+        let [from, to] = [from, to].map(|name| self.guarded.directory().join(name));
+        if to.exists() {
+            std::fs::remove_dir_all(&to).expect("its directory is ours");
+        }
+        copy_directory(&from, &to).expect("its data can be copied");
+    }
+
     fn launch(&mut self, is_ready: fn(u16) -> bool) -> Result<(), String> {
         let [client, peer, health] = self.ports;
         let (client, peer) = (format!("{}://127.0.0.1:{client}", self.scheme), format!("http://127.0.0.1:{peer}"));
@@ -259,6 +285,21 @@ impl EtcdServer {
         command.args(["--logger=zap"]).args(&self.args);
         self.guarded.start(&mut command, || is_ready(health))
     }
+}
+
+fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
+    // etcd asks for a directory that is its own.
+    std::fs::DirBuilder::new().mode(0o700).create(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy_directory(&path, &target)?;
+        } else {
+            std::fs::copy(path, target)?;
+        }
+    }
+    Ok(())
 }
 
 fn name(place: usize) -> String {

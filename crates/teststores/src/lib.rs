@@ -1,4 +1,5 @@
-//! Servers of other makes that stores are tested on: a private PostgreSQL, a private etcd.
+//! Servers of other makes that stores are tested on: a private PostgreSQL, a private etcd; a way to them
+//! that loses answers, and a disk that fails.
 //!
 //! Each has a data directory of its own and a free port of the loopback address, and is gone when its handle is dropped or
 //! the test process ends, however it ends. A crate of its own, so that the test of a store needs no API server.
@@ -7,12 +8,16 @@
 //! `cargo xtask test` sets them. An empty one says that this machine can't have the server: then `start` prints that and
 //! returns none, and xtask closes with what was not run.
 
+mod disk;
 mod etcd;
 mod guard;
 mod postgres;
+mod proxy;
 
+pub use disk::{DiskFault, FragileDisk};
 pub use etcd::{EtcdCluster, EtcdServer, EtcdServerBuilder};
 pub use postgres::{PostgresServer, PostgresServerBuilder};
+pub use proxy::LossyWay;
 
 use std::path::PathBuf;
 
