@@ -162,6 +162,14 @@ impl Collection {
         self.live.read().unreadable.get(key).cloned()
     }
 
+    /// Keys that begin like this and hold values that can't be read, with why: so many at the most.
+    pub fn unreadable_below(&self, prefix: &str, most: usize) -> Vec<(Arc<str>, DecodeError)> {
+        let live = self.live.read();
+        let from = live.unreadable.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let found = from.take_while(|(key, _)| key.starts_with(prefix)).take(most);
+        found.map(|(key, error)| (key.clone(), error.clone())).collect()
+    }
+
     /// How many keys that begin like this hold values that can't be read.
     pub fn count_unreadable(&self, prefix: &str) -> usize {
         let live = self.live.read();

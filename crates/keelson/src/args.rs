@@ -42,9 +42,20 @@ pub(crate) struct Serve {
     // Read later: what clap can't read it repeats, and this may hold a password.
     #[arg(long, env = "KEELSON_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
+    /// Start although the embedded store has lost something: with an empty one where the old one is gone, or without what is
+    /// behind a damaged place of its log.
+    #[arg(long, env = "KEELSON_ACCEPT_LOSS")]
+    pub(crate) accept_loss: bool,
+    /// Leave objects that can't be read out of lists (encrypted by another server, say), rather than fail such lists.
+    #[arg(long, env = "KEELSON_SKIP_UNREADABLE")]
+    pub(crate) skip_unreadable: bool,
     /// How long the past can be read: continued lists and resumed watches (such as 5m, 90s, 1h30m).
     #[arg(long, env = "KEELSON_HISTORY", default_value = "5m", value_parser = duration)]
     pub(crate) history: Duration,
+    /// The largest object in bytes, with what the store keeps beside it. A store on etcd takes no more than its own
+    /// --max-request-bytes, whatever this says.
+    #[arg(long, env = "KEELSON_MAX_OBJECT_BYTES", default_value_t = 1_572_864, value_parser = clap::value_parser!(u32).range(65_536..))]
+    pub(crate) max_object_bytes: u32,
     /// How often the cache is compared with the store, and mended where they differ (such as 10m); 0 is never.
     #[arg(long, env = "KEELSON_CACHE_CHECK_INTERVAL", default_value = "10m", value_parser = duration_or_never)]
     pub(crate) cache_check_interval: OrNever,
@@ -141,6 +152,13 @@ pub(crate) enum Storage {
         /// backup was taken.
         #[arg(long, default_value_t = 1_000_000_000)]
         bump_revision: u64,
+    },
+    /// Verify the embedded store: its log, its pages, and every version of every object. Says what is damaged and changes nothing.
+    /// Works while a server is running on it.
+    Check {
+        /// The data directory.
+        #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
+        data_dir: PathBuf,
     },
     /// Copy all objects from one store to another, empty one: stores are written as for serve --store. Stop the servers of the source
     /// first. An interrupted copy goes on when the command is given again.

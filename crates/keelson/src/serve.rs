@@ -60,7 +60,11 @@ fn end_soon(why: String) {
 }
 
 fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
-    let mut registry = RegistryConfig { limit_at_any_version: args.limit_at_any_version, ..RegistryConfig::default() };
+    let mut registry = RegistryConfig {
+        limit_at_any_version: args.limit_at_any_version,
+        skip_unreadable: args.skip_unreadable,
+        ..RegistryConfig::default()
+    };
     for setting in &args.storage_version {
         registry.store_as(setting).map_err(anyhow::Error::msg).context("reading --storage-version")?;
     }
@@ -78,6 +82,8 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
         store: store.unwrap_or_else(|| StoreConfig::Sqlite(data_dir.to_owned())),
         data_dir: Some(data_dir.to_owned()),
         history: args.history,
+        accept_loss: args.accept_loss,
+        max_object_bytes: args.max_object_bytes as usize,
         cache_check_interval: args.cache_check_interval.0,
         registry,
         ..Config::default()

@@ -1,9 +1,9 @@
-//! `keelson storage`: backup and restore of the embedded store, and moving from one store to another.
+//! `keelson storage`: backup, restore and verification of the embedded store, and moving from one store to another.
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use keelson_server::{CopyProgress, StoreConfig};
+use anyhow::{Context as _, ensure};
+use keelson_server::{Checked, CopyProgress, StoreConfig};
 
 use crate::args::Storage;
 
@@ -21,6 +21,19 @@ pub(crate) fn run(command: Storage) -> anyhow::Result<()> {
         Storage::Restore { file, data_dir, bump_revision } => {
             let revision = keelson_server::restore(&file, &data_dir, bump_revision).context("nothing was restored")?;
             println!("restored {} into {}; revisions go on at {revision}", file.display(), data_dir.display());
+        }
+        Storage::Check { data_dir } => {
+            let checked = keelson_server::check(&data_dir).context("the store was not checked")?;
+            for finding in &checked.findings {
+                println!("{finding}");
+            }
+            if checked.in_use {
+                println!("a server is running on it, so its log was not looked at");
+            }
+            let found = checked.findings.len();
+            ensure!(found == 0, "the store in {} is damaged in {found} places; restore a backup", data_dir.display());
+            let Checked { rows, revision, .. } = checked;
+            println!("the store in {} is whole: {rows} versions, revision {revision}", data_dir.display());
         }
         Storage::Copy { from, to } => {
             let from = StoreConfig::parse(&from).context("reading the URL of the source")?;

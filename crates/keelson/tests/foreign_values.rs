@@ -93,6 +93,55 @@ async fn what_can_not_be_read_is_refused_in_words_and_never_written_over() {
     server.raw().get(format!("{CONFIG_MAPS}/nothing")).await.expect(404);
 }
 
+/// Who took the rest for all would delete what belongs to what is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_with_what_can_not_be_read_fails_unless_it_is_to_leave_that_out() {
+    let (shared, server) = server_with_foreign_values().await;
+    for path in
+        [CONFIG_MAPS.to_owned(), "/api/v1/configmaps?limit=1".to_owned(), format!("{CONFIG_MAPS}?labelSelector=a")]
+    {
+        let status = server.raw().get(path).await.expect(500).json();
+        assert_eq!(status["message"], "failed to read one or more configmaps from the storage");
+        assert_eq!((&status["reason"], &status["details"]["kind"]), (&json!("StoreReadError"), &json!("configmaps")));
+        let causes = status["details"]["causes"].as_array().unwrap();
+        let fields: Vec<&str> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
+        assert_eq!(fields, ["broken", "encrypted"].map(|name| format!("/registry/configmaps/default/{name}")));
+    }
+    server.raw().delete(CONFIG_MAPS).await.expect(500);
+    server.raw().get("/api/v1/namespaces/kube-system/configmaps").await.expect(200);
+    let lenient = TestServer::builder().shared_store(Arc::new(shared)).configure(|config| {
+        config.registry.skip_unreadable = true;
+        config.allow_other_keys = true;
+        config.server_id = "lenient".to_owned();
+    });
+    let list = lenient.start().await.raw().get(CONFIG_MAPS).await.expect(200).json();
+    let names: Vec<&str> =
+        list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"json") && !names.contains(&"broken"), "{names:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_can_not_be_read_is_deleted_only_by_who_says_so() {
+    let (shared, server) = server_with_foreign_values().await;
+    let raw = server.raw();
+    let unsafely = |name: &str| format!("{CONFIG_MAPS}/{name}?ignoreStoreReadErrorWithClusterBreakingPotential=true");
+    for name in ["json", "nothing"] {
+        let status = raw.delete(unsafely(name)).await.expect(422).json();
+        let text = status["message"].as_str().unwrap();
+        assert!(text.contains("is exclusively used to delete corrupt object(s)"), "{text}");
+    }
+    let status = raw.delete(format!("{CONFIG_MAPS}?ignoreStoreReadErrorWithClusterBreakingPotential=true")).await;
+    assert!(status.expect(422).text().contains("is not allowed with DELETECOLLECTION"));
+    raw.get(format!("{CONFIG_MAPS}/json")).await.expect(200);
+    for name in ["broken", "encrypted"] {
+        raw.delete(format!("{CONFIG_MAPS}/{name}")).await.expect(500);
+        assert_eq!(raw.delete(unsafely(name)).await.expect(200).json()["status"], "Success");
+        assert!(shared.get(&key(name)).await.unwrap().is_none());
+        raw.get(format!("{CONFIG_MAPS}/{name}")).await.expect(404);
+    }
+    raw.get(CONFIG_MAPS).await.expect(200);
+}
+
 /// What belongs to an owner that can't be read stays; what belongs to none at all goes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_collected_because_its_owner_can_not_be_read() {

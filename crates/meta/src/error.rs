@@ -87,8 +87,6 @@ pub enum ApiError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// 413: the store does not take a write of this size.
-    WriteTooLarge(String),
     /// 413: a JSON patch has too many operations.
     PatchTooManyOperations {
         /// The limit.
@@ -164,6 +162,13 @@ pub enum ApiError {
     },
     /// 500 without a reason: a failure that upstream passes on without saying what kind it is.
     Unclassified(String),
+    /// 500: objects of a list can't be read.
+    StoreRead {
+        /// The collection.
+        resource: GroupResource,
+        /// Which, and why not.
+        causes: Vec<StatusCause>,
+    },
     /// 500: something broke inside.
     Internal(String),
 }
@@ -284,7 +289,6 @@ impl ApiError {
             Self::ApplyConflict { message, causes } => answer::apply_conflict(message, causes),
             Self::Expired { message, continue_token } => answer::expired(*message, continue_token.as_ref()),
             Self::TooLarge { limit } => answer::too_large(&format!("limit is {limit}")),
-            Self::WriteTooLarge(why) => answer::too_large(why),
             Self::PatchTooManyOperations { limit, actual } => {
                 answer::too_large(&format!("The allowed maximum operations in a JSON patch is {limit}, got {actual}"))
             }
@@ -318,6 +322,7 @@ impl ApiError {
             }
             Self::GenerateNameExhausted { resource, name } => answer::generate_name_exhausted(resource, name),
             Self::Unclassified(message) => Status::failure(500, None, message.clone()),
+            Self::StoreRead { resource, causes } => answer::store_read(resource, causes),
             Self::Internal(message) => answer::internal(message),
         }
     }
@@ -350,7 +355,6 @@ impl ApiError {
             | Self::ApplyConflict { .. }
             | Self::Expired { .. }
             | Self::TooLarge { .. }
-            | Self::WriteTooLarge(_)
             | Self::PatchTooManyOperations { .. }
             | Self::UnsupportedMediaType { .. }
             | Self::UnsupportedPatchType
@@ -358,6 +362,7 @@ impl ApiError {
             | Self::JsonPatchTestFailed
             | Self::RevisionOnCreate
             | Self::Unclassified(_)
+            | Self::StoreRead { .. }
             | Self::Internal(_) => false,
         }
     }

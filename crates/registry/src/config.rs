@@ -22,6 +22,8 @@ pub struct RegistryConfig {
     /// The resources that are stored in another version than the usual one, and in which; of several settings the last
     /// counts. [`RegistryConfig::store_as`] fills it.
     pub storage_versions: Vec<(GroupResource, Text)>,
+    /// Whether lists leave out what can't be read, rather than fail.
+    pub skip_unreadable: bool,
     /// How much work one chunk may be.
     pub bounds: ListBounds,
     /// What services are given addresses and node ports from. Servers that share a store share these.
@@ -82,6 +84,7 @@ impl Default for RegistryConfig {
             unchunked: HashSet::new(),
             limit_at_any_version: false,
             storage_versions: Vec::new(),
+            skip_unreadable: false,
             bounds: ListBounds::default(),
             service_ranges: ServiceRanges::default(),
             revision_wait: Duration::from_secs(3),

@@ -30,6 +30,7 @@ mod selection;
 mod subresources;
 mod surface;
 mod target;
+mod unreadable;
 mod update;
 mod upsert;
 mod versions;
@@ -56,6 +57,7 @@ pub use surface::{
     CollectionId, Contribution, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError, Surfaces,
 };
 pub use target::Target;
+pub use unreadable::not_for_collections;
 pub use view::VersionedView;
 pub use watch::{WatchOutput, WatchStream};
 pub use write::Written;

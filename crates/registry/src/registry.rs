@@ -232,7 +232,16 @@ pub(crate) fn store_error(error: StoreError) -> ApiError {
                 retry_after_seconds: Some(1),
             }
         }
-        StoreError::TooLarge(cause) => ApiError::WriteTooLarge(cause),
+        // No time to try again is named: clients would repeat the write by themselves, and it may have happened.
+        StoreError::Unknown(cause) => {
+            tracing::warn!(%cause, "whether a write took effect is not known");
+            ApiError::Timeout("the store has not said whether the write took effect".to_owned())
+        }
+        // The reference server passes etcd's words on, and clients know them.
+        StoreError::TooLarge(cause) => {
+            tracing::warn!(%cause, "a write was refused for its size");
+            ApiError::Unclassified("etcdserver: request is too large".to_owned())
+        }
         StoreError::Corrupt(cause) => {
             tracing::error!(%cause, "the store is damaged");
             ApiError::Internal("the store is damaged".to_owned())

@@ -1,4 +1,4 @@
-//! Backups of the embedded store, and stores made out of them, for the command line.
+//! Backups of the embedded store, stores made out of them, and its verification, for the command line.
 //!
 //! A backup is taken beside a server that runs; a restore needs an empty directory. The other stores have tools of their own.
 
@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use keelson_meta::Revision;
+pub use keelson_storage_sql::Checked;
 
 /// Writes a consistent copy of the store in `data_dir` to `file`, also while a server runs on it.
 ///
@@ -23,4 +24,12 @@ pub fn backup(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
 pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> anyhow::Result<Revision> {
     keelson_storage_sql::restore(file, data_dir, bump)
         .with_context(|| format!("restoring {} into {}", file.display(), data_dir.display()))
+}
+
+/// Verifies the store in `data_dir`, also while a server runs on it.
+///
+/// # Errors
+/// When there is no store, or it can't be read at all. What is damaged is no error but a finding.
+pub fn check(data_dir: &Path) -> anyhow::Result<Checked> {
+    keelson_storage_sql::check(data_dir).with_context(|| format!("checking the store in {}", data_dir.display()))
 }

@@ -19,6 +19,7 @@ use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
 use keelson_registry::RegistryConfig;
 use keelson_resources::{Catalogue, UnknownResource};
+use keelson_storage::bounded;
 use sha2::{Digest as _, Sha256};
 
 use crate::store::StoreConfig;
@@ -37,6 +38,10 @@ pub struct Config {
     pub data_dir: Option<PathBuf>,
     /// How long the past can be read: lists that continue, watches that resume. Older history is compacted.
     pub history: Duration,
+    /// Whether to go on without what the store is known to have lost: from the damaged place of its log on, or all of it.
+    pub accept_loss: bool,
+    /// The largest write in bytes, an object with its keys: the same on every store, so that each can take another's place.
+    pub max_object_bytes: usize,
     /// How many bytes of past objects the cache keeps at the most; what it forgets is read from the store.
     pub history_bytes: u64,
     /// How often the cache is compared with the store, and repaired where they differ; `None` is never.
@@ -76,6 +81,8 @@ impl Default for Config {
             store: StoreConfig::Memory,
             data_dir: None,
             history: Duration::from_mins(5),
+            accept_loss: false,
+            max_object_bytes: bounded::DEFAULT_BOUND,
             history_bytes: 256 * 1024 * 1024,
             cache_check_interval: Some(DEFAULT_CHECK_INTERVAL),
             server_id: "keelson".to_owned(),

@@ -14,7 +14,7 @@ mod server;
 mod store;
 mod tokens;
 
-pub use backup::{backup, restore};
+pub use backup::{Checked, backup, check, restore};
 pub use config::Config;
 pub use copy::copy_store;
 pub use keelson_controllers::Switches;

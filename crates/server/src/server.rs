@@ -24,7 +24,7 @@ use keelson_http::router::Router;
 use keelson_http::{Pipeline, listener};
 use keelson_registry::{Registry, ServiceAccountTokens};
 use keelson_resources::{Catalogue, Resource};
-use keelson_storage::{Fence, FencedStore, Store};
+use keelson_storage::{BoundedStore, Fence, FencedStore, Store};
 use keelson_supervision::{Failure, Supervisor, TaskGroup};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -112,6 +112,10 @@ impl Server {
 
 impl Prepared {
     async fn new(config: Config) -> anyhow::Result<Self> {
+        if !config.accept_loss {
+            // ORDER: before anything is made in the directory.
+            config.store.check_there(config.data_dir.as_deref())?;
+        }
         // Both write to disk and wait for it, so they wait together.
         let pki = tokio::task::spawn_blocking({
             let config = config.clone();
@@ -122,13 +126,13 @@ impl Prepared {
         })?;
         let addr = port.local_addr().context("asking for the address")?;
         let supervisor = Supervisor::default();
-        let Opened { store, metrics } = config.store.open(&supervisor).await?;
+        let Opened { store, metrics } = config.store.open(&supervisor, config.accept_loss).await?;
         let cache =
             Cache::start(store.clone(), keelson_registry::collection_specs(), cache_config(&config, &supervisor))
                 .await
                 .context("loading the store into the cache")?;
         let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
-        let fenced = fenced(&config.store, &store, &fence);
+        let fenced = fenced(&config, &store, &fence);
         let registry = Arc::new(Registry::new(
             fenced.clone(),
             cache,
@@ -310,9 +314,10 @@ impl Drop for IdentityTask {
     }
 }
 
-/// What writes go through: where others write too, only as long as this server's identity stands.
-fn fenced(config: &StoreConfig, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dyn Store> {
-    if config.is_shared() { Arc::new(FencedStore::new(store.clone(), fence.clone())) } else { store.clone() }
+/// What writes go through: up to a size, and where others write too, only as long as this server's identity stands.
+fn fenced(config: &Config, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dyn Store> {
+    let bounded = Arc::new(BoundedStore::new(store.clone(), config.max_object_bytes));
+    if config.store.is_shared() { Arc::new(FencedStore::new(bounded, fence.clone())) } else { bounded }
 }
 
 /// Takes this server's place among those on the store, if it may be there.

@@ -4,7 +4,7 @@
 //! know nothing of metrics; a password in a URL is never repeated in a message.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
@@ -17,6 +17,9 @@ use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteSto
 use keelson_supervision::Supervisor;
 
 use crate::metrics::{etcd_samples, postgres_samples};
+
+/// Where a server keeps its keys in its data directory.
+const PKI_DIRECTORY: &str = "pki";
 
 /// Where objects are kept.
 #[derive(Clone)]
@@ -66,6 +69,23 @@ impl StoreConfig {
         }
     }
 
+    /// Refuses to begin with an empty store where the directory of the server's keys says that there was one before.
+    ///
+    /// # Errors
+    /// Says what is missing, and what can be done.
+    pub(crate) fn check_there(&self, keys: Option<&Path>) -> anyhow::Result<()> {
+        let (Self::Sqlite(directory), Some(keys)) = (self, keys) else { return Ok(()) };
+        let (store, keys) = (SqliteConfig::file_in(directory), keys.join(PKI_DIRECTORY));
+        ensure!(
+            store.exists() || !keys.exists(),
+            "there are the keys of a server in {}, and its store {} is gone: restore a backup with `keelson storage restore`, or \
+             start with --accept-loss to begin with an empty store",
+            keys.display(),
+            store.display()
+        );
+        Ok(())
+    }
+
     /// Whether other servers may use the same store at the same time.
     pub fn is_shared(&self) -> bool {
         match self {
@@ -77,9 +97,9 @@ impl StoreConfig {
     /// Opens the store for a server.
     ///
     /// # Errors
-    /// When it can't be opened, or a copy into it is not finished.
-    pub(crate) async fn open(&self, supervisor: &Supervisor) -> anyhow::Result<Opened> {
-        let opened = self.open_at_least(Revision::ZERO, supervisor).await?;
+    /// When it can't be opened, or a copy into it is not finished, or it has lost something and that is not accepted.
+    pub(crate) async fn open(&self, supervisor: &Supervisor, accept_loss: bool) -> anyhow::Result<Opened> {
+        let opened = self.open_with(Revision::ZERO, supervisor, accept_loss).await?;
         let unfinished = copy::is_unfinished(&*opened.store).await.context("looking into the store")?;
         ensure!(!unfinished, "a copy into this store did not finish: give `keelson storage copy` again");
         Ok(opened)
@@ -91,11 +111,16 @@ impl StoreConfig {
     /// # Errors
     /// When it can't be opened.
     pub(crate) async fn open_at_least(&self, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
+        self.open_with(least, supervisor, false).await
+    }
+
+    async fn open_with(&self, least: Revision, supervisor: &Supervisor, accept_loss: bool) -> anyhow::Result<Opened> {
         Ok(match self {
             Self::Memory => Opened::silent(Arc::new(MemoryStore::starting_at(least.max(Revision::new(1))))),
             Self::Sqlite(directory) => {
                 let mut settings = SqliteConfig::directory(directory);
                 settings.least_revision = least;
+                settings.accept_loss = accept_loss;
                 settings.supervisor = supervisor.clone();
                 let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
                 Opened::silent(Arc::new(opened.context("opening the store")?))

@@ -255,6 +255,11 @@ impl Client {
         }
     }
 
+    /// How long a call may take.
+    pub(crate) const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// All endpoints, for texts.
     pub(crate) fn endpoints(&self) -> String {
         let names: Vec<&str> = self.members.iter().map(|member| member.endpoint.as_str()).collect();

@@ -51,6 +51,16 @@ pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), Sto
     Ok(())
 }
 
+/// Forgets what is below a revision at which another history begins, whatever is known of the one before.
+pub(crate) async fn begin_at(shared: &Shared, revision: i64) -> Result<(), Failure> {
+    let seen = revision::read(&shared.client, &shared.keys, 0).await?;
+    if seen.compacted < revision {
+        // Whoever was faster announces as much, and doing it twice does no harm.
+        announce(shared, revision, seen).await?;
+    }
+    do_it(shared, revision).await
+}
+
 /// Writes the revision into the key, unless somebody else has written it meanwhile.
 async fn announce(shared: &Shared, revision: i64, seen: Housekeeping) -> Result<bool, Failure> {
     let key = COMPACTION_KEY.to_vec();
@@ -60,7 +70,7 @@ async fn announce(shared: &Shared, revision: i64, seen: Housekeeping) -> Result<
         key: key.clone(),
         with: Some(CompareWith::Version(seen.compactions)),
     };
-    let put = PutRequest { key, value: Bytes::from(revision.to_string()), lease: 0 };
+    let put = PutRequest { key, value: Bytes::from(revision.to_string()), ..PutRequest::default() };
     let request =
         TxnRequest { compare: vec![compare], success: vec![Request::Put(put).into()], ..TxnRequest::default() };
     let answer: TxnResponse = shared.client.call(TXN, request).await?;

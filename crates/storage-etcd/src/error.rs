@@ -29,6 +29,8 @@ pub(crate) enum Failure {
         /// Whether etcd may have seen the request.
         sent: bool,
     },
+    /// etcd is at an older state than it was.
+    SetBack,
     /// An answer that etcd does not give.
     Nonsense(String),
 }
@@ -46,6 +48,7 @@ impl Failure {
             Self::Refused(cause) => StoreError::Unavailable(format!("etcd refuses: {cause}")),
             Self::TokenEnded => StoreError::Unavailable("etcd does not accept its own token".to_owned()),
             Self::LeaseNotFound => StoreError::Unavailable("the lease of a write has ended".to_owned()),
+            Self::SetBack => StoreError::Unavailable("etcd was set back to an older state".to_owned()),
             Self::TooLarge(cause) => StoreError::TooLarge(cause),
             Self::Compacted | Self::Future | Self::LeaseExists => {
                 StoreError::Corrupt(format!("etcd gave an answer that the request does not have: {self:?}"))

@@ -16,6 +16,8 @@ pub(crate) const COMPACTION_KEY: &[u8] = b"compact_rev_key";
 const RESERVED: &str = "/.keelson/";
 /// Written to make an event, where etcd can't be asked how far a watch is. Below [`RESERVED`].
 const TICK: &str = "tick";
+/// Written to raise the revision. Below [`RESERVED`].
+const RAISED: &str = "raised";
 /// Holds the number of the store's format, where it is not the first. Below [`RESERVED`].
 const FORMAT: &str = "format";
 
@@ -52,6 +54,11 @@ impl Keys {
     /// The key that is written to make an event.
     pub(crate) fn tick(&self) -> Vec<u8> {
         format!("{}{RESERVED}{TICK}", self.prefix).into_bytes()
+    }
+
+    /// The key that is written to raise the revision.
+    pub(crate) fn raised(&self) -> Vec<u8> {
+        format!("{}{RESERVED}{RAISED}", self.prefix).into_bytes()
     }
 
     /// The key that says which format the store has.

@@ -45,6 +45,11 @@ pub(crate) struct RangeRequest {
     pub(crate) keys_only: bool,
     #[prost(bool, tag = "9")]
     pub(crate) count_only: bool,
+    /// Only keys that were last written from one revision to another; 0 is no bound.
+    #[prost(int64, tag = "10")]
+    pub(crate) min_mod_revision: i64,
+    #[prost(int64, tag = "11")]
+    pub(crate) max_mod_revision: i64,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -69,6 +74,11 @@ pub(crate) struct PutRequest {
     /// 0 is none.
     #[prost(int64, tag = "3")]
     pub(crate) lease: i64,
+    /// Keeps the value, and the lease, that the key has.
+    #[prost(bool, tag = "5")]
+    pub(crate) ignore_value: bool,
+    #[prost(bool, tag = "6")]
+    pub(crate) ignore_lease: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -376,7 +386,7 @@ mod tests {
             key: b"k".to_vec(),
             with: Some(CompareWith::ModRevision(7)),
         };
-        let put = PutRequest { key: b"k".to_vec(), value: Bytes::from_static(b"v"), lease: 5 };
+        let put = PutRequest { key: b"k".to_vec(), value: Bytes::from_static(b"v"), lease: 5, ..PutRequest::default() };
         let range = RangeRequest { key: b"k".to_vec(), ..RangeRequest::default() };
         let txn = TxnRequest {
             compare: vec![compare],

@@ -25,16 +25,22 @@ const ATTEMPTS: usize = 5;
 /// The newest value of a key.
 pub(crate) async fn get(shared: &Shared, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
     let request = proto::RangeRequest { key: shared.keys.encode(key), ..proto::RangeRequest::default() };
+    let before = shared.seen.highest();
     let answer: RangeResponse = shared.client.call(RANGE, request).await.map_err(Failure::into_store_error)?;
+    if let Err(failure) = shared.seen.saw(before, answer.header.unwrap_or_default().revision) {
+        return Err(shared.told(failure).await);
+    }
     Ok(answer.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)))
 }
 
 /// All entries of a range at one revision, up to its limit.
 pub(crate) async fn range(shared: &Shared, request: RangeRequest) -> Result<RangePage, StoreError> {
+    request.revision.map_or(Ok(()), |revision| shared.revisions.check(revision))?;
     let mut attempts = ATTEMPTS;
     loop {
         match Walk::new(shared, &request).run(request.revision).await {
             Err(Failure::Compacted) if request.revision.is_none() && attempts > 1 => attempts -= 1,
+            Err(failure @ Failure::SetBack) => return Err(shared.told(failure).await),
             Err(failure) => {
                 let requested = request.revision.unwrap_or_default();
                 let Shared { client, keys, revisions, .. } = shared;
@@ -47,7 +53,9 @@ pub(crate) async fn range(shared: &Shared, request: RangeRequest) -> Result<Rang
 
 /// How many entries [`range`] would return.
 pub(crate) async fn count(shared: &Shared, request: RangeRequest) -> Result<u64, StoreError> {
+    request.revision.map_or(Ok(()), |revision| shared.revisions.check(revision))?;
     match try_count(shared, &request).await {
+        Err(failure @ Failure::SetBack) => Err(shared.told(failure).await),
         Ok(count) => Ok(count.min(request.limit.unwrap_or(usize::MAX) as u64)),
         Err(failure) => {
             let requested = request.revision.unwrap_or_default();
@@ -61,7 +69,9 @@ async fn try_count(shared: &Shared, request: &RangeRequest) -> Result<u64, Failu
     let mut total = 0;
     for (key, range_end) in shared.keys.segments(&request.from, &request.to) {
         let ask = proto::RangeRequest { key, range_end, revision: at, count_only: true, ..Default::default() };
+        let before = shared.seen.highest();
         let answer: RangeResponse = shared.client.call(RANGE, ask).await?;
+        shared.seen.saw(before, answer.header.unwrap_or_default().revision)?;
         total += answer.count.max(0).unsigned_abs();
         if at == 0 {
             at = answer.header.unwrap_or_default().revision;
@@ -114,9 +124,12 @@ impl<'a> Walk<'a> {
 
     /// The first page, the revision to report, and the one to read the others at.
     async fn first(&self, at: i64) -> Result<(RangeResponse, Revision, i64), Failure> {
-        let Shared { client, keys, revisions, .. } = self.shared;
+        let Shared { client, keys, revisions, seen, .. } = self.shared;
+        let before = seen.highest();
         if at > 0 {
-            return Ok((client.call(RANGE, self.ask(at)).await?, from_etcd(at), at));
+            let page: RangeResponse = client.call(RANGE, self.ask(at)).await?;
+            seen.saw(before, page.header.unwrap_or_default().revision)?;
+            return Ok((page, from_etcd(at), at));
         }
         let mut success = vec![Request::Range(self.ask(0)).into()];
         success.extend(revision::reads(keys, 0));
@@ -124,6 +137,7 @@ impl<'a> Walk<'a> {
         let mut answer: TxnResponse = client.call(READ_TXN, request).await?;
         let header = answer.header.unwrap_or_default();
         let at = header.revision;
+        seen.saw(before, at)?;
         let seen = housekeeping(at, header.cluster_id, answer.responses.get(1..).unwrap_or_default());
         let newest = revisions.settle(client, keys, seen).await?;
         match answer.responses.first_mut().and_then(|part| part.response.take()) {
@@ -144,7 +158,7 @@ impl<'a> Walk<'a> {
                 limit,
                 revision,
                 keys_only: left == 0,
-                count_only: false,
+                ..proto::RangeRequest::default()
             },
             None => {
                 proto::RangeRequest { key: self.shared.keys.tick(), revision, count_only: true, ..Default::default() }

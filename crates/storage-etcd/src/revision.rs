@@ -66,6 +66,8 @@ pub(crate) struct Revisions {
     quiet: Mutex<(i64, i64)>,
     /// What was once the oldest readable revision; 0 is unknown.
     oldest: AtomicI64,
+    /// What lies below is of a history that etcd has lost, though it may still have revisions of the same numbers.
+    floor: AtomicI64,
 }
 
 impl Revisions {
@@ -103,6 +105,19 @@ impl Revisions {
             self.oldest.fetch_max(found, Ordering::AcqRel);
         }
         Ok(from_etcd(self.oldest.load(Ordering::Acquire)))
+    }
+
+    /// Forgets everything below a revision, at which a history begins that has nothing to do with the one before.
+    pub(crate) fn begin_at(&self, revision: i64) {
+        self.floor.store(revision, Ordering::Release);
+        self.oldest.store(revision, Ordering::Release);
+        *self.quiet.lock() = (0, 0);
+    }
+
+    /// Whether a revision is of the history that is known.
+    pub(crate) fn check(&self, revision: Revision) -> Result<(), StoreError> {
+        let oldest = from_etcd(self.floor.load(Ordering::Acquire));
+        if revision < oldest { Err(StoreError::Compacted { requested: revision, oldest }) } else { Ok(()) }
     }
 
     /// Notes a compaction that was just done.

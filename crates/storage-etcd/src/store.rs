@@ -20,8 +20,9 @@ use crate::keys::Keys;
 use crate::lease::Leases;
 use crate::proto::TxnResponse;
 use crate::revision::{self, Housekeeping, Revisions, explain, from_etcd, to_etcd};
+use crate::seen::Seen;
 use crate::version::{EtcdVersion, OLDEST_USABLE};
-use crate::{compact, read, transaction, watch as tail};
+use crate::{compact, outcome, read, transaction, watch as tail};
 
 /// What stands for the version of an etcd that does not tell it.
 const UNTOLD: &str = "untold";
@@ -39,10 +40,13 @@ pub(crate) struct Shared {
     pub(crate) revisions: Revisions,
     /// The newest revision that anybody has asked for: tails see to it that they get there.
     pub(crate) wanted: watch::Sender<Revision>,
+    pub(crate) seen: Seen,
     /// The number of the etcd that the store was opened on.
     pub(crate) cluster: u64,
     /// When etcd last said that this user may not compact.
     pub(crate) may_not_compact: Mutex<Option<Instant>>,
+    /// Why etcd has refused the last write, if for want of room.
+    full: Mutex<Option<String>>,
     leases: Leases,
     clock: Arc<dyn Clock>,
 }
@@ -82,7 +86,9 @@ impl EtcdStore {
         let shared = Shared {
             leases: Leases::new(&config.prefix),
             cluster: seen.cluster,
+            seen: Seen::new(seen.at),
             may_not_compact: Mutex::default(),
+            full: Mutex::default(),
             client,
             keys,
             revisions: Revisions::default(),
@@ -120,23 +126,53 @@ impl EtcdStore {
         Ok(leases)
     }
 
-    async fn try_commit(&self, transaction: &Transaction) -> Result<TxnResponse, StoreError> {
+    /// Sends a transaction. An answer that is lost is looked for by what the keys hold.
+    async fn try_commit(&self, transaction: &Transaction) -> Result<Sent, CommitError> {
         let Shared { client, keys, leases, .. } = &*self.shared;
         let method = if transaction.writes.is_empty() { READ_TXN } else { TXN };
         let mut fresh = false;
         loop {
             let of_writes = self.leases(&transaction.writes).await.map_err(Failure::into_store_error)?;
             let request = transaction::encode(keys, transaction, &of_writes)?;
-            match client.call(method, request).await {
+            let before = self.shared.seen.highest();
+            match client.call::<_, TxnResponse>(method, request).await {
+                Ok(answer) => {
+                    let revision = answer.header.unwrap_or_default().revision;
+                    let Err(failure) = self.shared.seen.saw(before, revision) else {
+                        return Ok(Sent::Answered(answer));
+                    };
+                    // It has taken effect on an etcd that is raised now; whatever it wrote has another revision then.
+                    let why = self.shared.told(failure).await;
+                    if transaction.writes.is_empty() {
+                        return Err(why.into());
+                    }
+                    return outcome::find(&self.shared, transaction, before, why.to_string()).await.map(Sent::FoundOut);
+                }
                 // Another server has expired a lease that this one had granted; etcd has written nothing.
                 Err(Failure::LeaseNotFound) if !fresh => {
                     leases.forget();
                     fresh = true;
                 }
-                other => return other.map_err(Failure::into_store_error),
+                Err(Failure::Unavailable { cause, sent: true }) if !transaction.writes.is_empty() => {
+                    return outcome::find(&self.shared, transaction, before, cause).await.map(Sent::FoundOut);
+                }
+                Err(failure) => {
+                    if let Failure::Exhausted(cause) = &failure {
+                        *self.shared.full.lock() = Some(cause.clone());
+                    }
+                    return Err(failure.into_store_error().into());
+                }
             }
         }
     }
+}
+
+/// What became of a transaction that was sent.
+enum Sent {
+    /// etcd says it.
+    Answered(TxnResponse),
+    /// Its answer was lost, and it has taken effect.
+    FoundOut(Committed),
 }
 
 impl Shared {
@@ -153,8 +189,21 @@ impl Shared {
     }
 
     async fn seen(&self, revision: i64) -> Result<Housekeeping, StoreError> {
+        let before = self.seen.highest();
         let seen = revision::read(&self.client, &self.keys, revision).await.map_err(Failure::into_store_error)?;
-        if seen.cluster == self.cluster { Ok(seen) } else { Err(self.other_cluster()) }
+        if seen.cluster != self.cluster {
+            return Err(self.other_cluster());
+        }
+        if revision == 0
+            && let Err(failure) = self.seen.saw(before, seen.at)
+        {
+            return Err(self.told(failure).await);
+        }
+        Ok(seen)
+    }
+
+    pub(crate) const fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     async fn settle(&self, seen: Housekeeping) -> Result<Revision, StoreError> {
@@ -175,10 +224,18 @@ impl Shared {
 #[async_trait]
 impl Store for EtcdStore {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
-        let answer = self.try_commit(&transaction).await?;
+        let answer = match self.try_commit(&transaction).await? {
+            Sent::Answered(answer) => answer,
+            Sent::FoundOut(committed) => return Ok(committed),
+        };
         let done = transaction::decode(&self.shared.keys, &transaction, answer)?;
+        if done.wrote {
+            *self.shared.full.lock() = None;
+        }
         let revision = if done.wrote || transaction.writes.is_empty() {
-            from_etcd(done.revision)
+            let revision = from_etcd(done.revision);
+            self.shared.seen.wrote(&self.shared.keys, &transaction.writes, revision);
+            revision
         } else {
             // Only deletes of absent keys: etcd's newest revision may be one of housekeeping.
             let seen = self.shared.seen(done.revision).await?;
@@ -213,6 +270,7 @@ impl Store for EtcdStore {
         if to_etcd(after) > seen.at {
             return Err(self.shared.explained(Failure::Future, after).await);
         }
+        self.shared.revisions.check(after)?;
         let oldest = self.oldest_revision().await?;
         if after < oldest {
             return Err(StoreError::Compacted { requested: after, oldest });
@@ -229,7 +287,12 @@ impl Store for EtcdStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        self.shared.seen(0).await.map(|_| ())
+        self.shared.seen(0).await?;
+        // Every server writes its lease now and then, and so finds out when there is room again.
+        match &*self.shared.full.lock() {
+            Some(cause) => Err(StoreError::Unavailable(format!("etcd takes no writes: {cause}"))),
+            None => Ok(()),
+        }
     }
 }
 

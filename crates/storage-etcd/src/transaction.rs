@@ -78,7 +78,8 @@ pub(crate) fn key_value(keys: &Keys, kv: crate::proto::KeyValue) -> Option<KeyVa
 fn encode_write(keys: &Keys, write: &Write, lease: i64) -> RequestOp {
     match write {
         Write::Put { key, value, .. } => {
-            Request::Put(PutRequest { key: keys.encode(key), value: value.clone(), lease }).into()
+            Request::Put(PutRequest { key: keys.encode(key), value: value.clone(), lease, ..PutRequest::default() })
+                .into()
         }
         Write::Delete { key } => Request::Delete(DeleteRangeRequest { key: keys.encode(key) }).into(),
     }

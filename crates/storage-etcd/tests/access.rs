@@ -214,7 +214,7 @@ async fn use_with_the_least_rights(builder: EtcdServerBuilder) {
         loop {
             match store.commit(put("a", "2")).await {
                 Ok(committed) => return committed.revisions[0],
-                Err(CommitError::Store(StoreError::Unavailable(_))) => {}
+                Err(CommitError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_))) => {}
                 Err(error) => panic!("{error}"),
             }
         }

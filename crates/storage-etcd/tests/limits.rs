@@ -84,6 +84,33 @@ async fn what_etcd_does_not_take_is_refused_whole_and_in_words() {
     assert_eq!(store.current_revision().await.unwrap(), before);
 }
 
+/// etcd takes no writes once it has said so, until somebody makes room and tells it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_etcd_is_not_well_until_there_is_room() {
+    let Some(server) = EtcdServer::builder().arg("--quota-backend-bytes=4194304").start() else { return };
+    let store = open(&server, "/registry").await;
+    let mut number = 0;
+    let refused = loop {
+        number += 1;
+        if let Err(refused) = store.commit(put("large", bytes(number, 500_000))).await {
+            break refused;
+        }
+        assert!(number < 100, "the quota is some writes");
+    };
+    assert!(matches!(refused, CommitError::Store(StoreError::Unavailable(_))), "{refused}");
+    let told = store.check().await.unwrap_err().to_string();
+    assert!(told.contains("etcd takes no writes: ") && told.contains("space exceeded"), "{told}");
+    let newest = store.current_revision().await.unwrap();
+    server.ask("/v3/kv/compaction", &format!("{{\"revision\":\"{newest}\",\"physical\":true}}"));
+    server.ask("/v3/maintenance/defragment", "{}");
+    let alarms = server.ask("/v3/maintenance/alarm", r#"{"action":"GET"}"#);
+    let member = alarms.split("\"memberID\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let disarm = format!(r#"{{"action":"DEACTIVATE","memberID":"{member}","alarm":"NOSPACE"}}"#);
+    server.ask("/v3/maintenance/alarm", &disarm);
+    commit(&store, put("small", "x")).await;
+    store.check().await.unwrap();
+}
+
 /// Keys end by themselves too, should no server be left to end them: they hang on leases of etcd.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_end_share_a_lease_and_go_in_one_revision() {

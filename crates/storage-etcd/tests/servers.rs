@@ -111,7 +111,7 @@ async fn write_until(store: EtcdStore, writer: usize, done: Arc<AtomicBool>) -> 
         let name = format!("w{writer}/{round}");
         match store.commit(put(&name, "x").when(key(&name), Condition::Absent)).await {
             Ok(committed) => acknowledged.push((key(&name).to_string(), committed.revisions[0])),
-            Err(CommitError::Store(StoreError::Unavailable(_))) => {}
+            Err(CommitError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_))) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -144,7 +144,7 @@ async fn an_etcd_that_hangs_is_an_error_in_time_and_recovers_by_itself() {
     let start = commit(&store, put("a", "1")).await;
     server.pause();
     let write = timeout(Duration::from_secs(5), store.commit(put("a", "2"))).await.unwrap();
-    assert!(matches!(write, Err(CommitError::Store(StoreError::Unavailable(_)))), "{write:?}");
+    assert!(matches!(write, Err(CommitError::Store(StoreError::Unknown(_)))), "{write:?}");
     let read = timeout(Duration::from_secs(5), store.get(&key("a"))).await.unwrap();
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
     assert!(store.check().await.is_err());

@@ -4,7 +4,8 @@
 //! are compared bytewise. What a group of transactions writes becomes durable and visible at once, so a revision is
 //! never seen before all smaller ones; recent changes are kept in memory for the tails that keep up.
 //!
-//! [`backup`] copies the SQLite store of a running server; [`restore`] makes a data directory of the copy.
+//! [`backup`] copies the SQLite store of a running server; [`restore`] makes a data directory of the copy; [`check`] tells what
+//! of a store is damaged.
 
 mod postgres;
 mod recent;
@@ -12,4 +13,4 @@ mod sqlite;
 mod tail;
 
 pub use postgres::{PostgresConfig, PostgresCounters, PostgresError, PostgresStats, PostgresStore};
-pub use sqlite::{OpenError, SqliteConfig, SqlitePath, SqliteStore, backup, restore};
+pub use sqlite::{Checked, OpenError, SqliteConfig, SqlitePath, SqliteStore, backup, check, restore};

@@ -23,6 +23,7 @@ mod stats;
 mod store;
 mod timeline;
 mod tls;
+mod unknown;
 mod writer;
 
 pub use config::PostgresConfig;

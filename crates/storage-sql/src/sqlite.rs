@@ -5,21 +5,25 @@
 //! everything below it.
 
 mod backup;
+mod check;
 mod checkpoint;
 mod commit;
 mod error;
 mod expiry;
+mod log;
 mod open;
 mod private;
 mod read;
 mod readers;
 mod schema;
 mod store;
+mod sum;
 mod sweep;
 mod tail;
 mod writer;
 
 pub use backup::{backup, restore};
+pub use check::{Checked, check};
 pub use error::OpenError;
 pub use open::{SqliteConfig, SqlitePath};
 pub use store::SqliteStore;

@@ -44,15 +44,30 @@ async fn a_second_server_is_refused_until_the_first_has_ended() {
     assert!(second.get(&StoreKey::new("/a")).await.unwrap().is_some());
 }
 
+/// A lock file that somebody has removed, or another one in its place, lets nobody in.
+#[tokio::test]
+async fn a_second_server_is_refused_also_when_the_lock_file_is_gone() {
+    let directory = TempDir::new().unwrap();
+    let first = open(directory.path()).unwrap();
+    let lock = directory.path().join("keelson.lock");
+    fs::remove_file(&lock).unwrap();
+    assert!(matches!(open(directory.path()), Err(OpenError::InUse { .. })));
+    fs::write(&lock, "").unwrap();
+    assert!(matches!(open(directory.path()), Err(OpenError::InUse { .. })));
+    write(&first, "/a", "1").await;
+    drop(first);
+    open(directory.path()).unwrap();
+}
+
 #[tokio::test]
 async fn a_newer_format_is_refused_and_left_alone() {
     let directory = TempDir::new().unwrap();
     drop(open(directory.path()).unwrap());
     let file = directory.path().join("keelson.db");
-    Connection::open(&file).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 3).unwrap();
     let text = open(directory.path()).err().unwrap().to_string();
-    assert!(text.contains("has storage format 2, and this keelson knows formats up to 1"), "{text}");
-    Connection::open(&file).unwrap().pragma_update(None, "user_version", 1).unwrap();
+    assert!(text.contains("has storage format 3, and this keelson knows formats up to 2"), "{text}");
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 2).unwrap();
     open(directory.path()).unwrap();
 }
 

@@ -42,7 +42,7 @@ async fn create_until(store: Arc<PostgresStore>, writer: String, done: Arc<Atomi
         match store.commit(create).await {
             Ok(committed) => drop(acknowledged.insert(name, committed.revisions[0])),
             // Whether it happened is unknown; the writer goes on with another name.
-            Err(CommitError::Store(StoreError::Unavailable(_))) => {}
+            Err(CommitError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_))) => {}
             Err(other) => panic!("{other}"),
         }
     }

@@ -94,8 +94,8 @@ impl FaultyStore {
         self.controls.tails.send_replace(fault);
     }
 
-    /// The next commits that write below a prefix take effect, but their callers are told that the store is unavailable:
-    /// what a connection that breaks at the wrong moment does.
+    /// The next commits that write below a prefix take effect, but their callers are told that the outcome is not
+    /// known: what a connection that breaks at the wrong moment does, to a store that can't look afterwards.
     pub fn lose_answers(&self, prefix: &str, commits: usize) {
         *self.controls.answers_to_lose.lock() = (prefix.to_owned(), commits);
     }
@@ -193,7 +193,7 @@ impl Store for FaultyStore {
         let mut to_lose = self.controls.answers_to_lose.lock();
         if to_lose.1 > 0 && is_written(&to_lose.0) {
             to_lose.1 -= 1;
-            return Err(broken().into());
+            return Err(StoreError::Unknown("its answer was lost".to_owned()).into());
         }
         Ok(committed)
     }
@@ -294,7 +294,8 @@ mod tests {
         let store = FaultyStore::new(Arc::new(MemoryStore::new()));
         let mut tail = store.tail(Revision::new(1)).await.unwrap();
         store.lose_answers("/a", 1);
-        assert!(store.commit(put("/a")).await.is_err());
+        let lost = store.commit(put("/a")).await;
+        assert!(matches!(lost, Err(CommitError::Store(StoreError::Unknown(_)))), "{lost:?}");
         assert!(store.get(&StoreKey::new("/a")).await.unwrap().is_some());
         store.swallow(StoreKey::new("/b"));
         store.commit(put("/b")).await.unwrap();

@@ -4,6 +4,7 @@
 //! Nothing here knows what an object is: values are bytes. The order of keys is the bytewise order of their paths, in
 //! every engine. Revisions become visible in order: when a reader has seen revision R, no revision below R can appear.
 
+pub mod bounded;
 pub mod conformance;
 pub mod continue_token;
 pub mod copy;
@@ -13,6 +14,7 @@ pub mod key;
 pub mod memory;
 pub mod store;
 
+pub use bounded::BoundedStore;
 pub use continue_token::ContinueToken;
 pub use fence::{Fence, FencedStore, Identity};
 pub use key::StoreKey;

@@ -136,7 +136,8 @@ pub enum CommitError {
         /// What the key holds now.
         current: Option<KeyValue>,
     },
-    /// The engine failed. Whether the writes happened is unknown only for [`StoreError::Unavailable`].
+    /// The engine failed. Whether the writes happened is unknown for [`StoreError::Unknown`]; for all others nothing was
+    /// written.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -160,9 +161,13 @@ pub enum StoreError {
         /// The newest revision.
         current: Revision,
     },
-    /// The engine can't be reached or has stopped; a retry may help.
+    /// The engine can't be reached, has stopped, or has no room. Nothing was written, and a retry may help.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// A transaction was sent, its answer was lost, and the engine could not find out what became of it: it took effect as a
+    /// whole, or it did not, or it may still do so. Only a commit ends so. Who repeats it unseen may write twice.
+    #[error("whether a write took effect is not known: {0}")]
+    Unknown(String),
     /// A limit of the engine's forbids a write, which has not happened; a retry does not help.
     #[error("the store does not take this write: {0}")]
     TooLarge(String),
@@ -172,11 +177,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same call may work later.
+    /// Whether the same call may work later, and may be made again without a look at what the last one did.
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::Future { .. } => true,
-            Self::Compacted { .. } | Self::TooLarge(_) | Self::Corrupt(_) => false,
+            Self::Compacted { .. } | Self::Unknown(_) | Self::TooLarge(_) | Self::Corrupt(_) => false,
         }
     }
 }
@@ -231,10 +236,11 @@ pub type Tail = BoxStream<'static, Result<TailBatch, StoreError>>;
 /// A multi-version key-value store with one global revision counter.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Applies a transaction. Returns once it is durable and visible to every read that starts afterwards.
+    /// Applies a transaction. Returns once it is durable and visible to every read that starts afterwards. An engine whose
+    /// answer is lost looks what became of the transaction before it says that it does not know.
     ///
     /// # Errors
-    /// [`CommitError::Compare`] when a condition does not hold.
+    /// [`CommitError::Compare`] when a condition does not hold; [`StoreError::Unknown`] when it may or may not have happened.
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError>;
 
     /// The newest value of a key. Sees every commit that was acknowledged before the call.
@@ -278,6 +284,6 @@ pub trait Store: Send + Sync + 'static {
     /// Returns how many.
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError>;
 
-    /// Whether the engine answers, for health checks.
+    /// Whether the engine answers and takes writes, for health checks.
     async fn check(&self) -> Result<(), StoreError>;
 }

@@ -4,7 +4,7 @@ use http::{Response, StatusCode};
 use keelson_meta::options::{DeleteOptions, ListOptions, Query};
 use keelson_meta::status::StatusDetails;
 use keelson_meta::{ApiError, ListHead, ListMeta, Status};
-use keelson_registry::{Deleted, Registry, Target};
+use keelson_registry::{Deleted, Registry, Target, not_for_collections};
 
 use super::list_body::{ListBody, Source};
 use super::render::{ListWriter, Renderer};
@@ -24,6 +24,16 @@ pub(super) async fn one(
     let body = decode::optional(&request.parts.headers, request.body).await?;
     let options = DeleteOptions::parse(&query, body.as_ref())?;
     let name = resolve::name(target)?;
+    if options.ignore_store_read_error {
+        registry.delete_unreadable(target, name).await?;
+        let details = StatusDetails {
+            name: name.to_owned(),
+            group: target.resource.group.to_string(),
+            kind: target.resource.plural.to_string(),
+            ..StatusDetails::default()
+        };
+        return Ok(respond::status(&Status::success(details), renderer.media()));
+    }
     let deleted = registry.delete(target, name, &options).await?;
     let mut response = match &deleted {
         Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision)?,
@@ -55,6 +65,9 @@ pub(super) async fn collection(
     let selected = ListOptions::parse(&query, false)?;
     let body = decode::optional(&request.parts.headers, request.body).await?;
     let options = DeleteOptions::parse(&query, body.as_ref())?;
+    if options.ignore_store_read_error {
+        return Err(not_for_collections());
+    }
     let (revision, entries) = registry.delete_collection(target, &selected, &options).await?;
     let kind = target.kind();
     let head = ListHead {

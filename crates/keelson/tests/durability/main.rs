@@ -5,6 +5,7 @@
 
 mod backup;
 mod crash;
+mod disk;
 mod stop;
 mod tokens;
 mod writers;

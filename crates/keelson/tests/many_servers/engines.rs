@@ -57,6 +57,29 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::open`], by a way that stands before it.
+    pub(crate) async fn open_by(&self, way: u16) -> Arc<dyn Store> {
+        let url = self.url().replace(&format!(":{}", self.port().await), &format!(":{way}"));
+        match self {
+            Self::Memory(_) => self.open().await,
+            Self::Postgres(_) | Self::MortalPostgres(..) => {
+                Arc::new(PostgresStore::open(PostgresConfig::from_url(&url).unwrap()).await.unwrap())
+            }
+            Self::Etcd(..) | Self::EtcdMembers(_) => {
+                Arc::new(EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap())
+            }
+        }
+    }
+
+    /// The port of a store that is a process of the test's own; 0 for others.
+    pub(crate) async fn port(&self) -> u16 {
+        match self {
+            Self::Memory(_) | Self::Postgres(_) | Self::EtcdMembers(_) => 0,
+            Self::MortalPostgres(_, server) => server.lock().await.port(),
+            Self::Etcd(_, server) => server.lock().await.port(),
+        }
+    }
+
     /// Where a server of another process finds it.
     pub(crate) fn url(&self) -> &str {
         match self {

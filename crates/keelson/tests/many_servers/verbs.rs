@@ -3,7 +3,7 @@
 
 use keelson_storage::faulty::Fault;
 use keelson_testkit::{Answer, Raw};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::engines::Engine;
@@ -47,6 +47,14 @@ fn check_away(answer: &Answer) {
     let text = status["message"].as_str().unwrap();
     assert!(text.contains("please try again later"), "{text}");
     assert!(!text.contains("broken on purpose"), "what the engine says is the operator's");
+}
+
+/// A client that is told when to try again does so by itself, and must not write twice.
+#[track_caller]
+fn check_unknown(answer: &Answer) {
+    let status = answer.json();
+    assert_eq!((answer.status, status["reason"].as_str()), (504, Some("Timeout")), "{status}");
+    assert_eq!((answer.header("retry-after"), &status["details"]["retryAfterSeconds"]), ("", &Value::Null), "{status}");
 }
 
 /// Reads that say how old they may be are answered from the cache, in every form.
@@ -171,16 +179,16 @@ async fn a_write_whose_answer_is_lost_is_whole() {
     let cluster = Cluster::start(Engine::memory()).await;
     let (raw, other) = (cluster.raw(0), cluster.raw(1));
     cluster.servers[0].way.lose_answers(STORED, 1);
-    check_away(&raw.post(CONFIG_MAPS, &config_map("a", 1)).await);
+    check_unknown(&raw.post(CONFIG_MAPS, &config_map("a", 1)).await);
     let created = other.get(format!("{CONFIG_MAPS}/a")).await.expect(200).json();
     assert_eq!(created["data"]["number"], "1");
     raw.post(CONFIG_MAPS, &config_map("a", 1)).await.expect(409);
     cluster.servers[0].way.lose_answers(STORED, 1);
     let path = format!("{CONFIG_MAPS}/a");
-    check_away(&raw.put(&path, &config_map("a", 2)).await);
+    check_unknown(&raw.put(&path, &config_map("a", 2)).await);
     assert_eq!(other.get(&path).await.expect(200).json()["data"]["number"], "2");
     cluster.servers[0].way.lose_answers(STORED, 1);
-    check_away(&raw.delete(&path).await);
+    check_unknown(&raw.delete(&path).await);
     other.get(&path).await.expect(404);
     raw.get(&path).await.expect(404);
 }

@@ -141,6 +141,12 @@ pub(super) fn unsupported_media_type(accepted: MediaTypes) -> Status {
     )
 }
 
+pub(super) fn store_read(resource: &GroupResource, causes: &[StatusCause]) -> Status {
+    let message = format!("failed to read one or more {resource} from the storage");
+    failure(500, "StoreReadError", message)
+        .with_details(StatusDetails { causes: causes.to_vec(), ..about(resource, "list") })
+}
+
 pub(super) fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
     let mut message = format!("{kind} {} is invalid", quote(name));
     if !errors.is_empty() {

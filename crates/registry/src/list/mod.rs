@@ -87,7 +87,7 @@ impl Registry {
     ///
     /// # Errors
     /// 400 for selectors and tokens that can't be read, 410 when the revision asked for is no longer known (with a
-    /// token to go on from for a continued list), 504 when it does not exist yet.
+    /// token to go on from for a continued list), 504 when it does not exist yet, 500 when something in it can't be read.
     pub async fn list(&self, target: &Target, options: &ListOptions) -> Result<ListPage, ApiError> {
         let selection = Selection::new(target, options)?;
         let plan = ListPlan::new(target, options, &self.config)?;
@@ -99,6 +99,8 @@ impl Registry {
         let collection = self.collection(target)?;
         match self.snapshot(&collection, &plan).await? {
             Some(snapshot) => {
+                // ORDER: after the snapshot, which is as new as what it lacks.
+                self.check_readable(target, &collection)?;
                 self.counters().count_list_from_cache();
                 if plan.limit.is_some() {
                     collection.pin(&snapshot);

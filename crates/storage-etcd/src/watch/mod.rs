@@ -35,8 +35,9 @@ const TICK_VALUE: &[u8] = b"keelson";
 /// Follows everything after a revision, which the caller has found readable.
 pub(crate) fn open(shared: Arc<Shared>, after: Revision) -> Tail {
     let wanted = shared.wanted.subscribe();
+    let set_back = shared.seen.times.subscribe();
     let machine = Follower::new(shared.keys.clone(), shared.cluster, after, Instant::now());
-    let driver = Driver { shared, machine, wanted, stream: None, actions: VecDeque::new() };
+    let driver = Driver { shared, machine, wanted, set_back, stream: None, actions: VecDeque::new() };
     Box::pin(stream::unfold(Some(driver), |driver| async move {
         let mut driver = driver?;
         match driver.next().await {
@@ -50,6 +51,8 @@ struct Driver {
     shared: Arc<Shared>,
     machine: Follower,
     wanted: watch::Receiver<Revision>,
+    /// Changes when etcd was set back: what was told is no longer what it has.
+    set_back: watch::Receiver<u64>,
     stream: Option<WatchStream>,
     /// Decided and not yet done.
     actions: VecDeque<Action>,
@@ -64,6 +67,9 @@ impl Driver {
                 }
             }
             let input = self.wait().await;
+            if self.set_back.has_changed().unwrap_or_default() {
+                return Err(self.end(End::Compacted { position: self.machine.position() }).await);
+            }
             self.step(input);
         }
     }
@@ -103,6 +109,10 @@ impl Driver {
                 None => Input::Broken(Failure::Unavailable { cause: "the watch has ended".to_owned(), sent: true }),
             },
             Ok(()) = self.wanted.changed() => Input::Wanted(*self.wanted.borrow()),
+            Ok(()) = self.set_back.changed() => {
+                self.set_back.mark_changed();
+                Input::Tick
+            }
             () = timer => Input::Tick,
         }
     }
@@ -143,7 +153,10 @@ impl Driver {
                 self.step(input);
             }
             Action::WriteTick => self.write_tick(),
-            Action::Tell(batch) => return Ok(Some(batch)),
+            Action::Tell(batch) => {
+                self.shared.seen.told(&self.shared.keys, &batch.events);
+                return Ok(Some(batch));
+            }
             Action::End(end) => return Err(self.end(end).await),
         }
         Ok(None)
@@ -152,6 +165,15 @@ impl Driver {
     async fn open(&mut self, start: i64) -> Input {
         match self.shared.client.watch(self.create(FIRST_WATCH, start)).await {
             Ok(stream) => {
+                // ORDER: before anything that the stream brings is told. While there was none, etcd may have been set back.
+                match self.shared.recognise().await {
+                    Ok(()) => {}
+                    Err(failure @ Failure::SetBack) => {
+                        let cause = self.shared.told(failure).await.to_string();
+                        return Input::Broken(Failure::Unavailable { cause, sent: true });
+                    }
+                    Err(failure) => return Input::Broken(failure),
+                }
                 let truthful = stream.version.is_some_and(EtcdVersion::reports_progress_truthfully);
                 self.stream = Some(stream);
                 Input::Opened { truthful }
@@ -199,8 +221,8 @@ impl Driver {
         count(&self.shared.client.counters().ticks);
         let shared = self.shared.clone();
         tokio::spawn(async move {
-            let request =
-                PutRequest { key: shared.keys.tick(), value: bytes::Bytes::from_static(TICK_VALUE), lease: 0 };
+            let value = bytes::Bytes::from_static(TICK_VALUE);
+            let request = PutRequest { key: shared.keys.tick(), value, ..PutRequest::default() };
             if let Err(failure) = shared.client.call::<_, PutResponse>(PUT, request).await {
                 tracing::debug!(?failure, "the tick was not written");
             }
@@ -210,9 +232,16 @@ impl Driver {
     async fn end(&self, end: End) -> StoreError {
         let shared = &self.shared;
         match end {
+            End::Compacted { position } if shared.revisions.check(from_etcd(position)).is_err() => {
+                let oldest =
+                    shared.revisions.oldest(&shared.client, &shared.keys).await.unwrap_or(from_etcd(position).next());
+                StoreError::Compacted { requested: from_etcd(position), oldest }
+            }
             End::Compacted { position } => {
                 explain(Failure::Compacted, from_etcd(position), &shared.client, &shared.keys, &shared.revisions).await
             }
+            // It was newer than anything that etcd has now.
+            End::Future { position } if position <= shared.seen.highest() => shared.told(Failure::SetBack).await,
             End::Future { position } => {
                 explain(Failure::Future, from_etcd(position), &shared.client, &shared.keys, &shared.revisions).await
             }

@@ -100,7 +100,7 @@ pub(super) enum Action {
 pub(super) enum End {
     /// What followed this revision is compacted.
     Compacted { position: i64 },
-    /// etcd does not know this revision any more: an older state was restored.
+    /// etcd does not know this revision any more: an older state was put back.
     Future { position: i64 },
     /// This is another etcd.
     OtherCluster,
@@ -181,6 +181,11 @@ impl Follower {
             }
             State::Ended => None,
         }
+    }
+
+    /// How far it is, in etcd's count.
+    pub(super) const fn position(&self) -> i64 {
+        self.position
     }
 
     /// Whether [`Input::Wanted`] with this revision is news.

@@ -61,7 +61,7 @@ pub(crate) enum Meaning {
     Again,
     /// Nothing happened, and nothing will on this connection: the server has become a replica.
     Elsewhere,
-    /// The connection is gone. Whether the statement took effect is unknown.
+    /// The connection is gone. Whether the statement took effect is to be found out.
     Lost,
     /// The history is another than the one this store was opened on.
     Exchanged,
@@ -142,6 +142,15 @@ pub(crate) enum Trouble {
     Unready(String),
 }
 
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sql(error) => f.write_str(&text(error)),
+            Self::Doubt(why) | Self::Unready(why) => f.write_str(why),
+        }
+    }
+}
+
 impl From<tokio_postgres::Error> for Trouble {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Sql(error)
@@ -150,4 +159,9 @@ impl From<tokio_postgres::Error> for Trouble {
 
 pub(crate) fn stopped() -> StoreError {
     StoreError::Unavailable("the store has been closed".to_owned())
+}
+
+/// What the caller of a commit is told that was never answered.
+pub(crate) fn unheard() -> StoreError {
+    StoreError::Unknown("PostgreSQL did not say in time what it became".to_owned())
 }

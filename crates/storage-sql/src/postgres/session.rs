@@ -1,6 +1,7 @@
 //! Connections: made, set up, and made again when they break, with growing pauses and an end to patience.
 //!
-//! A read that meets a broken connection is asked again on a new one. A write is not: whether it took effect is unknown.
+//! A read that meets a broken connection is asked again on a new one. A write is not before it is known what became of it
+//! (`unknown.rs`).
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -66,10 +67,19 @@ pub(crate) struct Session {
     driver: Driver,
     /// When it was settled, as [`Seen::generation`] counts.
     generation: u64,
-    /// The server's process for it, by which notifications tell whose they are.
-    pub(crate) process: i32,
+    /// The server's process for it.
+    pub(crate) process: ServerProcess,
     /// Set before the connection ends: that takes a moment, in which nobody must ask on it any more.
     abandoned: AtomicBool,
+}
+
+/// A process of the server, which has one for each connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerProcess {
+    /// By which notifications tell whose they are.
+    pub(crate) number: i32,
+    /// When it was started, in digits: numbers are used again.
+    pub(crate) started: String,
 }
 
 /// What moves the bytes of a connection; the connection ends with it.
@@ -219,8 +229,11 @@ async fn statements(client: &Client) -> Result<Vec<Statement>, Trouble> {
     }
 }
 
-async fn process(client: &Client) -> Result<i32, Trouble> {
-    Ok(client.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?)
+async fn process(client: &Client) -> Result<ServerProcess, Trouble> {
+    let statement = "SELECT a.pid, to_char(a.backend_start AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS') \
+        FROM pg_stat_get_activity(pg_backend_pid()) a";
+    let row = client.query_one(statement, &[]).await?;
+    Ok(ServerProcess { number: row.try_get(0)?, started: row.try_get(1)? })
 }
 
 /// Whether the server was reached and will say the same again: the wrong password or certificate, a database that is not

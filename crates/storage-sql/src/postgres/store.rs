@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::config::PostgresConfig;
-use super::error::{PostgresError, Trouble, stopped};
+use super::error::{PostgresError, Trouble, stopped, unheard};
 use super::feed;
 use super::read::{self, State};
 use super::seen::Seen;
@@ -146,7 +146,8 @@ impl Store for PostgresStore {
             let error = StoreError::Corrupt("PostgreSQL can't hold a key with a zero byte".to_owned());
             return Err(error.into());
         }
-        self.queue(transaction).await?.await.map_err(|_| CommitError::from(stopped()))?
+        // The writer has given up on it, or has ended, in the middle of it.
+        self.queue(transaction).await?.await.map_err(|_| CommitError::from(unheard()))?
     }
 
     async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {

@@ -1,7 +1,8 @@
 //! The task that commits: all transactions that wait are one group, one round trip and one durable commit.
 //!
-//! A group that certainly had no effect (a deadlock, a server that became a replica) is sent again. One whose connection broke
-//! is not: its callers are told that the outcome is unknown. The feed reads what it became.
+//! A group that certainly had no effect (a deadlock, a server that became a replica) is sent again. Of one whose connection broke
+//! it is found out first what it became (`unknown.rs`): its callers are told, and only what had no effect is sent again. Where
+//! that can't be found out in time, they are told so. The tails read what it was as they read others' changes.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -23,11 +24,16 @@ use super::session::{Link, Session};
 use super::statements::Query;
 use super::stats::{PostgresCounters, add, count};
 use super::store::{Shared, Turn};
+use super::unknown::{self, Lost};
 
 /// How many transactions share a commit at the most.
 const MAX_GROUP: usize = 256;
-/// Longest wait for the answer to a group. What it became is unknown then.
-const ANSWER: Duration = Duration::from_secs(30);
+/// Longest wait for the answer to a group. What it became has to be found out then.
+const ANSWER: Duration = Duration::from_secs(20);
+/// Longest time for finding that out.
+const FIND_OUT: Duration = Duration::from_secs(10);
+/// How often answers to one transaction may be lost before its caller is told that the store is away.
+const LOSSES: usize = 4;
 /// How many bytes of values make a group full.
 const MAX_GROUP_BYTES: usize = 8 * 1024 * 1024;
 /// How many waves a group has at the most. What would come later waits for the next group.
@@ -82,47 +88,96 @@ impl Writer {
                 waiting.push_back(job);
             }
             self.shared.turn.send_modify(|turn| turn.busy = true);
-            self.commit(&link, group(&mut waiting)).await;
+            self.commit(&link, group(&mut waiting), LOSSES).await;
             self.shared.turn.send_modify(|turn| *turn = Turn { busy: false, done: turn.done + 1 });
         }
     }
 
-    /// Commits a group and answers its jobs.
-    async fn commit(&self, link: &Link, group: Group) {
+    /// Commits a group and answers its jobs. Its answer may be lost so many times.
+    async fn commit(&self, link: &Link, group: Group, losses: usize) {
         match self.send(link, &group).await {
             Ok(outcomes) => self.answer(group, outcomes),
-            Err(Failure::Group(error)) => {
-                group.into_iter().flatten().for_each(|job| job.answer(Err(error.clone().into())));
-            }
-            Err(Failure::Unfit(error)) if group.iter().flatten().count() == 1 => {
-                group.into_iter().flatten().for_each(|job| job.answer(Err(error.clone().into())));
-            }
+            Err(Failure::Group(error)) => fail(group, &error),
+            Err(Failure::Unfit(error)) if group.iter().flatten().count() == 1 => fail(group, &error),
             // The fault is one transaction's; the others must not suffer for it.
             Err(Failure::Unfit(_)) => {
                 for job in group.into_iter().flatten() {
-                    Box::pin(self.commit(link, vec![vec![job]])).await;
+                    Box::pin(self.commit(link, vec![vec![job]], losses)).await;
+                }
+            }
+            Err(Failure::Lost(lost)) => {
+                let left = match timeout(FIND_OUT, self.find_out(link, &lost, group)).await {
+                    Ok(left) => left,
+                    // Dropped with their callers waiting, who learn so that nothing is known.
+                    Err(_) => return,
+                };
+                match losses.checked_sub(1) {
+                    _ if left.is_empty() => {}
+                    Some(losses) => Box::pin(self.commit(link, left, losses)).await,
+                    None => fail(left, &StoreError::Unavailable(lost.reason)),
                 }
             }
         }
+    }
+
+    /// Answers the jobs of a group whose answer was lost, as far as it can be known what they became, and returns those that
+    /// certainly had no effect.
+    async fn find_out(&self, link: &Link, lost: &Lost, group: Group) -> Group {
+        let unknown = |why: String| StoreError::Unknown(format!("{}; {why}", lost.reason));
+        let session = match link.session().await {
+            Ok(session) => session,
+            Err(error) => {
+                fail(group, &unknown(error.to_string()));
+                return Group::new();
+            }
+        };
+        let transactions: Vec<&Transaction> = group.iter().flatten().map(|job| &job.transaction).collect();
+        let became = match unknown::find(&session, lost, &transactions).await {
+            Ok(became) => became,
+            Err(trouble) => {
+                session.abandon();
+                fail(group, &unknown(trouble.to_string()));
+                return Group::new();
+            }
+        };
+        let mut became = became.into_iter();
+        let mut left = Group::new();
+        for wave in group {
+            let mut again = Vec::new();
+            for job in wave {
+                match became.next().flatten() {
+                    Some(committed) => job.answer(Ok(committed)),
+                    None => again.push(job),
+                }
+            }
+            if !again.is_empty() {
+                left.push(again);
+            }
+        }
+        left
     }
 
     async fn send(&self, link: &Link, group: &Group) -> Result<Vec<Outcome>, Failure> {
         let deadline = Instant::now() + ANSWER;
         loop {
             let session = link.session().await.map_err(Failure::Group)?;
+            let seen = self.shared.seen();
+            let (incarnation, before) = (seen.incarnation(), seen.highest());
             // Its notifications say nothing new: what it commits is known here.
-            self.shared.connector.own_writer.store(session.process, Ordering::Relaxed);
-            let error = match timeout(ANSWER, self.send_once(&session, group)).await {
+            self.shared.connector.own_writer.store(session.process.number, Ordering::Relaxed);
+            let lost = |reason| {
+                self.lose(&session);
+                Failure::Lost(Lost { process: session.process.clone(), incarnation, before, reason })
+            };
+            let error = match timeout(ANSWER, self.send_once(&session, incarnation, group)).await {
                 Ok(Ok(outcomes)) => return Ok(outcomes),
                 Ok(Err(error)) => error,
-                Err(_) => {
-                    return Err(self.unknown(&session, &format!("no answer within {ANSWER:?}")));
-                }
+                Err(_) => return Err(lost(format!("no answer within {ANSWER:?}"))),
             };
             match meaning(&error) {
                 Meaning::Again if Instant::now() < deadline => {}
                 Meaning::Elsewhere if Instant::now() < deadline => session.abandon(),
-                Meaning::Lost => return Err(self.unknown(&session, &text(&error))),
+                Meaning::Lost => return Err(lost(text(&error))),
                 Meaning::Exchanged | Meaning::Incomplete => {
                     // The next session finds out which history it is, or makes what is missing.
                     session.abandon();
@@ -137,8 +192,12 @@ impl Writer {
         }
     }
 
-    async fn send_once(&self, session: &Session, group: &Group) -> Result<Vec<Outcome>, tokio_postgres::Error> {
-        let incarnation = self.shared.seen().incarnation();
+    async fn send_once(
+        &self,
+        session: &Session,
+        incarnation: i64,
+        group: &Group,
+    ) -> Result<Vec<Outcome>, tokio_postgres::Error> {
         let waves: Vec<Vec<&Transaction>> =
             group.iter().map(|wave| wave.iter().map(|job| &job.transaction).collect()).collect();
         let arguments: Vec<Arguments<'_>> = waves.iter().map(|wave| Arguments::new(incarnation, wave)).collect();
@@ -150,15 +209,12 @@ impl Writer {
     }
 
     /// The connection has failed in the middle of a group.
-    fn unknown(&self, session: &Session, reason: &str) -> Failure {
+    fn lose(&self, session: &Session) {
         session.abandon();
         count(&self.counters().unknown);
         // What it has committed, if it has, comes as others' changes do.
         self.shared.connector.own_writer.store(0, Ordering::Relaxed);
         self.shared.connector.hint.notify_one();
-        Failure::Group(StoreError::Unavailable(format!(
-            "the connection broke during a commit, and whether it took effect is unknown: {reason}"
-        )))
     }
 
     fn counters(&self) -> &PostgresCounters {
@@ -194,6 +250,12 @@ enum Failure {
     Group(StoreError),
     /// One of its transactions can't be stored.
     Unfit(StoreError),
+    /// It may have been committed.
+    Lost(Lost),
+}
+
+fn fail(group: Group, error: &StoreError) {
+    group.into_iter().flatten().for_each(|job| job.answer(Err(error.clone().into())));
 }
 
 /// Takes jobs for one group off the queue, at least one.

@@ -11,6 +11,7 @@ use keelson_meta::Revision;
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::sqlite::check;
 use crate::sqlite::error::OpenError;
 use crate::sqlite::open::{DATABASE_FILE, check_format, open_other, sync_directory};
 use crate::sqlite::private::{self, beside};
@@ -34,6 +35,8 @@ pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
     remove_if_there(&partial)?;
     whole_or_absent(&partial, || {
         copy(&source, &partial)?;
+        // A copy of what is damaged would only be found out when it is needed.
+        refuse_damaged(&partial)?;
         put_in_place(&partial, file)
     })
 }
@@ -56,6 +59,7 @@ pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> Result<Revision, Open
     let partial = beside(&target, PARTIAL);
     whole_or_absent(&partial, || {
         copy(&source, &partial)?;
+        refuse_damaged(&partial)?;
         let revision = raise_revision(&partial, bump).map_err(OpenError::sqlite(&partial))?;
         put_in_place(&partial, &target)?;
         Ok(revision)
@@ -72,6 +76,17 @@ fn check_whole(source: &Connection, file: &Path) -> Result<(), OpenError> {
     let finding: String =
         source.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(OpenError::sqlite(file))?;
     if finding == "ok" { Ok(()) } else { Err(OpenError::Damaged { file: file.into(), finding }) }
+}
+
+/// Refuses a copy with a row that does not fit its checksum, or that is gone.
+fn refuse_damaged(file: &Path) -> Result<(), OpenError> {
+    let connection =
+        Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(OpenError::sqlite(file))?;
+    let findings = check::rows(&connection).map_err(OpenError::sqlite(file))?;
+    match findings.into_iter().next() {
+        Some(finding) => Err(OpenError::Damaged { file: file.into(), finding }),
+        None => Ok(()),
+    }
 }
 
 /// Does what makes a file of `partial`, which is gone again if that fails.
@@ -98,6 +113,7 @@ fn copy_pages(source: &Connection, file: &Path) -> rusqlite::Result<()> {
 
 fn raise_revision(file: &Path, bump: u64) -> rusqlite::Result<Revision> {
     let mut connection = Connection::open(file)?;
+    schema::bring_up(&mut connection)?;
     let least = Revision::new(schema::newest_revision(&connection)?.get().saturating_add(bump));
     let revision = schema::raise_revision(&mut connection, least)?;
     connection.close().map_err(|(_, error)| error)?;

@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 
 use crate::sqlite::read;
 use crate::sqlite::schema::number;
+use crate::sqlite::sum;
 
 /// What a group has written so far. Nothing of it is visible to anyone before the group is durable.
 pub(crate) struct Group {
@@ -79,11 +80,15 @@ impl Group {
         self.revision = self.revision.next();
         event.revision = self.revision;
         connection
-            .prepare_cached("INSERT INTO history (revision, path, value) VALUES (?1, ?2, ?3)")?
-            .execute(params![number(event.revision), event.key.as_str(), event.value.as_deref()])?;
+            .prepare_cached("INSERT INTO history (revision, path, value, sum) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![number(event.revision), event.key.as_str(), event.value.as_deref(), sum_of(&event)])?;
         self.events.push(event);
         Ok(self.revision)
     }
+}
+
+fn sum_of(event: &StoreEvent) -> i64 {
+    sum::of_row(event.revision, event.key.as_str(), event.value.as_deref())
 }
 
 /// Seconds since the epoch as SQLite holds them. A time past 2^63 never comes.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use keelson_storage::StoreError;
 use rusqlite::ErrorCode;
 
+use crate::sqlite::sum::{ADVICE, Damage};
+
 /// Why a data directory can't be opened, backed up or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -53,7 +55,19 @@ pub enum OpenError {
     Damaged {
         /// The database file.
         file: PathBuf,
-        /// What SQLite's check says.
+        /// What is wrong, and what can be done.
+        finding: String,
+    },
+    /// The end of the log is lost behind a damaged place.
+    #[error(
+        "{}: {finding}; what they wrote was acknowledged and is lost: restore a backup with `keelson storage restore`, or start \
+         with --accept-loss to go on without it",
+        file.display()
+    )]
+    Torn {
+        /// The log.
+        file: PathBuf,
+        /// Where it is damaged.
         finding: String,
     },
     /// The file system refused.
@@ -86,7 +100,10 @@ impl OpenError {
 
     pub(crate) fn sqlite(path: impl Into<PathBuf>) -> impl FnOnce(rusqlite::Error) -> Self {
         let path = path.into();
-        move |source| Self::Sqlite { path, source }
+        move |source| match Damage::of(&source) {
+            Some(damage) => Self::Damaged { file: path, finding: damage.to_string() },
+            None => Self::Sqlite { path, source },
+        }
     }
 }
 
@@ -96,9 +113,10 @@ impl From<OpenError> for StoreError {
             OpenError::InUse { .. } | OpenError::Io { .. } | OpenError::NotEmpty { .. } | OpenError::Exists { .. } => {
                 Self::Unavailable(error.to_string())
             }
-            OpenError::NewerFormat { .. } | OpenError::NotAStore { .. } | OpenError::Damaged { .. } => {
-                Self::Corrupt(error.to_string())
-            }
+            OpenError::NewerFormat { .. }
+            | OpenError::NotAStore { .. }
+            | OpenError::Damaged { .. }
+            | OpenError::Torn { .. } => Self::Corrupt(error.to_string()),
             OpenError::Sqlite { ref source, .. } if is_damage(source) => Self::Corrupt(error.to_string()),
             OpenError::Sqlite { .. } => Self::Unavailable(error.to_string()),
         }
@@ -107,7 +125,16 @@ impl From<OpenError> for StoreError {
 
 /// What a failed statement means to the server.
 pub(crate) fn store_error(error: &rusqlite::Error) -> StoreError {
-    if is_damage(error) { StoreError::Corrupt(error.to_string()) } else { StoreError::Unavailable(error.to_string()) }
+    if let Some(damage) = Damage::of(error) {
+        return StoreError::Corrupt(damage.to_string());
+    }
+    match error.sqlite_error_code() {
+        _ if is_damage(error) => StoreError::Corrupt(format!("{error}; {ADVICE}")),
+        Some(ErrorCode::DiskFull) => {
+            StoreError::Unavailable("the disk is full, and nothing can be written until there is room".to_owned())
+        }
+        _ => StoreError::Unavailable(error.to_string()),
+    }
 }
 
 /// The error of every call after the store was closed or its writer has ended.

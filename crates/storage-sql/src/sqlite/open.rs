@@ -1,4 +1,4 @@
-//! Opening a data directory: exclusive ownership, the format's version, and connections set up for durability.
+//! Opening a data directory: exclusive ownership, the format's version, what is damaged, and connections set up for durability.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -10,14 +10,18 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::error::OpenError;
-use crate::sqlite::private;
+use crate::sqlite::log;
+use crate::sqlite::private::{self, beside};
 use crate::sqlite::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
 
 /// The database's file in the data directory.
 pub(crate) const DATABASE_FILE: &str = "keelson.db";
 
-/// The file whose lock says that a server owns the directory.
+/// The file with the number of the process that owns the directory, locked by it too.
 const LOCK_FILE: &str = "keelson.lock";
+
+/// What the name of the database's log ends in.
+const LOG: &str = "-wal";
 
 /// How long a statement waits for another process's lock (a backup's, for a moment), in milliseconds.
 const BUSY_TIMEOUT_MS: u64 = 5_000;
@@ -57,6 +61,8 @@ pub struct SqliteConfig {
     /// About how long the write-ahead log gets before it is moved into the database, in bytes. Longer costs disk and
     /// time to start after a crash; shorter costs more writing, for pages that change often are moved more often.
     pub log_bytes: usize,
+    /// Whether to go on without what is behind a damaged place of the log, rather than to refuse.
+    pub accept_loss: bool,
     /// Is told when the store can't go on: its writer has died, or the disk has failed.
     pub supervisor: Supervisor,
 }
@@ -71,6 +77,7 @@ impl SqliteConfig {
             recent_bytes: 8 * 1024 * 1024,
             least_revision: Revision::ZERO,
             log_bytes: 32 * 1024 * 1024,
+            accept_loss: false,
             supervisor: Supervisor::default(),
         }
     }
@@ -80,6 +87,11 @@ impl SqliteConfig {
         Self::new(SqlitePath::Directory(path.into()))
     }
 
+    /// The file that a store in a data directory is.
+    pub fn file_in(directory: &Path) -> PathBuf {
+        directory.join(DATABASE_FILE)
+    }
+
     /// The default settings for a store in memory.
     pub fn in_memory() -> Self {
         Self::new(SqlitePath::InMemory)
@@ -87,7 +99,11 @@ impl SqliteConfig {
 }
 
 /// The exclusive ownership of a data directory; given up when dropped, also by a process that is killed.
+///
+/// The directory itself is locked, since a file in it may be removed and made anew under another lock; and the file, by which
+/// older versions lock and which says who the owner is.
 pub(crate) struct DirectoryLock {
+    _directory: Option<File>,
     _file: File,
 }
 
@@ -96,20 +112,33 @@ impl DirectoryLock {
     pub(crate) fn take(directory: &Path) -> Result<Self, OpenError> {
         private::make_directory(directory).map_err(OpenError::io(directory))?;
         let path = directory.join(LOCK_FILE);
+        let opened = File::open(directory).map_err(OpenError::io(directory))?;
+        let locked = match opened.try_lock() {
+            Ok(()) => Some(opened),
+            Err(TryLockError::WouldBlock) => return Err(in_use(directory, File::open(&path).ok())),
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(%error, "the data directory itself can't be locked; the lock is in {LOCK_FILE} alone");
+                None
+            }
+        };
         let mut file = private::open_file(&path).map_err(OpenError::io(&path))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut noted = String::new();
-                // The number only helps the operator find the process; without it the message is still right.
-                let _ = file.read_to_string(&mut noted);
-                return Err(OpenError::InUse { directory: directory.into(), owner: noted.trim().parse().ok() });
-            }
+            Err(TryLockError::WouldBlock) => return Err(in_use(directory, Some(file))),
             Err(TryLockError::Error(source)) => return Err(OpenError::Io { path, source }),
         }
         note_process(&mut file).map_err(OpenError::io(&path))?;
-        Ok(Self { _file: file })
+        Ok(Self { _directory: locked, _file: file })
     }
+}
+
+fn in_use(directory: &Path, noted_in: Option<File>) -> OpenError {
+    let mut noted = String::new();
+    if let Some(mut file) = noted_in {
+        // The number only helps the operator find the process; without it the message is still right.
+        let _ = file.read_to_string(&mut noted);
+    }
+    OpenError::InUse { directory: directory.into(), owner: noted.trim().parse().ok() }
 }
 
 fn note_process(file: &mut File) -> std::io::Result<()> {
@@ -119,16 +148,42 @@ fn note_process(file: &mut File) -> std::io::Result<()> {
 }
 
 /// Opens the writer's connection to the database in a directory; makes the database if it is absent.
-pub(crate) fn open_writer(directory: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn open_writer(directory: &Path, accept_loss: bool) -> Result<Connection, OpenError> {
     let file = directory.join(DATABASE_FILE);
+    check_log(&file, accept_loss)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     private::prepare_database(&file).map_err(OpenError::io(&file))?;
     let mut connection = Connection::open_with_flags(&file, flags).map_err(OpenError::sqlite(&file))?;
     prepare_database(&mut connection, &file)?;
     set_up(&connection, WRITER_CACHE_KIB).map_err(OpenError::sqlite(&file))?;
+    // The log begins anew, so that nothing of a commit that was cut off is left behind its end.
+    empty_log(&connection).map_err(OpenError::sqlite(&file))?;
+    schema::bring_up(&mut connection).map_err(OpenError::sqlite(&file))?;
+    schema::check_counts(&connection).map_err(OpenError::sqlite(&file))?;
     // A new file must be in its directory after a power loss, not only have its content.
     sync_directory(directory)?;
     Ok(connection)
+}
+
+/// Refuses a log that is damaged before its end, unless what is lost by it is accepted. Nobody else has the database open.
+pub(crate) fn check_log(file: &Path, accept_loss: bool) -> Result<(), OpenError> {
+    let path = beside(file, LOG);
+    let orphaned = !file.exists() && path.metadata().is_ok_and(|log| log.len() > 0);
+    let finding = match log::check(&path).map_err(OpenError::io(&path))? {
+        _ if orphaned => "the log is there, and its database is gone".to_owned(),
+        Some(torn) => torn.to_string(),
+        None => return Ok(()),
+    };
+    if accept_loss {
+        tracing::warn!(log = %path.display(), finding, "going on without what is lost");
+        return Ok(());
+    }
+    Err(OpenError::Torn { file: path, finding })
+}
+
+/// Moves all of the log into the database, and cuts it to nothing, unless somebody still reads it.
+pub(crate) fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
 /// Opens a database in memory.
@@ -189,6 +244,8 @@ fn set_up(connection: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", -cache_kib)?;
     // Checkpoints have a thread of their own: they must not happen inside a commit.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    // Whoever closes has said what it has to write: after a disk has failed nothing more is written.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
     connection.pragma_update(None, "temp_store", "MEMORY")
 }

@@ -6,10 +6,10 @@
 use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::{KeyValue, StoreEvent, StoreKey};
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use crate::sqlite::schema::{number, revision_at};
+use crate::sqlite::schema::{Fact, number, revision_at};
+use crate::sqlite::sum;
 
 /// A key's newest row.
 pub(crate) struct Newest {
@@ -29,11 +29,10 @@ pub(crate) fn newest(connection: &Connection, key: &StoreKey) -> rusqlite::Resul
 /// The value of a key at a revision.
 pub(crate) fn get(connection: &Connection, key: &StoreKey, at: Revision) -> rusqlite::Result<Option<KeyValue>> {
     let mut statement = connection.prepare_cached(
-        "SELECT revision, value FROM history WHERE path = ?1 AND revision <= ?2 ORDER BY revision DESC LIMIT 1",
+        "SELECT revision, path, value, sum FROM history WHERE path = ?1 AND revision <= ?2 ORDER BY revision DESC LIMIT 1",
     )?;
-    let found = |row: &Row<'_>| Ok((revision_at(row, 0)?, value_at(row, 1)?));
-    let row = statement.query_row(params![key.as_str(), number(at)], found).optional()?;
-    Ok(row.and_then(|(revision, value)| Some(KeyValue { key: key.clone(), value: value?, revision })))
+    let row = statement.query_row(params![key.as_str(), number(at)], |row| change_at(row)).optional()?;
+    Ok(row.and_then(|change| Some(KeyValue { key: key.clone(), value: change.value?, revision: change.revision })))
 }
 
 /// The entries in `[from, to)` at a revision, at most `limit`, and whether there are more.
@@ -46,22 +45,45 @@ pub(crate) fn range(
     limit: usize,
 ) -> rusqlite::Result<(Vec<KeyValue>, bool)> {
     let mut versions = connection.prepare_cached(
-        "SELECT MAX(revision) FROM history WHERE path >= ?1 AND path < ?2 AND revision <= ?3 \
+        "SELECT MAX(revision), path, COUNT(*) FROM history WHERE path >= ?1 AND path < ?2 AND revision <= ?3 \
          GROUP BY path ORDER BY path",
     )?;
-    let mut row_of = connection.prepare_cached("SELECT path, value FROM history WHERE revision = ?1")?;
+    let mut row_of = connection.prepare_cached("SELECT revision, path, value, sum FROM history WHERE revision = ?1")?;
     let mut entries = Vec::new();
     let mut found = versions.query(params![from.as_str(), to.as_str(), number(at)])?;
     while let Some(version) = found.next()? {
-        let revision = revision_at(version, 0)?;
-        let (key, value) = row_of.query_row([number(revision)], |row| Ok((key_at(row, 0)?, value_at(row, 1)?)))?;
-        let Some(value) = value else { continue };
+        let (revision, path) = (revision_at(version, 0)?, version.get_ref(1)?.as_str()?);
+        if version.get::<_, i64>(2)? > 1 {
+            check_versions(connection, path, at)?;
+        }
+        let change = row_of.query_row([number(revision)], |row| change_at(row)).optional()?;
+        // The index and the table are damaged apart from each other.
+        let Some(change) = change.filter(|change| change.key.as_str() == path) else {
+            return Err(sum::missing(revision).into());
+        };
+        let Some(value) = change.value else { continue };
         if entries.len() == limit {
             return Ok((entries, true));
         }
-        entries.push(KeyValue { key, value, revision });
+        entries.push(KeyValue { key: change.key, value, revision });
     }
     Ok((entries, false))
+}
+
+/// Looks whether all versions that the index has of a path are its own: a path that is damaged there may hide among those of
+/// another, and would be missed where it belongs.
+fn check_versions(connection: &Connection, path: &str, at: Revision) -> rusqlite::Result<()> {
+    let mut versions = connection.prepare_cached("SELECT revision FROM history WHERE path = ?1 AND revision <= ?2")?;
+    let mut path_of = connection.prepare_cached("SELECT path FROM history WHERE revision = ?1")?;
+    let mut found = versions.query(params![path, number(at)])?;
+    while let Some(version) = found.next()? {
+        let revision = revision_at(version, 0)?;
+        let own = path_of.query_row([number(revision)], |row| Ok(row.get_ref(0)?.as_str()? == path)).optional()?;
+        if own != Some(true) {
+            return Err(sum::missing(revision).into());
+        }
+    }
+    Ok(())
 }
 
 /// How many entries [`range`] finds.
@@ -83,7 +105,7 @@ pub(crate) fn count(
 }
 
 /// The changes after `after` up to `until`, and how far they reach: `until`, or less when the bounds on their number
-/// and bytes cut them short.
+/// and bytes cut them short. Every revision has one: the caller sees to it that nothing behind `after` is compacted.
 pub(crate) fn history(
     connection: &Connection,
     after: Revision,
@@ -91,13 +113,21 @@ pub(crate) fn history(
     (max_events, max_bytes): (usize, usize),
 ) -> rusqlite::Result<(Vec<StoreEvent>, Revision)> {
     let mut statement = connection.prepare_cached(
-        "SELECT revision, path, value FROM history WHERE revision > ?1 AND revision <= ?2 ORDER BY revision",
+        "SELECT revision, path, value, sum FROM history WHERE revision > ?1 AND revision <= ?2 ORDER BY revision",
     )?;
     let mut rows = statement.query(params![number(after), number(until)])?;
     let mut events = Vec::new();
-    let mut bytes = 0;
+    // Up to the floor revisions were only counted on: that of an empty store, and those that were given to another one.
+    let floor = Fact::Floor.get(connection)?;
+    let (mut bytes, mut expected) = (0, after.max(floor).next());
     while let Some(row) = rows.next()? {
-        let event = StoreEvent { revision: revision_at(row, 0)?, key: key_at(row, 1)?, value: value_at(row, 2)? };
+        let event = change_at(row)?;
+        if event.revision > floor {
+            if event.revision != expected {
+                return Err(sum::missing(expected).into());
+            }
+            expected = expected.next();
+        }
         bytes += event.value.as_ref().map_or(0, Bytes::len);
         let reached = event.revision;
         events.push(event);
@@ -105,18 +135,19 @@ pub(crate) fn history(
             return Ok((events, reached));
         }
     }
-    Ok((events, until))
+    if expected <= until { Err(sum::missing(expected).into()) } else { Ok((events, until)) }
+}
+
+/// A row with its number, path, value and checksum, which it fits.
+fn change_at(row: &Row<'_>) -> rusqlite::Result<StoreEvent> {
+    let (revision, path) = (revision_at(row, 0)?, row.get_ref(1)?.as_str()?);
+    let value = row.get_ref(2)?.as_blob_or_null()?;
+    sum::check(revision, path, value, row.get(3)?)?;
+    Ok(StoreEvent { revision, key: StoreKey::new(path), value: value.map(Bytes::copy_from_slice) })
 }
 
 pub(crate) fn key_at(row: &Row<'_>, column: usize) -> rusqlite::Result<StoreKey> {
     Ok(StoreKey::new(row.get_ref(column)?.as_str()?))
-}
-
-fn value_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Bytes>> {
-    Ok(match row.get_ref(column)? {
-        ValueRef::Null => None,
-        value => Some(Bytes::copy_from_slice(value.as_blob()?)),
-    })
 }
 
 #[cfg(test)]

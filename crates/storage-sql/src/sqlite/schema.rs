@@ -3,12 +3,21 @@
 //! `history` holds every change: the revision is the row's number, a NULL value is a delete. The index over the path
 //! ends in the row's number, as every SQLite index does, so it orders a path's versions too. Text is compared bytewise
 //! (SQLite's BINARY collation), which is the order that lists need.
+//!
+//! Invariant: behind the revision up to which rows are counted, every revision has its row, and up to it there are as many rows
+//! as were counted. So a row that is gone is noticed, wherever it was.
 
 use keelson_meta::Revision;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-/// The form of the tables that this code writes. Raise it when an older keelson could not read them any more.
-pub(crate) const FORMAT: i32 = 1;
+use crate::sqlite::sum::{self, Damage};
+
+/// The form of the tables that this code writes. Raise it when an older keelson could not read them any more, or would write
+/// what this one can't.
+pub(crate) const FORMAT: i32 = 2;
+
+/// How many rows get their checksums in one transaction when a store of format 1 is brought to this one.
+const MIGRATED_ROWS: u32 = 1000;
 
 /// Marks the file as keelson's, in the header field that SQLite keeps for it: "KLSN".
 pub(crate) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"KLSN");
@@ -24,7 +33,8 @@ const TABLES: &str = "
     CREATE TABLE history (
         revision INTEGER PRIMARY KEY,
         path TEXT NOT NULL,
-        value BLOB
+        value BLOB,
+        sum INTEGER
     );
     CREATE INDEX history_path ON history (path);
     CREATE TABLE expiry (
@@ -48,6 +58,14 @@ pub(crate) enum Fact {
     Swept,
     /// The newest revision is at least this, whatever the rows say.
     Floor,
+    /// Up to here rows are counted; behind, every revision has one.
+    Counted,
+    /// How many rows there are up to there. A number, not a revision.
+    Rows,
+    /// How often it was tried whether a full disk has room again. A number that changes is written; any other is not.
+    Probes,
+    /// A checksum over all the others.
+    Sum,
 }
 
 impl Fact {
@@ -56,6 +74,10 @@ impl Fact {
             Self::Oldest => "oldest",
             Self::Swept => "swept",
             Self::Floor => "floor",
+            Self::Counted => "counted",
+            Self::Rows => "rows",
+            Self::Probes => "probes",
+            Self::Sum => "sum",
         }
     }
 
@@ -68,10 +90,28 @@ impl Fact {
 
     /// Sets the fact.
     pub(crate) fn set(self, connection: &Connection, value: Revision) -> rusqlite::Result<()> {
-        connection
-            .prepare_cached("INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)")?
-            .execute(params![self.name(), number(value)])?;
+        let mut statement = connection.prepare_cached("INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)")?;
+        statement.execute(params![self.name(), number(value)])?;
+        statement.execute(params![Self::Sum.name(), Self::sum(connection)?])?;
         Ok(())
+    }
+
+    /// The checksum over all facts.
+    fn sum(connection: &Connection) -> rusqlite::Result<i64> {
+        let mut statement =
+            connection.prepare_cached("SELECT name, value FROM facts WHERE name <> 'sum' ORDER BY name")?;
+        let facts =
+            statement.query_map([], |row| Ok(format!("{}={};", row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+        let facts = facts.collect::<rusqlite::Result<String>>()?;
+        Ok(sum::of_row(Revision::ZERO, "facts", Some(facts.as_bytes())))
+    }
+
+    /// Compares the facts with their checksum.
+    fn check(connection: &Connection) -> rusqlite::Result<()> {
+        if number(Self::Sum.get(connection)?) == Self::sum(connection)? {
+            return Ok(());
+        }
+        Err(Damage("what is noted about the whole store does not fit its checksum".to_owned()).into())
     }
 }
 
@@ -80,6 +120,7 @@ pub(crate) fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     transaction.execute_batch(TABLES)?;
     Fact::Floor.set(&transaction, FIRST_REVISION)?;
+    Fact::Counted.set(&transaction, FIRST_REVISION)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", FORMAT)?;
     transaction.commit()
@@ -87,8 +128,7 @@ pub(crate) fn create(connection: &mut Connection) -> rusqlite::Result<()> {
 
 /// The newest revision that the tables know of. Compaction may have deleted the newest row, when it was a delete.
 pub(crate) fn newest_revision(connection: &Connection) -> rusqlite::Result<Revision> {
-    let row = connection.query_row("SELECT COALESCE(MAX(revision), 0) FROM history", [], |row| revision_at(row, 0))?;
-    Ok(row.max(Fact::Oldest.get(connection)?).max(Fact::Floor.get(connection)?))
+    Ok(newest_row(connection)?.max(Fact::Oldest.get(connection)?).max(Fact::Floor.get(connection)?))
 }
 
 /// Raises the newest revision to at least this one. What was written below can no longer be read as of then.
@@ -98,9 +138,104 @@ pub(crate) fn raise_revision(connection: &mut Connection, least: Revision) -> ru
     if newest < least {
         Fact::Floor.set(&transaction, least)?;
         Fact::Oldest.set(&transaction, least)?;
+        // The revisions between have no rows.
+        count_rows(&transaction, least)?;
     }
     transaction.commit()?;
     Ok(newest.max(least))
+}
+
+/// Notes how many rows there are, all of them at or below `newest`.
+fn count_rows(transaction: &Transaction<'_>, newest: Revision) -> rusqlite::Result<()> {
+    let rows: i64 = transaction.query_row("SELECT COUNT(*) FROM history", [], |row| row.get(0))?;
+    Fact::Counted.set(transaction, newest)?;
+    Fact::Rows.set(transaction, Revision::new(rows.unsigned_abs()))
+}
+
+/// Brings the tables of an older format to this one. What was done stays done when it is interrupted, and the older keelson
+/// can go on with them until all is done.
+pub(crate) fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
+    let format: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if format >= FORMAT {
+        return Ok(());
+    }
+    tracing::info!(from = format, to = FORMAT, "bringing the store to this version's format");
+    if connection.prepare("SELECT sum FROM history LIMIT 0").is_err() {
+        connection.execute_batch("ALTER TABLE history ADD COLUMN sum INTEGER")?;
+    }
+    let mut reached = Revision::ZERO;
+    while let Some(last) = add_sums(connection, reached)? {
+        reached = last;
+    }
+    let transaction = connection.transaction()?;
+    let newest = newest_revision(&transaction)?;
+    count_rows(&transaction, newest)?;
+    transaction.pragma_update(None, "user_version", FORMAT)?;
+    transaction.commit()
+}
+
+/// Gives some rows after a revision their checksums. Returns the last of them; none when there are no more.
+fn add_sums(connection: &mut Connection, after: Revision) -> rusqlite::Result<Option<Revision>> {
+    let transaction = connection.transaction()?;
+    let last = {
+        let mut rows = transaction.prepare_cached(
+            "SELECT revision, path, value FROM history WHERE revision > ?1 ORDER BY revision LIMIT ?2",
+        )?;
+        let mut update = transaction.prepare_cached("UPDATE history SET sum = ?2 WHERE revision = ?1")?;
+        let sums = rows.query_map(params![number(after), MIGRATED_ROWS], |row| {
+            let revision = revision_at(row, 0)?;
+            let (path, value) = (row.get_ref(1)?.as_str()?, row.get_ref(2)?.as_blob_or_null()?);
+            Ok((revision, sum::of_row(revision, path, value)))
+        })?;
+        let sums = sums.collect::<rusqlite::Result<Vec<_>>>()?;
+        for (revision, sum) in &sums {
+            update.execute(params![number(*revision), sum])?;
+        }
+        sums.last().map(|(revision, _)| *revision)
+    };
+    transaction.commit()?;
+    Ok(last)
+}
+
+/// Compares the rows that the index over the paths has with what was counted, and looks whether they stand in order: who
+/// looks for one in an index that is out of order passes over others. Reads the index alone, all of it.
+pub(crate) fn check_counts(connection: &Connection) -> rusqlite::Result<()> {
+    Fact::check(connection)?;
+    let counted = Fact::Counted.get(connection)?;
+    let rows = Fact::Rows.get(connection)?.get();
+    let (mut old, mut new, mut newest) = (0, 0, counted);
+    let (mut before, mut version) = (String::new(), Revision::ZERO);
+    let mut index = connection.prepare("SELECT path, revision FROM history INDEXED BY history_path")?;
+    let mut entries = index.query([])?;
+    while let Some(entry) = entries.next()? {
+        let (path, revision) = (entry.get_ref(0)?.as_str()?, revision_at(entry, 1)?);
+        if (path, revision) <= (before.as_str(), version) {
+            return Err(Damage(format!("the index of paths is out of order at {path:?}")).into());
+        }
+        if path != before {
+            before.clear();
+            before.push_str(path);
+        }
+        version = revision;
+        newest = newest.max(revision);
+        *(if revision <= counted { &mut old } else { &mut new }) += 1_u64;
+    }
+    let wanted = newest.get() - counted.get();
+    if old != rows {
+        return Err(Damage(format!("up to revision {counted} there are {old} rows and should be {rows}")).into());
+    }
+    if new != wanted {
+        let gap = format!("from revision {counted} to {newest} there are {new} rows and should be {wanted}");
+        return Err(Damage(gap).into());
+    }
+    if newest > counted && newest_row(connection)? < newest {
+        return Err(sum::missing(newest).into());
+    }
+    Ok(())
+}
+
+fn newest_row(connection: &Connection) -> rusqlite::Result<Revision> {
+    connection.query_row("SELECT COALESCE(MAX(revision), 0) FROM history", [], |row| revision_at(row, 0))
 }
 
 /// A revision as SQLite holds it.

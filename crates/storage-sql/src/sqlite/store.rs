@@ -96,7 +96,7 @@ impl SqliteStore {
     /// # Errors
     /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
-        let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, supervisor } = config;
+        let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, accept_loss, supervisor } = config;
         match path {
             SqlitePath::InMemory => {
                 let mut connection = open_memory()?;
@@ -108,7 +108,7 @@ impl SqliteStore {
             }
             SqlitePath::Directory(directory) => {
                 let lock = DirectoryLock::take(&directory)?;
-                let mut connection = open_writer(&directory)?;
+                let mut connection = open_writer(&directory, accept_loss)?;
                 schema::raise_revision(&mut connection, least_revision).map_err(OpenError::sqlite(&directory))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;
@@ -148,6 +148,8 @@ impl SqliteStore {
             newest,
             checkpoints,
             supervisor: supervisor.clone(),
+            committing: false,
+            full: false,
             failed: None,
         };
         let closing = CancellationToken::new();
@@ -204,7 +206,11 @@ impl Drop for SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
-        self.ask(|answer| Job::Commit { transaction, answer }).await?
+        let (answer, answered) = oneshot::channel();
+        let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
+        jobs.send(Job::Commit { transaction, answer }).await.map_err(|_| stopped())?;
+        let unheard = |_| StoreError::Unknown("the store's writer has ended in the middle of it".to_owned());
+        answered.await.map_err(unheard)?
     }
 
     async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
@@ -304,8 +310,8 @@ mod tests {
         assert_eq!(store.get(&StoreKey::new("/small")).await.unwrap(), None);
         assert_eq!(store.current_revision().await.unwrap(), before);
         limit(10_000);
-        assert_eq!(store.commit(big(999)).await.unwrap().revisions, vec![before.next()]);
         store.check().await.unwrap();
+        assert_eq!(store.commit(big(999)).await.unwrap().revisions, vec![before.next()]);
     }
 
     /// Whoever watches over the store is told, and callers are answered rather than left waiting.

@@ -33,14 +33,21 @@ pub(crate) fn step(connection: &Connection, oldest: Revision) -> rusqlite::Resul
         Some(last) if rows.len() == STEP_ROWS as usize => last.revision,
         Some(_) | None => oldest,
     };
+    let counted = Fact::Counted.get(connection)?;
+    let mut left = Fact::Rows.get(connection)?.get();
+    left += rows.iter().filter(|row| row.revision > counted).count() as u64;
+    let mut deleted = 0;
     for row in rows {
-        connection
+        deleted += connection
             .prepare_cached("DELETE FROM history WHERE path = ?1 AND revision < ?2")?
             .execute(params![row.key.as_str(), number(row.revision)])?;
         if row.deleted {
-            connection.prepare_cached("DELETE FROM history WHERE revision = ?1")?.execute([number(row.revision)])?;
+            let delete = "DELETE FROM history WHERE revision = ?1";
+            deleted += connection.prepare_cached(delete)?.execute([number(row.revision)])?;
         }
     }
+    Fact::Rows.set(connection, Revision::new(left.saturating_sub(deleted as u64)))?;
+    Fact::Counted.set(connection, counted.max(reached))?;
     Fact::Swept.set(connection, reached)?;
     Ok(reached < oldest)
 }
@@ -63,6 +70,7 @@ mod tests {
     use super::*;
     use crate::sqlite::commit::{self, Group};
     use crate::sqlite::open::open_memory;
+    use crate::sqlite::schema;
 
     fn rows(connection: &Connection) -> i64 {
         connection.query_row("SELECT COUNT(*) FROM history", [], |row| row.get(0)).unwrap()
@@ -81,9 +89,11 @@ mod tests {
         let oldest = group.revision;
         assert!(step(&connection, oldest).unwrap());
         assert_eq!(rows(&connection), 1001 - 246);
+        schema::check_counts(&connection).unwrap();
         // The next step may come after a restart: all that it knows is in the tables.
         while step(&connection, oldest).unwrap() {}
         assert_eq!(rows(&connection), 9);
+        schema::check_counts(&connection).unwrap();
         assert!(!step(&connection, oldest).unwrap());
     }
 }

@@ -16,8 +16,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::sqlite::checkpoint::Checkpoints;
 use crate::sqlite::commit::{self, Group};
-use crate::sqlite::error::store_error;
+use crate::sqlite::error::{stopped, store_error};
 use crate::sqlite::expiry::{self, Expired};
+use crate::sqlite::open::empty_log;
 use crate::sqlite::schema::Fact;
 use crate::sqlite::store::Shared;
 use crate::sqlite::sweep;
@@ -77,7 +78,11 @@ pub(crate) struct Writer {
     pub(crate) checkpoints: Option<Checkpoints>,
     /// Is told when nothing can be written any more.
     pub(crate) supervisor: Supervisor,
-    /// Why nothing is written any more, once the disk has failed in a commit.
+    /// Whether a group is being made durable, so that a failure leaves open whether it is.
+    pub(crate) committing: bool,
+    /// Whether the disk had no room for the last write.
+    pub(crate) full: bool,
+    /// Why nothing is written any more, once the disk has failed.
     pub(crate) failed: Option<String>,
 }
 
@@ -87,6 +92,13 @@ impl Writer {
         let mut jobs = Vec::with_capacity(MAX_GROUP);
         while self.jobs.blocking_recv_many(&mut jobs, MAX_GROUP) > 0 {
             self.do_group(&mut jobs);
+        }
+        // ORDER: the thread that moves the log has ended before the last of it is moved here.
+        self.checkpoints = None;
+        if self.failed.is_none()
+            && let Err(error) = empty_log(&self.connection.lock())
+        {
+            tracing::warn!(%error, "the store's log stays beside its file; the next start moves it");
         }
     }
 
@@ -111,8 +123,7 @@ impl Writer {
                 }
             }
             Err(error) => {
-                self.undo(&connection, &error);
-                let error = store_error(&error);
+                let error = self.undo(&connection, &error);
                 done.into_iter().for_each(|done| done.fail(&error));
                 waiting.for_each(|job| job.fail(&error));
             }
@@ -128,45 +139,72 @@ impl Writer {
         done: &mut Vec<Done>,
     ) -> rusqlite::Result<Option<Revision>> {
         let mut oldest = None;
+        self.committing = false;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for job in waiting {
-            done.push(self.do_job(connection, group, &mut oldest, job)?);
+            let (ended, failed) = self.do_job(connection, group, &mut oldest, job);
+            done.push(ended);
+            failed?;
         }
+        if self.full {
+            // Something that takes room, to see whether there is some.
+            Fact::Probes.set(connection, Fact::Probes.get(connection)?.next())?;
+        }
+        self.committing = true;
         connection.prepare_cached("COMMIT")?.execute([])?;
+        self.full = false;
         Ok(oldest)
     }
 
+    /// Does a job. When the database fails, its caller is told so with the rest of the group.
     fn do_job(
         &self,
         connection: &Connection,
         group: &mut Group,
         oldest: &mut Option<Revision>,
         job: Job,
-    ) -> rusqlite::Result<Done> {
-        Ok(match job {
+    ) -> (Done, rusqlite::Result<()>) {
+        /// What a job has come to, or something in its place that nobody is told.
+        fn split<T>(done: rusqlite::Result<T>, failed: T) -> (T, rusqlite::Result<()>) {
+            match done {
+                Ok(done) => (done, Ok(())),
+                Err(error) => (failed, Err(error)),
+            }
+        }
+        match job {
             Job::Commit { transaction, answer } => {
                 // ORDER: a refusal waits for the group too, for it may show a value that the group has written.
-                let outcome = commit::apply(connection, group, transaction)?.map_err(CommitError::from);
-                Done::Commit(answer, outcome)
+                let outcome = commit::apply(connection, group, transaction).map(|outcome| outcome.map_err(Into::into));
+                let (outcome, failed) = split(outcome, Err(stopped().into()));
+                (Done::Commit(answer, outcome), failed)
             }
             Job::Compact { oldest: wanted, answer } if wanted > group.revision => {
-                Done::Compact(answer, Err(StoreError::Future { requested: wanted, current: group.revision }))
+                let future = StoreError::Future { requested: wanted, current: group.revision };
+                (Done::Compact(answer, Err(future)), Ok(()))
             }
             Job::Compact { oldest: wanted, answer } => {
+                let mut failed = Ok(());
                 if wanted > oldest.unwrap_or_else(|| self.shared.oldest()) {
-                    Fact::Oldest.set(connection, wanted)?;
+                    failed = Fact::Oldest.set(connection, wanted);
                     *oldest = Some(wanted);
                 }
-                Done::Compact(answer, Ok(()))
+                (Done::Compact(answer, Ok(())), failed)
             }
             // ORDER: rows are deleted below the published revision only, never below one that this group raises:
             // readers check the published one after they have read.
-            Job::Sweep { answer } => Done::Sweep(answer, sweep::step(connection, self.shared.oldest())?),
-            Job::Expire { now, answer } => Done::Expire(answer, expiry::step(connection, group, now)?),
-            Job::Check { answer } => Done::Check(answer),
+            Job::Sweep { answer } => {
+                let (more, failed) = split(sweep::step(connection, self.shared.oldest()), false);
+                (Done::Sweep(answer, more), failed)
+            }
+            Job::Expire { now, answer } => {
+                let nothing = Expired { count: 0, more: false };
+                let (expired, failed) = split(expiry::step(connection, group, now), nothing);
+                (Done::Expire(answer, expired), failed)
+            }
+            Job::Check { answer } => (Done::Check(answer), Ok(())),
             #[cfg(test)]
             Job::Panic { .. } => panic!("told to"),
-        })
+        }
     }
 
     /// Makes a durable group visible.
@@ -180,17 +218,24 @@ impl Writer {
         self.newest.send_if_modified(|newest| std::mem::replace(newest, group.revision) != group.revision);
     }
 
-    /// Takes back what a failed group has written.
-    fn undo(&mut self, connection: &Connection, error: &rusqlite::Error) {
+    /// Takes back what a failed group has written. Returns what its callers are told.
+    fn undo(&mut self, connection: &Connection, error: &rusqlite::Error) -> StoreError {
         tracing::error!(%error, "a group of writes has failed");
+        self.full |= error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         // SQLite has ended the transaction by itself after some errors.
         let undone = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
         // When the disk fails in a write or a sync, what it holds is unknown from then on, and a later success would
         // prove nothing (the kernel reports a lost page once). Only a start from what is on the disk is safe.
-        if !undone || error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
+        let disk_failed = error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
+        if !undone || disk_failed {
             self.failed = Some(format!("the disk has failed, and nothing is written before a restart: {error}"));
             self.supervisor.fail(WRITER, format!("can't make writes durable, since the disk has failed: {error}"));
         }
+        if disk_failed && self.committing {
+            // It may be on the disk, and a start from there finds it.
+            return StoreError::Unknown(error.to_string());
+        }
+        store_error(error)
     }
 }
 

@@ -1,0 +1,118 @@
+//! Answers of the store that get lost on their way: a client is told the truth, or nothing that has it try again by itself.
+
+use std::sync::Arc;
+
+use keelson_storage::{RangeRequest, Store, StoreKey};
+use keelson_testkit::{Answer, LossyWay, Raw, TestServer};
+use serde_json::json;
+
+use crate::engines::{Engine, on_engine};
+use crate::{CONFIG_MAPS, config_map, until};
+
+on_engine!(
+    postgres,
+    mortal_postgres: one_create_makes_one_job_whatever_answer_is_lost,
+    an_outcome_that_can_not_be_known_is_told_so
+);
+on_engine!(
+    etcd,
+    etcd: one_create_makes_one_job_whatever_answer_is_lost,
+    an_outcome_that_can_not_be_known_is_told_so
+);
+
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+const STORED_JOBS: &str = "/registry/jobs/default/";
+/// What the names of jobs begin with, by which their creation is known on its way.
+const NAMES: &str = "once-";
+
+/// A server whose way to the store loses answers, and the store itself.
+struct Setting {
+    store: Arc<dyn Store>,
+    way: LossyWay,
+    server: TestServer,
+}
+
+impl Setting {
+    async fn new(engine: &Engine) -> Self {
+        let store = engine.open().await;
+        let way = LossyWay::to(engine.port().await);
+        let server = TestServer::builder().shared_store(engine.open_by(way.port()).await).start().await;
+        Self { store, way, server }
+    }
+
+    async fn stored(&self, prefix: &str) -> Vec<String> {
+        let (from, to) = (StoreKey::new(prefix), StoreKey::prefix_end(prefix));
+        let page = self.store.range(RangeRequest { from, to, revision: None, limit: None }).await.unwrap();
+        page.entries.iter().map(|entry| entry.key.as_str()[prefix.len()..].to_owned()).collect()
+    }
+}
+
+/// Does what client-go does: an answer that names a time to try again is followed by the same request.
+async fn create(raw: Raw) -> Answer {
+    let container = json!({"name": "c", "image": "i"});
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    let job = json!({"metadata": {"generateName": NAMES}, "spec": {"template": template}});
+    loop {
+        let answer = raw.post(JOBS, &job).await;
+        if answer.header("retry-after").is_empty() {
+            return answer;
+        }
+    }
+}
+
+async fn one_create_makes_one_job_whatever_answer_is_lost(engine: Engine) {
+    let setting = Setting::new(&engine).await;
+    for jobs in 1..=3 {
+        setting.way.eat_answer_to(NAMES);
+        let creating = tokio::spawn(create(setting.server.raw()));
+        until("the job is stored", || async { setting.stored(STORED_JOBS).await.len() >= jobs }).await;
+        setting.way.mend();
+        let created = creating.await.unwrap().expect(201).json();
+        let stored = setting.stored(STORED_JOBS).await;
+        assert_eq!(stored.len(), jobs, "{stored:?}");
+        let name = created["metadata"]["name"].as_str().unwrap();
+        assert!(stored.iter().any(|stored| stored == name), "{name} of {stored:?}");
+        // The revision is the one that wrote it.
+        let found = setting.server.raw().get(format!("{JOBS}/{name}")).await.expect(200).json();
+        assert_eq!(found["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
+    }
+    // A change is found out too: that of two with one resourceVersion, one wins.
+    let raw = setting.server.raw();
+    let path = format!("{CONFIG_MAPS}/lost");
+    let mut map = raw.post(CONFIG_MAPS, &config_map("lost", 1)).await.expect(201).json();
+    map["data"]["number"] = "the change".into();
+    setting.way.eat_answer_to("the change");
+    let changing = tokio::spawn({
+        let (raw, path, map) = (setting.server.raw(), path.clone(), map.clone());
+        async move { raw.put(path, &map).await }
+    });
+    let key = StoreKey::new("/registry/configmaps/default/lost");
+    let before = map["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let revision = || async { setting.store.get(&key).await.unwrap().unwrap().revision.to_string() };
+    until("the change is stored", || async { revision().await != before }).await;
+    setting.way.mend();
+    let changed = changing.await.unwrap().expect(200).json();
+    assert_eq!(changed["metadata"]["resourceVersion"], revision().await.as_str());
+    raw.put(path, &map).await.expect(409);
+}
+
+async fn an_outcome_that_can_not_be_known_is_told_so(engine: Engine) {
+    let setting = Setting::new(&engine).await;
+    setting.way.eat_answer_to(NAMES);
+    let creating = tokio::spawn(create(setting.server.raw()));
+    until("the job is stored", || async { !setting.stored(STORED_JOBS).await.is_empty() }).await;
+    setting.way.close();
+    let answer = creating.await.unwrap().expect(504);
+    let status = answer.json();
+    assert_eq!(status["reason"], "Timeout", "{status}");
+    assert_eq!(status["details"]["retryAfterSeconds"], serde_json::Value::Null, "{status}");
+    // Of the next one nothing can have been written, if not even a connection was made.
+    let container = json!({"name": "c", "image": "i"});
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    let other = json!({"metadata": {"name": "other"}, "spec": {"template": template}});
+    let refused = setting.server.raw().post(JOBS, &other).await;
+    let told = (refused.status, refused.header("retry-after"));
+    assert!([(503, "1"), (504, "")].contains(&told), "{}", refused.text());
+    setting.way.mend();
+    assert_eq!(setting.stored(STORED_JOBS).await.len(), 1);
+}

@@ -1,0 +1,66 @@
+//! The largest object: the same on every store, and refused before anything is written.
+
+use keelson_testkit::{Answer, Raw, TestServer};
+use serde_json::{Value, json};
+
+use crate::engines::{Engine, on_every_engine};
+use crate::revision;
+
+on_every_engine!(no_object_grows_beyond_what_fits_on_every_store, a_lower_bound_holds_on_every_store);
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+/// What etcd takes, and so every store.
+const BOUND: usize = 1536 * 1024;
+/// How much smaller the next object is that is tried.
+const STEP: usize = 256;
+
+fn deployment(name: &str, argument: usize) -> Value {
+    let labels = json!({"app": name});
+    json!({
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "i", "args": ["x".repeat(argument)]}]},
+        }},
+    })
+}
+
+async fn grow(raw: &Raw, name: &str, by: usize) -> Answer {
+    let add = json!([{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "x".repeat(by)}]);
+    raw.patch(format!("{DEPLOYMENTS}/{name}"), "application/json-patch+json", &add).await
+}
+
+/// The reference server passes on what etcd says.
+#[track_caller]
+fn check_too_large(answer: Answer) {
+    let status = answer.expect(500).json();
+    assert_eq!(status["message"], "etcdserver: request is too large", "{status}");
+    assert_eq!(status["reason"], Value::Null, "{status}");
+}
+
+async fn no_object_grows_beyond_what_fits_on_every_store(engine: Engine) {
+    let server = TestServer::builder().shared_store(engine.open().await).start().await;
+    let raw = server.raw();
+    raw.post(DEPLOYMENTS, &deployment("grows", 700_000)).await.expect(201);
+    let grown = grow(&raw, "grows", 700_000).await.expect(200).json();
+    check_too_large(grow(&raw, "grows", 700_000).await);
+    let kept = raw.get(format!("{DEPLOYMENTS}/grows")).await.expect(200).json();
+    assert_eq!(revision(&kept), revision(&grown), "nothing was written");
+    check_too_large(raw.post(DEPLOYMENTS, &deployment("large", BOUND + 1)).await);
+    raw.get(format!("{DEPLOYMENTS}/large")).await.expect(404);
+    // The largest that passes is taken by etcd too, with all that surrounds it.
+    let mut length = BOUND;
+    while raw.post(DEPLOYMENTS, &deployment("large", length)).await.status != 201 {
+        length -= STEP;
+        assert!(length > BOUND - 32 * STEP, "the bound is far below what is said");
+    }
+}
+
+async fn a_lower_bound_holds_on_every_store(engine: Engine) {
+    let server = TestServer::builder().shared_store(engine.open().await);
+    let server = server.configure(|config| config.max_object_bytes = 100_000).start().await;
+    let raw = server.raw();
+    raw.post(DEPLOYMENTS, &deployment("small", 90_000)).await.expect(201);
+    check_too_large(raw.post(DEPLOYMENTS, &deployment("large", 100_000)).await);
+    check_too_large(grow(&raw, "small", 20_000).await);
+}

@@ -1,0 +1,95 @@
+//! Objects whose stored value can't be read: encrypted by another server, of an unknown form, or damaged.
+//!
+//! They are there and can't be shown, so a list that should have them fails as a whole: who took the rest for all would delete
+//! what belongs to them. The way out is a deletion that names what it does
+//! (`ignoreStoreReadErrorWithClusterBreakingPotential`, KEP-3926), or a server that is told to leave them out.
+
+use keelson_cache::Collection;
+use keelson_meta::field_error::FieldError;
+use keelson_meta::gvk::GroupKind;
+use keelson_meta::status::StatusCause;
+use keelson_meta::{ApiError, Revision};
+use keelson_storage::{CommitError, Condition, StoreKey, Transaction};
+
+use crate::registry::{Registry, store_error};
+use crate::target::Target;
+
+/// How many such objects an answer names.
+const NAMED: usize = 100;
+/// How often a deletion is tried again because the value has changed meanwhile.
+const ATTEMPTS: usize = 8;
+/// The option by which an object is deleted that can't be read.
+const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+
+impl Registry {
+    /// Whether everything below the target's URL can be shown.
+    ///
+    /// # Errors
+    /// 500 that names what can't be read, unless the server is told to leave that out.
+    pub(crate) fn check_readable(&self, target: &Target, collection: &Collection) -> Result<(), ApiError> {
+        if self.config.skip_unreadable {
+            return Ok(());
+        }
+        let mut found = collection.unreadable_below(&target.key_prefix(), NAMED + 1);
+        if found.is_empty() {
+            return Ok(());
+        }
+        let more = found.len() > NAMED;
+        found.truncate(NAMED);
+        let cause =
+            |reason: &str, message: String, field: String| StatusCause { reason: reason.to_owned(), message, field };
+        let mut causes: Vec<StatusCause> = found
+            .into_iter()
+            .map(|(key, error)| {
+                let field = format!("{}{key}", collection.prefix());
+                cause("UnexpectedServerResponse", format!("object not decodable: {error}"), field)
+            })
+            .collect();
+        if more {
+            causes.push(cause("FieldValueTooMany", "too many errors, the list is truncated".to_owned(), String::new()));
+        }
+        Err(ApiError::StoreRead { resource: target.group_resource(), causes })
+    }
+
+    /// Deletes an object that can't be read, whatever depends on it: no finalizer, precondition or owner is known.
+    ///
+    /// # Errors
+    /// 422 for one that can be read, or is not there.
+    pub async fn delete_unreadable(&self, target: &Target, name: &str) -> Result<(), ApiError> {
+        self.catch_up().await?;
+        let (key, collection) = (target.relative_key(name), self.collection(target)?);
+        let unreadable = collection.unreadable(&key);
+        let store_key = StoreKey::new(format!("{}{key}", collection.prefix()));
+        for _ in 0..ATTEMPTS {
+            let found = self.store().get(&store_key).await.map_err(store_error)?;
+            let Some(found) = found.filter(|found| unreadable.is_some() && collection.decode(found).is_err()) else {
+                return Err(readable(target, name));
+            };
+            tracing::warn!(key = %store_key, revision = %found.revision, "deleting an object that can't be read");
+            match self.store().commit(deletion(&store_key, found.revision)).await {
+                Ok(_) => return Ok(()),
+                Err(CommitError::Compare { .. }) => {}
+                Err(CommitError::Store(error)) => return Err(store_error(error)),
+            }
+        }
+        Err(crate::write::modified(target, name))
+    }
+}
+
+/// The refusal of a deletion of many with the option that is for one.
+pub fn not_for_collections() -> ApiError {
+    let detail = "is not allowed with DELETECOLLECTION, try again after removing the option";
+    let kind = GroupKind { group: "meta.k8s.io".to_owned(), kind: "DeleteOptions".to_owned() };
+    ApiError::Invalid { kind, name: String::new(), errors: vec![FieldError::invalid(OPTION, true, detail)] }
+}
+
+fn deletion(key: &StoreKey, revision: Revision) -> Transaction {
+    Transaction::default().when(key.clone(), Condition::At(revision)).delete(key.clone())
+}
+
+fn readable(target: &Target, name: &str) -> ApiError {
+    let resource = target.group_resource();
+    let detail = "is exclusively used to delete corrupt object(s), try again by removing this option";
+    let kind = GroupKind { group: resource.group, kind: resource.resource };
+    ApiError::Invalid { kind, name: name.to_owned(), errors: vec![FieldError::invalid(OPTION, true, detail)] }
+}

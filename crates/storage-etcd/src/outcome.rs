@@ -1,0 +1,145 @@
+//! What became of a transaction whose answer was lost.
+//!
+//! The keys that it writes are read back, by a read that sees everything that was acknowledged. A value of ours that is newer
+//! than what was known when it was sent shows that it took effect, also where others have written over it since: etcd is
+//! asked for the versions between. A compare with a revision that its key no longer has shows that it did not, and never will.
+//! Everything else leaves it open: a transaction that is still on its way may be applied after any look.
+
+use keelson_meta::Revision;
+use keelson_storage::{CommitError, Committed, Condition, KeyValue, StoreError, Transaction, Write};
+
+use crate::client::{RANGE, READ_TXN};
+use crate::error::Failure;
+use crate::proto::{self, Response, TxnRequest, TxnResponse};
+use crate::revision::{from_etcd, to_etcd};
+use crate::store::Shared;
+use crate::transaction::{key_value, read_one};
+
+/// How many older versions of a key are looked at: others may have written it that often since.
+const OLDER: usize = 16;
+/// How many of its writes and of its compares are looked at. One write shows the whole; most transactions have a few.
+const LOOKED_AT: usize = 60;
+
+/// How many tenths of a call's time finding out may take besides: the caller has waited already, and an election takes two seconds.
+const TENTHS: u32 = 3;
+
+/// Finds out what became of a transaction. `before` is the newest revision that was known when it was sent.
+pub(crate) async fn find(
+    shared: &Shared,
+    transaction: &Transaction,
+    before: i64,
+    cause: String,
+) -> Result<Committed, CommitError> {
+    let limit = shared.client.timeout() * TENTHS / 10;
+    let found = tokio::time::timeout(limit, look(shared, transaction, before, &cause)).await;
+    found.unwrap_or_else(|_| Err(StoreError::Unknown(format!("{cause}; and etcd does not answer")).into()))
+}
+
+async fn look(shared: &Shared, transaction: &Transaction, before: i64, cause: &str) -> Result<Committed, CommitError> {
+    let unknown = |why: &str| CommitError::from(StoreError::Unknown(format!("{cause}; {why}")));
+    let Ok(now) = read(shared, transaction).await else {
+        return Err(unknown("and etcd could not be asked afterwards"));
+    };
+    for (write, current) in transaction.writes.iter().zip(&now.written) {
+        let Write::Put { value, .. } = write else { continue };
+        match trace(shared, current.clone(), value, from_etcd(before)).await {
+            Ok(Some(at)) => return Ok(Committed { revisions: vec![at; transaction.writes.len()] }),
+            Ok(None) => {}
+            Err(_) => return Err(unknown("and the versions since could not be read")),
+        }
+    }
+    match refusal(transaction, &now.compared) {
+        Some(refusal) => Err(refusal),
+        None => Err(unknown("and it may still take effect")),
+    }
+}
+
+/// What the keys of a transaction hold.
+struct Now {
+    /// In the order of its writes.
+    written: Vec<Option<KeyValue>>,
+    /// In the order of its compares.
+    compared: Vec<Option<KeyValue>>,
+}
+
+async fn read(shared: &Shared, transaction: &Transaction) -> Result<Now, Failure> {
+    let written = transaction.writes.iter().map(Write::key).take(LOOKED_AT);
+    let compared = transaction.compares.iter().map(|compare| &compare.key).take(LOOKED_AT);
+    let success = written.clone().chain(compared).map(|key| read_one(shared.keys.encode(key))).collect();
+    let answer: TxnResponse = shared.client.call(READ_TXN, TxnRequest { success, ..TxnRequest::default() }).await?;
+    let mut found = answer.responses.into_iter().map(|part| match part.response {
+        Some(Response::Range(range)) => range.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)),
+        _ => None,
+    });
+    let written = found.by_ref().take(written.len()).collect();
+    Ok(Now { written, compared: found.collect() })
+}
+
+/// The revision above `before` at which a key got this value, from its newest version backwards.
+async fn trace(
+    shared: &Shared,
+    newest: Option<KeyValue>,
+    value: &[u8],
+    before: Revision,
+) -> Result<Option<Revision>, Failure> {
+    let mut version = newest;
+    for _ in 0..OLDER {
+        let Some(looked_at) = version.filter(|version| version.revision > before) else { return Ok(None) };
+        if looked_at.value == value {
+            return Ok(Some(looked_at.revision));
+        }
+        let revision = to_etcd(looked_at.revision) - 1;
+        let key = shared.keys.encode(&looked_at.key);
+        let request = proto::RangeRequest { key, revision, ..proto::RangeRequest::default() };
+        let older: proto::RangeResponse = shared.client.call(RANGE, request).await?;
+        version = older.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv));
+    }
+    Err(Failure::Nonsense("the key was written too often since".to_owned()))
+}
+
+/// The first compare that does not hold, if one of them never will again: no key gets a revision back that it no longer has.
+fn refusal(transaction: &Transaction, compared: &[Option<KeyValue>]) -> Option<CommitError> {
+    let failing = || {
+        let pairs = transaction.compares.iter().zip(compared).enumerate();
+        pairs.filter(|(_, (compare, current))| !compare.condition.holds(current.as_ref().map(|entry| entry.revision)))
+    };
+    let for_good = failing().any(|(_, (compare, _))| matches!(compare.condition, Condition::At(_)));
+    // Our own write ends such a compare too; without a put, nothing shows that it was another's.
+    let shows = transaction.writes.iter().any(|write| matches!(write, Write::Put { .. }));
+    let (index, (_, current)) = failing().next().filter(|_| for_good && shows)?;
+    Some(CommitError::Compare { index, current: current.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_storage::StoreKey;
+
+    use super::*;
+
+    fn key(name: &str) -> StoreKey {
+        StoreKey::new(format!("/registry/{name}"))
+    }
+
+    fn at(name: &str, revision: u64) -> Option<KeyValue> {
+        Some(KeyValue { key: key(name), value: "v".into(), revision: Revision::new(revision) })
+    }
+
+    #[test]
+    fn only_a_compare_that_never_holds_again_shows_a_refusal() {
+        let update = Transaction::default().when(key("a"), Condition::At(Revision::new(5))).put(key("a"), "w");
+        assert!(refusal(&update, &[at("a", 5)]).is_none(), "it may still come");
+        assert!(matches!(refusal(&update, &[at("a", 7)]), Some(CommitError::Compare { index: 0, current: Some(_) })));
+        assert!(matches!(refusal(&update, &[None]), Some(CommitError::Compare { index: 0, current: None })));
+        // The name may become free again while the transaction is on its way.
+        let create = Transaction::default().when(key("a"), Condition::Absent).put(key("a"), "w");
+        assert!(refusal(&create, &[at("a", 7)]).is_none());
+        // Once the fence behind it has moved, it is too late, and the first compare is what the caller is told of.
+        let fenced = create.when(key("lease"), Condition::At(Revision::new(3)));
+        assert!(refusal(&fenced, &[at("a", 7), at("lease", 3)]).is_none());
+        let refused = refusal(&fenced, &[at("a", 7), at("lease", 4)]);
+        assert!(matches!(refused, Some(CommitError::Compare { index: 0, current: Some(_) })), "{refused:?}");
+        // Whoever deleted it.
+        let delete = Transaction::default().when(key("a"), Condition::At(Revision::new(5))).delete(key("a"));
+        assert!(refusal(&delete, &[None]).is_none());
+    }
+}

@@ -1,0 +1,372 @@
+//! What this server has seen of the history, and what it does when etcd no longer has it.
+//!
+//! A volume's snapshot that is put back takes away what was shown already, and keeps the number of the etcd. So the newest
+//! revision that etcd has told is remembered, and some of the changes that were seen are witnesses: an etcd that is at a smaller
+//! revision, or lacks a witness, was set back. Whoever finds it raises etcd's revision above all it has seen, writes again what
+//! was written in the place of what was lost, so that the revision of a lost version is that of no other one, and compacts what
+//! is below: every watch and token from before is told to list anew. Several servers may find it at once and all raise.
+//!
+//! Invariant: no revision is told that is smaller than one that was told before.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use keelson_meta::Revision;
+use keelson_storage::{StoreError, StoreEvent, StoreKey, Write};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::client::{PUT, RANGE, TXN};
+use crate::compact;
+use crate::error::Failure;
+use crate::keys::Keys;
+use crate::proto::{
+    Compare, CompareResult, CompareTarget, CompareWith, PutRequest, PutResponse, RangeRequest, RangeResponse, Request,
+    TxnRequest, TxnResponse,
+};
+use crate::revision::to_etcd;
+use crate::store::Shared;
+
+/// How many of the newest changes are remembered, and how many older ones.
+const NEWEST: usize = 32;
+const OLDER: usize = 128;
+/// How many revisions lie between two older ones at the least.
+const APART: i64 = 128;
+/// How far the revision is raised above the highest that was seen: what clients of other servers have seen is higher by as
+/// much at the most, unless those servers find out for themselves.
+const MARGIN: i64 = 1000;
+/// The most that the revision is raised by writing. etcd does some thousands in a second.
+const MOST_RAISED: i64 = 5_000_000;
+/// How many of these writes are under way at once.
+const IN_FLIGHT: usize = 64;
+/// How many writes are begun before it is looked again how far etcd is.
+const ROUND: i64 = 4096;
+/// How many objects are written again at the most.
+const MOST_AGAIN: i64 = 10_000;
+
+/// What was seen.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// The newest revision that etcd has told.
+    highest: AtomicI64,
+    witnesses: Mutex<Witnesses>,
+    /// How often etcd was set back; whoever follows it begins anew.
+    pub(crate) times: watch::Sender<u64>,
+    /// Held by the one who raises the revision.
+    raising: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Witnesses {
+    newest: VecDeque<Witness>,
+    older: VecDeque<Witness>,
+}
+
+/// A change, with a hash of its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Witness {
+    key: Vec<u8>,
+    revision: i64,
+    value: u64,
+}
+
+/// How etcd stands to what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It has it, as far as can be told.
+    Same,
+    /// It has it up to this revision, which is zero when nothing shows how far.
+    SetBack { common: i64 },
+}
+
+impl Seen {
+    pub(crate) fn new(highest: i64) -> Self {
+        Self {
+            highest: AtomicI64::new(highest),
+            witnesses: Mutex::default(),
+            times: watch::Sender::new(0),
+            raising: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The newest revision so far. A question that is asked now is answered at this one or a newer one.
+    pub(crate) fn highest(&self) -> i64 {
+        self.highest.load(Ordering::Acquire)
+    }
+
+    /// Takes note of the revision of an answer to a question that was asked when `before` was the newest.
+    ///
+    /// # Errors
+    /// When etcd was set back.
+    pub(crate) fn saw(&self, before: i64, revision: i64) -> Result<(), Failure> {
+        if revision < before {
+            return Err(Failure::SetBack);
+        }
+        self.highest.fetch_max(revision, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Takes note of changes that a tail tells. Deletes are no witnesses: nothing stays of them.
+    pub(crate) fn told(&self, keys: &Keys, events: &[StoreEvent]) {
+        let Some(last) = events.last() else { return };
+        self.highest.fetch_max(to_etcd(last.revision), Ordering::AcqRel);
+        let newest = &events[events.len().saturating_sub(NEWEST)..];
+        let values = newest.iter().filter_map(|event| Some((&event.key, event.value.as_deref()?, event.revision)));
+        self.witnesses.lock().add(keys, values);
+    }
+
+    /// Takes note of what a transaction of this server has written at a revision.
+    pub(crate) fn wrote(&self, keys: &Keys, writes: &[Write], revision: Revision) {
+        let values = writes.iter().take(1).filter_map(|write| match write {
+            Write::Put { key, value, .. } => Some((key, &value[..], revision)),
+            Write::Delete { .. } => None,
+        });
+        self.witnesses.lock().add(keys, values);
+    }
+}
+
+impl Witnesses {
+    fn add<'a>(&mut self, keys: &Keys, values: impl Iterator<Item = (&'a StoreKey, &'a [u8], Revision)>) {
+        for (key, value, revision) in values {
+            let revision = to_etcd(revision);
+            // Several tails tell of the same change, and the writer has told of it before.
+            if self.newest.back().is_some_and(|newest| newest.revision >= revision) {
+                continue;
+            }
+            self.newest.push_back(Witness { key: keys.encode(key), revision, value: hash(value) });
+            if self.newest.len() > NEWEST
+                && let Some(old) = self.newest.pop_front()
+            {
+                self.keep(old);
+            }
+        }
+    }
+
+    fn keep(&mut self, old: Witness) {
+        if self.older.back().is_none_or(|older| older.revision + APART <= old.revision) {
+            self.older.push_back(old);
+            if self.older.len() > OLDER {
+                self.older.pop_front();
+            }
+        }
+    }
+}
+
+fn hash(value: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Shared {
+    /// Looks whether etcd still has what was seen, which it may have lost while it could not be reached.
+    ///
+    /// # Errors
+    /// When it was set back, which is mended then; the caller begins anew.
+    pub(crate) async fn recognise(&self) -> Result<(), Failure> {
+        let newest = self.seen.witnesses.lock().newest.back().cloned();
+        match newest {
+            Some(witness) if !self.stands(&witness).await? => Err(Failure::SetBack),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What a failure is to the store's users. An etcd that was set back is raised above what was seen first.
+    pub(crate) async fn told(&self, failure: Failure) -> StoreError {
+        match failure {
+            Failure::SetBack => self.set_back().await,
+            other => other.into_store_error(),
+        }
+    }
+
+    /// Mends an etcd that was found set back. Returns what the caller is told, who has got nothing from it.
+    pub(crate) async fn set_back(&self) -> StoreError {
+        let found = *self.seen.times.borrow();
+        let _raising = self.seen.raising.lock().await;
+        let again = StoreError::Unavailable(
+            "etcd was set back to an older state; its revision was raised above it, and a retry may help".to_owned(),
+        );
+        if *self.seen.times.borrow() != found {
+            // Another has mended it meanwhile.
+            return again;
+        }
+        match self.raise().await {
+            Ok(()) => again,
+            Err(failure) => failure.into_store_error(),
+        }
+    }
+
+    async fn raise(&self) -> Result<(), Failure> {
+        let at = self.newest_of_etcd().await?;
+        let highest = self.seen.highest();
+        let Standing::SetBack { common } = self.judge(at).await? else { return Ok(()) };
+        tracing::error!(
+            seen = highest,
+            has = at,
+            common,
+            "etcd was set back to an older state under this server; its revision is raised above what was seen, all clients list \
+             anew, and what was lost has to be written again"
+        );
+        let raised = self.raise_above(highest.max(at) + MARGIN).await?;
+        let again = self.write_again(common, at).await?;
+        let begins = self.newest_of_etcd().await?.max(raised);
+        self.revisions.begin_at(begins);
+        self.leases().forget();
+        *self.seen.witnesses.lock() = Witnesses::default();
+        self.seen.highest.store(begins, Ordering::Release);
+        // ORDER: after all that tails ask for anew.
+        self.seen.times.send_modify(|times| *times += 1);
+        // Other servers, and those of other makes, learn by it that what is below is gone. Where the user may not compact, it is
+        // this server alone that knows.
+        if let Err(failure) = compact::begin_at(self, begins).await {
+            tracing::warn!(?failure, "etcd was not compacted after it was set back");
+        }
+        tracing::warn!(begins, again, "the history of etcd goes on at a higher revision");
+        Ok(())
+    }
+
+    /// How an etcd whose newest revision is `at` stands to what was seen.
+    async fn judge(&self, at: i64) -> Result<Standing, Failure> {
+        let witnesses: Vec<Witness> = {
+            let witnesses = self.seen.witnesses.lock();
+            witnesses.older.iter().chain(&witnesses.newest).rev().cloned().collect()
+        };
+        let mut lost = at < self.seen.highest();
+        for witness in witnesses {
+            if self.stands(&witness).await? {
+                return Ok(if lost { Standing::SetBack { common: witness.revision } } else { Standing::Same });
+            }
+            lost = true;
+        }
+        Ok(if lost { Standing::SetBack { common: 0 } } else { Standing::Same })
+    }
+
+    /// Whether a change is still there, or compacted.
+    async fn stands(&self, witness: &Witness) -> Result<bool, Failure> {
+        let request = RangeRequest { key: witness.key.clone(), revision: witness.revision, ..RangeRequest::default() };
+        match self.client.call::<_, RangeResponse>(RANGE, request).await {
+            Ok(answer) => {
+                let found = answer.kvs.first();
+                Ok(found.is_some_and(|kv| kv.mod_revision == witness.revision && hash(&kv.value) == witness.value))
+            }
+            Err(Failure::Compacted) => Ok(true),
+            Err(Failure::Future) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
+    async fn newest_of_etcd(&self) -> Result<i64, Failure> {
+        let request = RangeRequest { key: self.keys.tick(), count_only: true, ..RangeRequest::default() };
+        let answer: RangeResponse = self.client.call(RANGE, request).await?;
+        Ok(answer.header.unwrap_or_default().revision)
+    }
+
+    /// Writes until etcd is above a revision, and returns where it is then.
+    async fn raise_above(&self, goal: i64) -> Result<i64, Failure> {
+        let mut at = self.newest_of_etcd().await?;
+        if goal - at > MOST_RAISED {
+            return Err(Failure::Nonsense(format!(
+                "etcd was set back by {} revisions, which are too many to be made up for by writing: stop all servers, restore a \
+                 snapshot with `etcdutl snapshot restore --bump-revision`, and start them again",
+                goal - at
+            )));
+        }
+        while at <= goal {
+            let writes = (goal + 1 - at).min(ROUND);
+            let mut done = stream::iter(0..writes).map(|_| self.write_raised(goal)).buffer_unordered(IN_FLIGHT);
+            while let Some(written) = done.next().await {
+                at = at.max(written?);
+            }
+        }
+        Ok(at)
+    }
+
+    async fn write_raised(&self, goal: i64) -> Result<i64, Failure> {
+        let request =
+            PutRequest { key: self.keys.raised(), value: Bytes::from(goal.to_string()), ..PutRequest::default() };
+        // Twice does no harm: only the count matters.
+        match self.client.call::<_, PutResponse>(PUT, request.clone()).await {
+            Err(Failure::Unavailable { .. }) => self.client.call::<_, PutResponse>(PUT, request).await,
+            written => written,
+        }
+        .map(|answer| answer.header.unwrap_or_default().revision)
+    }
+
+    /// Writes again, as they are, the objects that were last written after one revision up to another, unless somebody changes
+    /// them meanwhile. Returns how many there were.
+    async fn write_again(&self, after: i64, until: i64) -> Result<usize, Failure> {
+        let (key, range_end) = self.keys.all();
+        let request = RangeRequest {
+            key,
+            range_end,
+            limit: MOST_AGAIN,
+            keys_only: true,
+            min_mod_revision: after + 1,
+            max_mod_revision: until,
+            ..RangeRequest::default()
+        };
+        let written: RangeResponse = self.client.call(RANGE, request).await?;
+        if written.more {
+            tracing::warn!("more than {MOST_AGAIN} objects were written since; the others keep their revisions");
+        }
+        let again = written.kvs.iter().filter(|kv| !self.keys.is_reserved(&kv.key)).map(|kv| {
+            let compare = Compare {
+                result: CompareResult::Equal.into(),
+                target: CompareTarget::Mod.into(),
+                key: kv.key.clone(),
+                with: Some(CompareWith::ModRevision(kv.mod_revision)),
+            };
+            let put =
+                PutRequest { key: kv.key.clone(), ignore_value: true, ignore_lease: true, ..PutRequest::default() };
+            TxnRequest { compare: vec![compare], success: vec![Request::Put(put).into()], ..TxnRequest::default() }
+        });
+        let again: Vec<TxnRequest> = again.collect();
+        let count = again.len();
+        let mut done = stream::iter(again)
+            .map(|request| self.client.call::<_, TxnResponse>(TXN, request))
+            .buffer_unordered(IN_FLIGHT);
+        while let Some(written) = done.next().await {
+            written?;
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(revision: u64) -> StoreEvent {
+        let value = Some(Bytes::from(revision.to_string()));
+        StoreEvent { key: StoreKey::new("/registry/a"), revision: Revision::new(revision), value }
+    }
+
+    #[test]
+    fn old_changes_are_remembered_ever_farther_apart() {
+        let (seen, keys) = (Seen::new(1), Keys::new("/registry".to_owned()));
+        for revision in 2..=10_000 {
+            seen.told(&keys, &[put(revision)]);
+            // Another tail tells of it again.
+            seen.told(&keys, &[put(revision)]);
+        }
+        assert_eq!(seen.highest(), 10_000);
+        let witnesses = seen.witnesses.lock();
+        let newest: Vec<i64> = witnesses.newest.iter().map(|witness| witness.revision).collect();
+        assert_eq!(newest, (9_969..=10_000).collect::<Vec<_>>());
+        let older: Vec<i64> = witnesses.older.iter().map(|witness| witness.revision).collect();
+        assert!(older.len() > 70 && older.windows(2).all(|pair| pair[0] + APART == pair[1]), "{older:?}");
+    }
+
+    #[test]
+    fn an_answer_that_is_older_than_what_was_known_when_it_was_asked_for_shows_it() {
+        let seen = Seen::new(5);
+        seen.saw(5, 9).unwrap();
+        // It was asked for before the 9 came.
+        seen.saw(5, 6).unwrap();
+        assert_eq!(seen.saw(9, 8), Err(Failure::SetBack));
+        assert_eq!(seen.highest(), 9);
+    }
+}

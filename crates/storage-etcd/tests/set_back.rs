@@ -1,0 +1,144 @@
+//! A volume's snapshot that is put back under running servers: they notice, go on above what they had shown, and have everybody
+//! begin anew.
+
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
+
+mod common;
+
+use common::{PATIENCE, commit, everything, follow, key, open, put, read};
+use futures::StreamExt as _;
+use keelson_meta::Revision;
+use keelson_storage::{CommitError, Condition, Store, StoreError, Tail};
+use keelson_storage_etcd::{EtcdConfig, EtcdStore};
+use keelson_teststores::{EtcdServer, LossyWay};
+use tokio::time::timeout;
+
+/// How many changes are lost.
+const LOST: usize = 40;
+
+/// Takes a copy of the data, as a snapshot of a volume does.
+fn snapshot(server: &mut EtcdServer) {
+    server.kill();
+    server.copy_data();
+    server.start_again();
+}
+
+fn set_back(server: &mut EtcdServer) {
+    server.kill();
+    server.put_data_back();
+    server.start_again();
+}
+
+/// Asks until the store answers.
+async fn revision(store: &EtcdStore) -> Revision {
+    let answer = async {
+        loop {
+            match store.current_revision().await {
+                Ok(revision) => return revision,
+                Err(StoreError::Unavailable(_)) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    };
+    timeout(PATIENCE, answer).await.unwrap()
+}
+
+async fn written(store: &EtcdStore, name: &str, value: &str) -> Revision {
+    revision(store).await;
+    commit(store, put(name, value.to_owned())).await
+}
+
+/// The tail says that it can't go on, and tells nothing but what was seen.
+async fn check_ends(tail: &mut Tail, seen: Revision) {
+    let end = async {
+        loop {
+            match tail.next().await.unwrap() {
+                Ok(batch) => assert!(batch.watermark <= seen, "{batch:?} after {seen}"),
+                Err(error) => return error,
+            }
+        }
+    };
+    let error = timeout(PATIENCE, end).await.unwrap();
+    assert!(matches!(error, StoreError::Compacted { .. }), "{error}");
+}
+
+async fn check_gone(store: &EtcdStore, at: Revision) {
+    assert!(matches!(store.tail(at).await, Err(StoreError::Compacted { .. })), "a tail after {at}");
+    let range = store.range(everything(Some(at))).await;
+    assert!(matches!(range, Err(StoreError::Compacted { .. })), "{range:?}");
+    assert!(matches!(store.count(everything(Some(at))).await, Err(StoreError::Compacted { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv17_an_etcd_that_was_set_back_goes_on_above_what_was_shown() {
+    let Some(mut server) = EtcdServer::start() else { return };
+    let store = open(&server, "/registry").await;
+    let kept = commit(&store, put("kept", "1")).await;
+    tokio::task::block_in_place(|| snapshot(&mut server));
+    let mut lost = kept;
+    for number in 0..LOST {
+        lost = written(&store, "lost", &number.to_string()).await;
+    }
+    follow(&store, kept, lost).await;
+    let mut tail = store.tail(kept).await.unwrap();
+    while tail.next().await.unwrap().unwrap().watermark < lost {}
+    tokio::task::block_in_place(|| set_back(&mut server));
+
+    let now = revision(&store).await;
+    assert!(now > lost, "{now} after {lost}");
+    check_ends(&mut tail, lost).await;
+    check_gone(&store, kept).await;
+    check_gone(&store, lost).await;
+    let page = read(&store).await;
+    assert_eq!(page.entries.iter().map(|entry| entry.key.clone()).collect::<Vec<_>>(), [key("kept")]);
+    assert!(page.revision >= now);
+    // Whoever begins anew misses nothing.
+    let mut tail = store.tail(page.revision).await.unwrap();
+    let after = commit(&store, put("lost", "again").when(key("lost"), Condition::Absent)).await;
+    assert!(after > now);
+    let batch = timeout(PATIENCE, tail.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!((batch.events.len(), batch.events[0].revision), (1, after));
+    // Servers that start now are told the same.
+    let other = open(&server, "/registry").await;
+    assert_eq!(revision(&other).await, after);
+    check_gone(&other, lost).await;
+}
+
+/// Others have written as much as was lost before this server could look: no number is smaller than it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv17_what_others_wrote_in_the_place_of_what_was_lost_is_noticed() {
+    let Some(mut server) = EtcdServer::start() else { return };
+    let way = LossyWay::to(server.port());
+    let url = format!("etcd://127.0.0.1:{}/registry", way.port());
+    let late = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
+    let kept = commit(&late, put("kept", "1")).await;
+    tokio::task::block_in_place(|| snapshot(&mut server));
+    written(&late, "k", "lost").await;
+    let lost = written(&late, "k", "lost too").await;
+    let mut tail = late.tail(kept).await.unwrap();
+    while tail.next().await.unwrap().unwrap().watermark < lost {}
+    way.close();
+    tokio::task::block_in_place(|| set_back(&mut server));
+    let early = open(&server, "/registry").await;
+    let mut other = commit(&early, put("k", "other")).await;
+    while other < lost {
+        other = commit(&early, put("k", format!("other at {lost}"))).await;
+    }
+    assert_eq!(other, lost, "one revision, two versions");
+    let newest = commit(&early, put("x", "1")).await;
+    way.mend();
+
+    // The tail finds it as it is opened again; nobody else has to ask.
+    check_ends(&mut tail, lost).await;
+    let now = revision(&late).await;
+    assert!(now > newest, "{now} after {newest}");
+    assert!(revision(&early).await >= now);
+    let refused = late.commit(put("k", "mine").when(key("k"), Condition::At(lost))).await;
+    let Err(CommitError::Compare { current: Some(current), .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(current.value, format!("other at {lost}"));
+    assert!(current.revision > newest && current.revision <= now, "{} up to {now}", current.revision);
+    check_gone(&late, lost).await;
+    let page = read(&late).await;
+    let revisions: Vec<_> = page.entries.iter().map(|entry| entry.revision > newest).collect();
+    assert_eq!(revisions, [true, false, true], "what was written since is written again, and nothing else");
+}

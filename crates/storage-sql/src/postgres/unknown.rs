@@ -1,0 +1,207 @@
+//! What became of a group whose answer was lost: committed, or certainly not.
+//!
+//! The server's process for the lost connection may still be at work on the group, so it is ended first and waited for. From
+//! then on the table tells the truth. A group is one transaction of the database, whose number is on each of its rows; one value
+//! of ours among the newer rows shows that number, and with it everything that the group has written. What is not among
+//! it was refused, or was never looked at, and may be sent again.
+
+use std::time::Duration;
+
+use keelson_meta::Revision;
+use keelson_storage::{Committed, Transaction, Write};
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, sleep};
+use tokio_postgres::types::ToSql;
+
+use super::error::Trouble;
+use super::read;
+use super::session::{ServerProcess, Session};
+use super::statements::{number, revision};
+
+/// How often it is looked whether the process has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long it may take to end. It does so at once unless it waits for the disk.
+const END: Duration = Duration::from_secs(5);
+
+/// Ends a process of ours, and says how many there are of it.
+const END_PROCESS: &str = "SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_get_activity($1) a \
+    WHERE to_char(a.backend_start AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS') = $2";
+
+/// What was written to some paths after a revision, and by which transaction of the database.
+const ROWS: &str = "SELECT h.revision, h.path, sha256(h.value), h.xmin::text FROM keelson_history h \
+    WHERE h.path = ANY ($1::text[]) AND h.revision > $2 ORDER BY h.revision";
+
+/// A group that was sent, and whose answer was lost.
+pub(super) struct Lost {
+    /// Whose connection it was sent on.
+    pub(super) process: ServerProcess,
+    /// The history that it was meant for.
+    pub(super) incarnation: i64,
+    /// The highest revision that was seen before it was sent.
+    pub(super) before: Revision,
+    /// For the operator.
+    pub(super) reason: String,
+}
+
+/// A row that was written after the group was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    revision: Revision,
+    path: String,
+    /// SHA-256 of the value; none of a delete.
+    digest: Option<Vec<u8>>,
+    /// Which transaction of the database wrote it.
+    by: String,
+}
+
+/// What each of the transactions, in the order in which they were sent, has become: none for one that took no effect and never
+/// will.
+///
+/// # Errors
+/// When it can't be known.
+pub(super) async fn find(
+    session: &Session,
+    lost: &Lost,
+    transactions: &[&Transaction],
+) -> Result<Vec<Option<Committed>>, Trouble> {
+    end_process(session, &lost.process).await?;
+    let paths: Vec<&str> =
+        transactions.iter().flat_map(|transaction| &transaction.writes).map(|write| write.key().as_str()).collect();
+    let parameters: [&(dyn ToSql + Sync); 2] = [&paths, &number(lost.before)];
+    let rows = session.client.query(ROWS, &parameters).await?;
+    let rows = rows.iter().map(|row| {
+        let (revision, path, by) = (revision(row.try_get(0)?), row.try_get(1)?, row.try_get(3)?);
+        Ok::<_, tokio_postgres::Error>(Row { revision, path, digest: row.try_get(2)?, by })
+    });
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    // ORDER: after the rows, for a compaction may have deleted some before they were read.
+    let state = read::state(session).await?;
+    if state.incarnation != lost.incarnation {
+        return Err(Trouble::Doubt("the history was exchanged meanwhile".to_owned()));
+    }
+    if state.oldest > lost.before {
+        return Err(Trouble::Doubt("what was written then is compacted".to_owned()));
+    }
+    judge(transactions, &rows).ok_or_else(|| Trouble::Doubt("it has only deleted, and others may have".to_owned()))
+}
+
+/// Ends the process that the group was sent to, and waits until it is gone.
+async fn end_process(session: &Session, process: &ServerProcess) -> Result<(), Trouble> {
+    let deadline = Instant::now() + END;
+    loop {
+        let parameters: [&(dyn ToSql + Sync); 2] = [&process.number, &process.started];
+        let left: i64 = session.client.query_one(END_PROCESS, &parameters).await?.try_get(0)?;
+        if left == 0 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(Trouble::Doubt(format!("the server's process {} does not end", process.number)));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// As [`find`], of the rows alone. None when they do not tell: the one who deleted may have been another.
+fn judge(transactions: &[&Transaction], rows: &[Row]) -> Option<Vec<Option<Committed>>> {
+    let writes = transactions.iter().flat_map(|transaction| &transaction.writes);
+    let by = writes.clone().find_map(|write| match write {
+        Write::Put { .. } => rows.iter().find(|row| row.is_of(write)).map(|row| &row.by),
+        Write::Delete { .. } => None,
+    });
+    let Some(by) = by else {
+        let deleted = |write: &Write| matches!(write, Write::Delete { .. }) && rows.iter().any(|row| row.is_of(write));
+        return (!writes.clone().any(deleted)).then(|| vec![None; transactions.len()]);
+    };
+    let mut ours = rows.iter().filter(|row| row.by == *by).peekable();
+    let mut newest = ours.peek().map_or(Revision::ZERO, |first| Revision::new(first.revision.get().saturating_sub(1)));
+    let became = transactions.iter().map(|transaction| {
+        let (mut left, mut reached) = (ours.clone(), newest);
+        let mut revisions = Vec::with_capacity(transaction.writes.len());
+        for write in &transaction.writes {
+            match left.next_if(|row| row.is_of(write)) {
+                Some(row) => reached = row.revision,
+                // The key was absent, or the whole transaction was refused, which shows by its puts.
+                None if matches!(write, Write::Delete { .. }) => {}
+                None => return None,
+            }
+            revisions.push(reached);
+        }
+        // What has left no row at all may as well have been refused: it is sent again, and that is the same.
+        if reached == newest {
+            return None;
+        }
+        (ours, newest) = (left, reached);
+        Some(Committed { revisions })
+    });
+    Some(became.collect())
+}
+
+impl Row {
+    fn is_of(&self, write: &Write) -> bool {
+        let digest = match write {
+            Write::Put { value, .. } => Some(Sha256::digest(value)),
+            Write::Delete { .. } => None,
+        };
+        self.path == write.key().as_str() && self.digest.as_deref() == digest.as_ref().map(|digest| &digest[..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_storage::StoreKey;
+
+    use super::*;
+
+    fn put(path: &str, value: &'static str) -> Transaction {
+        Transaction::default().put(StoreKey::new(path), value)
+    }
+
+    fn delete(path: &str) -> Transaction {
+        Transaction::default().delete(StoreKey::new(path))
+    }
+
+    fn row(revision: u64, path: &str, value: Option<&str>, by: &str) -> Row {
+        let digest = value.map(|value| Sha256::digest(value).to_vec());
+        Row { revision: Revision::new(revision), path: path.to_owned(), digest, by: by.to_owned() }
+    }
+
+    #[track_caller]
+    fn check(transactions: &[Transaction], rows: &[Row], expected: Option<&[Option<&[u64]>]>) {
+        let given = judge(&transactions.iter().collect::<Vec<_>>(), rows);
+        let numbers = |committed: Committed| committed.revisions.iter().map(|at| at.get()).collect::<Vec<_>>();
+        let given: Option<Vec<_>> = given.map(|all| all.into_iter().map(|committed| committed.map(numbers)).collect());
+        let expected = expected.map(|all| all.iter().map(|one| one.map(<[u64]>::to_vec)).collect::<Vec<_>>());
+        assert_eq!(given, expected);
+    }
+
+    #[test]
+    fn what_left_no_row_took_no_effect() {
+        check(&[put("a", "1"), delete("b")], &[], Some(&[None, None]));
+        // Others have written the same path since.
+        check(&[put("a", "1")], &[row(9, "a", Some("2"), "x")], Some(&[None]));
+    }
+
+    #[test]
+    fn one_value_shows_the_group_and_everything_in_it() {
+        let sent = [put("a", "1"), delete("b"), put("c", "1"), delete("d").put(StoreKey::new("e"), "1")];
+        let rows = [
+            row(7, "b", None, "x"),
+            row(8, "a", Some("1"), "y"),
+            row(9, "b", None, "y"),
+            row(10, "e", Some("1"), "y"),
+            row(11, "a", Some("2"), "z"),
+        ];
+        check(&sent, &rows, Some(&[Some(&[8]), Some(&[9]), None, Some(&[9, 10])]));
+    }
+
+    #[test]
+    fn whose_deletion_it_was_is_not_guessed() {
+        check(&[delete("b")], &[row(7, "b", None, "x")], None);
+        check(&[put("a", "1"), delete("b")], &[row(7, "b", None, "x")], None);
+        check(
+            &[put("a", "1"), delete("b")],
+            &[row(7, "b", None, "x"), row(8, "a", Some("1"), "y")],
+            Some(&[Some(&[8]), None]),
+        );
+    }
+}

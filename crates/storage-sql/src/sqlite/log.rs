@@ -1,0 +1,187 @@
+//! The write-ahead log, looked at before SQLite reads it: does it end where it was last written, or in the middle?
+//!
+//! SQLite takes the log up to the first frame that does not fit the chain of checksums, and passes over what follows. After
+//! a power loss that is right: what was not synced may be torn. But each commit is synced before the next one is begun, so
+//! behind the torn place there is at most the end of one commit. Where more are found that fit each other, what was
+//! acknowledged is damaged, and would be lost without a word.
+//!
+//! Nothing but SQLite writes the log; its form is described in <https://www.sqlite.org/fileformat2.html#walformat>.
+
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read};
+use std::path::Path;
+
+/// The log's own header, and that of each frame, in bytes.
+const HEADER: usize = 32;
+const FRAME_HEADER: usize = 24;
+/// What a log begins with; the last bit says in which order of bytes checksums are made.
+const MAGIC: u32 = 0x377f_0682;
+/// Pages are between these sizes, in bytes.
+const PAGES: std::ops::RangeInclusive<usize> = 512..=65536;
+/// How many commits there may be behind the first frame that does not fit: the one that was being written.
+const COMMITS_BEHIND: usize = 1;
+/// How much is read at once, in bytes.
+const BUFFER: usize = 1 << 20;
+
+/// What is wrong with a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Torn {
+    /// The frame, from 0, that does not fit; none for the log's header.
+    pub(crate) frame: Option<u64>,
+    /// How many whole commits lie behind it.
+    pub(crate) commits: usize,
+}
+
+impl std::fmt::Display for Torn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { frame, commits } = self;
+        match frame {
+            Some(frame) => {
+                write!(f, "frame {frame} of the write-ahead log is damaged, and {commits} commits lie behind it")
+            }
+            None => write!(f, "the header of the write-ahead log is damaged, and {commits} commits lie behind it"),
+        }
+    }
+}
+
+/// Looks whether a log, if there is one, is damaged before its end.
+pub(crate) fn check(log: &Path) -> io::Result<Option<Torn>> {
+    match File::open(log) {
+        Ok(file) => match examine(BufReader::with_capacity(BUFFER, file)) {
+            // It ends in the middle of a frame, as a write does that was cut off.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+            examined => examined,
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The running checksum: two sums over pairs of 32-bit words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Chain {
+    big_endian: bool,
+    sums: (u32, u32),
+}
+
+impl Chain {
+    fn over(self, bytes: &[u8]) -> Self {
+        let word = |bytes: &[u8]| {
+            let bytes = [bytes[0], bytes[1], bytes[2], bytes[3]];
+            if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+        };
+        let sums = bytes.chunks_exact(8).fold(self.sums, |(first, second), pair| {
+            let first = first.wrapping_add(word(pair)).wrapping_add(second);
+            (first, second.wrapping_add(word(&pair[4..])).wrapping_add(first))
+        });
+        Self { sums, ..self }
+    }
+}
+
+/// A number of a header; they are big-endian, whatever the checksums are.
+fn field(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn examine(mut log: impl Read) -> io::Result<Option<Torn>> {
+    let mut header = [0; HEADER];
+    log.read_exact(&mut header)?;
+    if header == [0; HEADER] {
+        // It was made and never written.
+        return Ok(None);
+    }
+    let page = field(&header, 8) as usize;
+    let start = Chain { big_endian: field(&header, 0) == MAGIC | 1, sums: (0, 0) }.over(&header[..FRAME_HEADER]);
+    let is_log = field(&header, 0) | 1 == MAGIC | 1 && PAGES.contains(&page) && page.is_power_of_two();
+    let whole = is_log && start.sums == (field(&header, 24), field(&header, 28));
+    if !whole {
+        // It is written and synced alone, and fits into the smallest unit that disks write.
+        return Ok(Some(Torn { frame: None, commits: 0 }));
+    }
+    let salts = &header[16..24];
+    let mut frame = vec![0; FRAME_HEADER + page];
+    let mut torn: Option<Torn> = None;
+    // What the frame before says of the chain up to itself; none where it is not of this log.
+    let mut before = Some(start);
+    for number in 0.. {
+        match log.read_exact(&mut frame) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+            read => read?,
+        }
+        let ours = frame[8..16] == *salts;
+        let told = (field(&frame, 16), field(&frame, 20));
+        let fits =
+            ours && before.is_some_and(|before| before.over(&frame[..8]).over(&frame[FRAME_HEADER..]).sums == told);
+        before = ours.then_some(Chain { sums: told, ..start });
+        match &mut torn {
+            None if !fits => torn = Some(Torn { frame: Some(number), commits: 0 }),
+            // The last frame of a commit says how large the database is behind it.
+            Some(torn) if fits && field(&frame, 4) != 0 => torn.commits += 1,
+            _ => {}
+        }
+    }
+    Ok(torn.filter(|torn| torn.commits > COMMITS_BEHIND))
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A log of eight commits, as SQLite leaves it behind when its process dies.
+    fn log() -> Vec<u8> {
+        let directory = TempDir::new().unwrap();
+        let connection = Connection::open(directory.path().join("db")).unwrap();
+        connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+        connection.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
+        connection.execute_batch("CREATE TABLE t (a)").unwrap();
+        for number in 0..7 {
+            connection.execute("INSERT INTO t VALUES (zeroblob(9000 + ?1))", [number]).unwrap();
+        }
+        std::fs::read(directory.path().join("db-wal")).unwrap()
+    }
+
+    #[track_caller]
+    fn check(log: &[u8], damaged: bool) {
+        let found = examine(log).unwrap();
+        assert_eq!(found.is_some(), damaged, "{found:?}");
+    }
+
+    #[test]
+    fn a_log_that_is_torn_in_its_last_commit_is_as_a_power_loss_leaves_it() {
+        let whole = log();
+        check(&whole, false);
+        for cut in 1..6000 {
+            check(&whole[..whole.len() - cut], false);
+        }
+        // Of what was not synced, any part may be missing.
+        let mut torn = whole.clone();
+        let last = torn.len() - 2 * 4120;
+        torn[last..last + 4120].fill(0);
+        check(&torn, false);
+        check(&[0; 5000], false);
+    }
+
+    #[test]
+    fn damage_before_the_last_commits_is_noticed_wherever_it_is() {
+        let whole = log();
+        // The first commit that is followed by two more, and the header.
+        for at in (0..whole.len() - 8 * 4120).step_by(97) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            check(&damaged, true);
+        }
+    }
+
+    #[test]
+    fn what_an_older_log_left_behind_the_end_says_nothing() {
+        let mut whole = log();
+        let mut older = log()[HEADER..].to_vec();
+        // Another log has other salts.
+        older.chunks_mut(4120).for_each(|frame| frame[8] ^= 1);
+        whole.extend(older);
+        check(&whole, false);
+    }
+}

@@ -1,0 +1,176 @@
+//! What the disk does under a store: it loses its power with whatever was not synced, fails, or is full.
+
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use keelson_meta::Revision;
+use keelson_storage::{CommitError, RangeRequest, Store, StoreError, StoreKey, Transaction};
+use keelson_storage_sql::{OpenError, SqliteConfig, SqliteStore};
+use keelson_supervision::Supervisor;
+use keelson_teststores::{DiskFault, FragileDisk};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+/// How many tasks write at the same time.
+const WRITERS: usize = 4;
+/// How often the power is lost.
+const LOSSES: u64 = 24;
+/// The log is moved into the database often, so that the power is lost within that too.
+const LOG_BYTES: usize = 256 * 1024;
+
+fn open(directory: &Path) -> Result<SqliteStore, OpenError> {
+    SqliteStore::open(SqliteConfig { log_bytes: LOG_BYTES, ..SqliteConfig::directory(directory) })
+}
+
+fn put(key: &str, value: &str) -> Transaction {
+    Transaction::default().put(StoreKey::new(key), value.to_owned())
+}
+
+/// Numbers as random as the test needs.
+struct Luck(u64);
+
+impl Luck {
+    fn next(&mut self) -> bool {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 63 == 1
+    }
+}
+
+type Acknowledged = Arc<Mutex<BTreeMap<String, Revision>>>;
+
+/// Writes pairs of keys until it is told to stop, each pair in one transaction.
+async fn write(store: Arc<SqliteStore>, writer: usize, acknowledged: Acknowledged, done: Arc<AtomicBool>) {
+    let value = "v".repeat(3000);
+    for number in 0.. {
+        if done.load(Ordering::SeqCst) {
+            return;
+        }
+        let (first, second) = (format!("/a/{writer}-{number}"), format!("/b/{writer}-{number}"));
+        let pair = put(&first, &value).put(StoreKey::new(second.as_str()), value.clone());
+        let revisions = store.commit(pair).await.unwrap().revisions;
+        acknowledged.lock().extend([(first, revisions[0]), (second, revisions[1])]);
+        if number % 50 == 49 {
+            let old = store.current_revision().await.unwrap().get().saturating_sub(100);
+            store.compact(Revision::new(old)).await.unwrap();
+        }
+    }
+}
+
+/// What is there after a power loss, or why the store can't be opened.
+async fn left(directory: &Path) -> Result<BTreeMap<String, Revision>, String> {
+    let store = open(directory).map_err(|error| error.to_string())?;
+    let range = RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision: None, limit: None };
+    let page = store.range(range).await.map_err(|error| error.to_string())?;
+    Ok(page.entries.into_iter().map(|entry| (entry.key.to_string(), entry.revision)).collect())
+}
+
+/// Loses the power again and again under load. How many of those times something that was acknowledged was gone.
+async fn lose_power(fault: DiskFault) -> u64 {
+    let directory = TempDir::new().unwrap();
+    let disk = FragileDisk::below(directory.path());
+    let store = Arc::new(open(directory.path()).unwrap());
+    disk.set(fault);
+    let (acknowledged, done) = (Acknowledged::default(), Arc::new(AtomicBool::new(false)));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| tokio::spawn(write(store.clone(), writer, acknowledged.clone(), done.clone())))
+        .collect();
+    let mut lost = 0;
+    for number in 1..=LOSSES {
+        let enough = usize::try_from(number).unwrap() * 40;
+        while acknowledged.lock().len() < enough {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let after = TempDir::new().unwrap();
+        let before = acknowledged.lock().clone();
+        let mut luck = Luck(number);
+        // Sometimes nothing that was not synced has reached the disk, sometimes about half of it.
+        tokio::task::block_in_place(|| disk.power_off(after.path(), || number % 3 != 0 && luck.next()));
+        let left = match left(after.path()).await {
+            Ok(left) => left,
+            Err(refused) => {
+                assert_eq!(fault, DiskFault::SyncsNothing, "{refused}");
+                lost += 1;
+                continue;
+            }
+        };
+        if before.iter().any(|(key, revision)| left.get(key) != Some(revision)) {
+            lost += 1;
+        }
+        if fault == DiskFault::None {
+            for (key, revision) in left.iter().filter(|(key, _)| key.starts_with("/a/")) {
+                let other = left.get(&key.replace("/a/", "/b/"));
+                assert_eq!(other, Some(&revision.next()), "{key} is half of a transaction");
+            }
+        }
+    }
+    done.store(true, Ordering::SeqCst);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    lost
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv18_what_was_acknowledged_survives_a_power_loss() {
+    assert_eq!(lose_power(DiskFault::None).await, 0);
+}
+
+/// The test above can fail: a store that does not sync, as SQLite with `synchronous=OFF`, loses what it has acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_does_not_sync_loses_what_it_has_acknowledged() {
+    assert!(lose_power(DiskFault::SyncsNothing).await > LOSSES / 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_failed_sync_nothing_is_written_and_the_server_is_told_to_end() {
+    let directory = TempDir::new().unwrap();
+    let disk = FragileDisk::below(directory.path());
+    let supervisor = Supervisor::default();
+    let config = SqliteConfig { supervisor: supervisor.clone(), ..SqliteConfig::directory(directory.path()) };
+    let store = SqliteStore::open(config).unwrap();
+    let before = store.commit(put("/before", "1")).await.unwrap().revisions[0];
+    disk.set(DiskFault::SyncFails);
+    let failed = store.commit(put("/during", "1")).await;
+    // It may be on the disk.
+    assert!(matches!(failed, Err(CommitError::Store(StoreError::Unknown(_)))), "{failed:?}");
+    let why = tokio::time::timeout(Duration::from_secs(10), supervisor.failed()).await.unwrap().to_string();
+    assert!(why.contains("can't make writes durable, since the disk has failed"), "{why}");
+    disk.set(DiskFault::None);
+    let writes = disk.writes();
+    let refused = store.commit(put("/after", "1")).await;
+    assert!(matches!(refused, Err(CommitError::Store(StoreError::Unavailable(_)))), "{refused:?}");
+    assert!(store.check().await.is_err());
+    assert!(store.get(&StoreKey::new("/during")).await.unwrap().is_none(), "what may be gone is not shown");
+    drop(store);
+    assert_eq!(disk.writes(), writes, "not even the log was moved when it was closed");
+    let left = left(directory.path()).await.unwrap();
+    assert_eq!(left.get("/before"), Some(&before));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_writes_until_there_is_room() {
+    let directory = TempDir::new().unwrap();
+    let disk = FragileDisk::below(directory.path());
+    let store = open(directory.path()).unwrap();
+    store.commit(put("/before", "1")).await.unwrap();
+    store.check().await.unwrap();
+    disk.set(DiskFault::Full);
+    let refused = store.commit(put("/during", "1")).await;
+    assert!(
+        matches!(&refused, Err(CommitError::Store(StoreError::Unavailable(why))) if why.contains("full")),
+        "{refused:?}"
+    );
+    let told = store.check().await.unwrap_err().to_string();
+    assert!(told.contains("the disk is full"), "{told}");
+    disk.set(DiskFault::None);
+    store.check().await.unwrap();
+    store.commit(put("/after", "1")).await.unwrap();
+    drop(store);
+    let left = left(directory.path()).await.unwrap();
+    assert_eq!(left.keys().map(String::as_str).collect::<Vec<_>>(), ["/after", "/before"]);
+}

@@ -1,0 +1,126 @@
+//! One bound for the size of a write, whatever the engine: what one store holds can be brought to every other.
+//!
+//! etcd takes requests of 1.5 MiB and no more; SQLite and PostgreSQL would take objects that grow patch by patch without end.
+//! A transaction is measured as etcd would measure it, with some room for what is put around it, so that what passes here at
+//! etcd's own bound passes there too. Whoever copies or restores a store writes past this.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use keelson_meta::Revision;
+
+use crate::key::StoreKey;
+use crate::store::{
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, Transaction, Write,
+};
+
+/// The largest request that etcd takes unless it is told otherwise, in bytes.
+pub const DEFAULT_BOUND: usize = 1536 * 1024;
+/// What surrounds a transaction in a request, the compare of a [`crate::FencedStore`] included, in bytes: more than it is.
+const AROUND: usize = 1024;
+/// What surrounds each key and value in it, in bytes: more than it is.
+const AROUND_PART: usize = 32;
+
+/// A store that takes no transaction above a size.
+pub struct BoundedStore {
+    store: Arc<dyn Store>,
+    /// In bytes.
+    bound: usize,
+}
+
+impl BoundedStore {
+    /// The store behind the bound, which is in bytes of a whole transaction: keys, values and what is around them.
+    pub fn new(store: Arc<dyn Store>, bound: usize) -> Self {
+        Self { store, bound }
+    }
+}
+
+/// How many bytes of etcd's requests a transaction takes, or a little less.
+fn size(transaction: &Transaction) -> usize {
+    // A compared key is named twice: etcd is asked what it holds if the compare fails.
+    let compares = transaction.compares.iter().map(|compare| 2 * (compare.key.as_str().len() + AROUND_PART));
+    let writes = transaction.writes.iter().map(|write| {
+        let value = match write {
+            Write::Put { value, .. } => value.len(),
+            Write::Delete { .. } => 0,
+        };
+        write.key().as_str().len() + value + AROUND_PART
+    });
+    AROUND + compares.chain(writes).sum::<usize>()
+}
+
+#[async_trait]
+impl Store for BoundedStore {
+    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
+        let size = size(&transaction);
+        if size > self.bound {
+            let bound = self.bound;
+            let largest = transaction.writes.first().map(|write| write.key().to_string()).unwrap_or_default();
+            let why = format!("writing {largest} takes {size} bytes, and --max-object-bytes allows {bound}");
+            return Err(StoreError::TooLarge(why).into());
+        }
+        self.store.commit(transaction).await
+    }
+
+    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
+        self.store.get(key).await
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
+        self.store.range(request).await
+    }
+
+    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        self.store.count(request).await
+    }
+
+    async fn current_revision(&self) -> Result<Revision, StoreError> {
+        self.store.current_revision().await
+    }
+
+    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
+        self.store.oldest_revision().await
+    }
+
+    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
+        self.store.tail(after).await
+    }
+
+    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
+        self.store.compact(oldest).await
+    }
+
+    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
+        self.store.expire(now).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.store.check().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+
+    #[tokio::test]
+    async fn what_is_too_large_is_refused_and_not_written() {
+        let memory = MemoryStore::new();
+        let store = BoundedStore::new(Arc::new(memory.clone()), 4096);
+        let key = StoreKey::new("/registry/a");
+        let put = |length: usize| Transaction::default().put(key.clone(), vec![0; length]);
+        let most = 4096 - size(&put(0));
+        let refused = store.commit(put(most + 1)).await.unwrap_err();
+        assert!(
+            matches!(&refused, CommitError::Store(StoreError::TooLarge(why)) if why.contains("/registry/a")),
+            "{refused}"
+        );
+        assert!(memory.get(&key).await.unwrap().is_none());
+        store.commit(put(most)).await.unwrap();
+        // Several parts count together.
+        let two = put(most / 2).put(StoreKey::new("/registry/b"), vec![0; most / 2]);
+        assert!(store.commit(two).await.is_err());
+    }
+}
