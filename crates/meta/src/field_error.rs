@@ -201,9 +201,10 @@ impl FieldErrorKind {
 
     fn value_text(&self) -> Option<String> {
         match self {
+            // Such values have types of their own in upstream's code, which are shown as JSON, texts included.
+            Self::NotSupported { value, .. } => Some(go_format::json(value)),
             Self::Invalid { value }
             | Self::Duplicate { value }
-            | Self::NotSupported { value, .. }
             | Self::NotFound { value }
             | Self::TypeInvalid { value } => Some(match value {
                 Value::String(text) => go_format::quote(text),
@@ -225,16 +226,47 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// The text of several faults: one alone as it is, more as `[a, b]`, equal ones once, none as the empty text.
-pub fn join(errors: &[FieldError]) -> String {
-    let mut seen = HashSet::new();
-    let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    texts.retain(|text| seen.insert(text.clone()));
-    match texts.as_slice() {
-        [] => String::new(),
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
+/// How many faults of one object are looked for. Who has more of them reads the first and mends the rest likewise.
+pub const FAULTS_MAX: usize = 2000;
+/// How many faults an answer tells of.
+const TOLD_MAX: usize = 1000;
+/// How many bytes an answer tells of faults: of those that are told, the first is always.
+const TOLD_BYTES_MAX: usize = 512 * 1024;
+
+/// What an answer tells of the faults of an object: the causes as often as they were found, and one text.
+///
+/// The text has one fault alone as it is, several as `[a, b]`, and equal ones once. What an attacker can make many of is
+/// told as far as it fits, and then how many more there are.
+pub fn told(errors: &[FieldError]) -> (Vec<StatusCause>, String) {
+    let (mut causes, mut seen, mut text, mut bytes) = (Vec::new(), HashSet::new(), String::new(), 0);
+    let mut several = false;
+    for error in errors {
+        let cause = error.cause();
+        let length = cause.field.len() + cause.message.len();
+        if causes.len() == TOLD_MAX || bytes > 0 && bytes + length > TOLD_BYTES_MAX {
+            break;
+        }
+        bytes += length;
+        let line = format!("{}: {}", cause.field, cause.message);
+        if !seen.contains(&line) {
+            several |= !text.is_empty();
+            text.push_str(if text.is_empty() { "" } else { ", " });
+            text.push_str(&line);
+            seen.insert(line);
+        }
+        causes.push(cause);
     }
+    let more = errors.len() - causes.len();
+    if more > 0 {
+        text.push_str(&format!(", and {more} more"));
+        several = true;
+    }
+    (causes, if several { format!("[{text}]") } else { text })
+}
+
+/// The text of several faults, as [`told`] has it.
+pub fn join(errors: &[FieldError]) -> String {
+    told(errors).1
 }
 
 #[cfg(test)]
@@ -311,9 +343,26 @@ mod tests {
     #[test]
     fn several_are_bracketed_and_equal_ones_appear_once() {
         let (one, two) = (FieldError::forbidden("a", "x"), FieldError::forbidden("b", "y"));
-        assert_eq!(join(&[]), "");
-        assert_eq!(join(std::slice::from_ref(&one)), "a: Forbidden: x");
-        assert_eq!(join(&[one.clone(), one.clone()]), "a: Forbidden: x");
-        assert_eq!(join(&[one, two]), "[a: Forbidden: x, b: Forbidden: y]");
+        let check = |errors: &[FieldError], causes: usize, text: &str| {
+            let told = told(errors);
+            assert_eq!((told.0.len(), told.1.as_str()), (causes, text));
+        };
+        check(&[], 0, "");
+        check(std::slice::from_ref(&one), 1, "a: Forbidden: x");
+        check(&[one.clone(), one.clone()], 2, "a: Forbidden: x");
+        check(&[one, two], 2, "[a: Forbidden: x, b: Forbidden: y]");
+    }
+
+    #[test]
+    fn what_is_told_of_many_faults_is_bounded() {
+        let many: Vec<FieldError> = (0..5000).map(|index| FieldError::forbidden(format!("a[{index}]"), "x")).collect();
+        let (causes, text) = told(&many);
+        assert_eq!(causes.len(), TOLD_MAX);
+        assert!(text.ends_with("a[999]: Forbidden: x, and 4000 more]"), "{}", &text[text.len() - 80..]);
+        let long: Vec<FieldError> = (0..9).map(|_| FieldError::invalid("a", "x".repeat(200_000), "no")).collect();
+        let (causes, text) = told(&long);
+        assert!(causes.len() == 2 && text.len() < TOLD_BYTES_MAX && text.ends_with(", and 7 more]"));
+        let (causes, text) = told(&[FieldError::invalid("a", "x".repeat(3_000_000), "no")]);
+        assert!(causes.len() == 1 && text.len() > 3_000_000, "a single fault is told whole");
     }
 }

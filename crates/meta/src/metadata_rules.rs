@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crate::json::{Map, Value, json};
 
-use crate::field_error::FieldError;
+use crate::field_error::{FAULTS_MAX, FieldError};
 use crate::gvk::GroupVersion;
 use crate::names::{NameRule, label_key_faults, label_value_faults};
 use crate::object::Object;
@@ -48,6 +48,19 @@ pub fn validate_custom_metadata(object: &Object, namespaced: bool, rule: NameRul
     errors
 }
 
+/// The complaints about what an update states anew of the metadata of an object of a built-in kind: upstream judges it a
+/// second time beside what it was, and tells of it twice. `free_finalizers`: those of this kind may have any qualified name.
+pub fn validate_changed_metadata(object: &Object, free_finalizers: bool) -> Vec<FieldError> {
+    let mut errors = label_errors(object);
+    errors.extend(annotation_errors(object));
+    errors.extend(owner_errors(object));
+    errors.extend(managed_fields_errors(object));
+    if !free_finalizers {
+        errors.extend(standard_finalizer_errors(object));
+    }
+    errors
+}
+
 fn name_errors(object: &Object, rule: NameRule) -> Vec<FieldError> {
     let complaints = |field: &'static str, name: &str, prefix: bool| -> Vec<FieldError> {
         rule.check(name, prefix).into_iter().map(|fault| FieldError::invalid(field, name, fault)).collect()
@@ -81,6 +94,9 @@ fn label_errors(object: &Object) -> Vec<FieldError> {
     const FIELD: &str = "metadata.labels";
     let mut errors = Vec::new();
     for (key, value) in object.labels() {
+        if errors.len() >= FAULTS_MAX {
+            break;
+        }
         errors.extend(label_key_faults(key).into_iter().map(|fault| FieldError::invalid(FIELD, key, fault)));
         errors.extend(label_value_faults(value).into_iter().map(|fault| FieldError::invalid(FIELD, value, fault)));
     }
@@ -96,6 +112,9 @@ fn annotation_errors(object: &Object) -> Vec<FieldError> {
         // Keys are label keys of which the domain may have upper case letters.
         let is_lower_case = key.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
         let lower_case = if is_lower_case { Cow::Borrowed(key) } else { Cow::Owned(key.to_lowercase()) };
+        if errors.len() >= FAULTS_MAX {
+            continue;
+        }
         let faults = label_key_faults(&lower_case).into_iter();
         errors.extend(faults.map(|fault| FieldError::invalid(FIELD, key, fault)));
     }
@@ -110,6 +129,9 @@ fn finalizer_errors(object: &Object) -> Vec<FieldError> {
     let finalizers = object.finalizers();
     let mut errors = Vec::new();
     for finalizer in &finalizers {
+        if errors.len() >= FAULTS_MAX {
+            break;
+        }
         let faults = label_key_faults(finalizer).into_iter();
         errors.extend(faults.map(|fault| FieldError::invalid(FIELD, *finalizer, fault)));
     }
@@ -126,6 +148,7 @@ fn standard_finalizer_errors(object: &Object) -> Vec<FieldError> {
     finalizers
         .filter(|(_, name)| !name.contains('/') && !STANDARD_FINALIZERS.contains(name))
         .map(|(index, name)| FieldError::invalid(format!("metadata.finalizers[{index}]"), name, detail))
+        .take(FAULTS_MAX)
         .collect()
 }
 
@@ -139,6 +162,9 @@ fn owner_errors(object: &Object) -> Vec<FieldError> {
     let mut first_controller: Option<&Map> = None;
     let mut told = 0;
     for reference in &references {
+        if errors.len() >= FAULTS_MAX {
+            break;
+        }
         errors.extend(owner_reference_errors(FIELD, reference));
         if reference.get("controller") != Some(&Value::Bool(true)) {
             continue;

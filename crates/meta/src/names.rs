@@ -69,7 +69,7 @@ pub fn generate_name(base: &str, random: &dyn Random) -> String {
 
 /// The complaints about a DNS label (RFC 1123).
 pub fn dns_label_faults(text: &str) -> Vec<String> {
-    let mut faults = length_faults(text, LABEL_MAX);
+    let mut faults = too_many_characters(text, LABEL_MAX);
     if !is_dns_label(text) {
         // A subdomain that is no label has dots, as its length has been judged.
         faults.push(if is_subdomain(text) {
@@ -83,7 +83,7 @@ pub fn dns_label_faults(text: &str) -> Vec<String> {
 
 /// The complaints about a DNS label that must start with a letter (RFC 1035).
 pub fn dns_1035_label_faults(text: &str) -> Vec<String> {
-    let mut faults = length_faults(text, LABEL_MAX);
+    let mut faults = too_many_characters(text, LABEL_MAX);
     if !(is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())) {
         faults.push(regex_fault(DNS_1035_LABEL_TEXT, DNS_1035_LABEL, &["my-name", "abc-123"]));
     }
@@ -92,7 +92,7 @@ pub fn dns_1035_label_faults(text: &str) -> Vec<String> {
 
 /// The complaints about a DNS subdomain (RFC 1123).
 pub fn dns_subdomain_faults(text: &str) -> Vec<String> {
-    let mut faults = length_faults(text, SUBDOMAIN_MAX);
+    let mut faults = too_many_characters(text, SUBDOMAIN_MAX);
     if !is_subdomain(text) {
         faults.push(regex_fault(SUBDOMAIN_TEXT, SUBDOMAIN, &["example.com"]));
     }
@@ -161,6 +161,11 @@ fn mask_trailing_dash(name: &str) -> String {
     let Some(rest) = name.strip_suffix('-').filter(|rest| !rest.is_empty()) else { return name.to_owned() };
     let kept = rest.char_indices().next_back().map_or(0, |(index, _)| index);
     format!("{}a", &rest[..kept])
+}
+
+/// The complaint about a DNS name of more than `limit` bytes, in upstream's words: all that are right are ASCII.
+fn too_many_characters(text: &str, limit: usize) -> Vec<String> {
+    if text.len() > limit { vec![format!("must be no more than {limit} characters")] } else { Vec::new() }
 }
 
 /// The complaint about a text of more than `limit` bytes.

@@ -121,6 +121,11 @@ struct Parts<'a> {
 /// # Errors
 /// Upstream's message.
 pub fn canonical(text: &str) -> Result<Option<String>, String> {
+    // White space around a quantity is no part of it.
+    let trimmed = text.trim();
+    if trimmed.len() < text.len() {
+        return Ok(Some(canonical(trimmed)?.unwrap_or_else(|| trimmed.to_owned())));
+    }
     if text.is_empty() {
         return Err(WRONG_FORMAT.to_owned());
     }
@@ -266,6 +271,8 @@ mod tests {
     #[test]
     fn quantities_are_written_canonically() {
         for (given, expected) in [
+            ("1 ", "1"),
+            (" 1.5 ", "1500m"),
             ("0.5", "500m"),
             ("1.5", "1500m"),
             ("0.1", "100m"),

@@ -149,15 +149,16 @@ pub(super) fn store_read(resource: &GroupResource, causes: &[StatusCause]) -> St
 
 pub(super) fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
     let mut message = format!("{kind} {} is invalid", quote(name));
-    if !errors.is_empty() {
+    let (causes, faults) = field_error::told(errors);
+    if !faults.is_empty() {
         message.push_str(": ");
-        message.push_str(&field_error::join(errors));
+        message.push_str(&faults);
     }
     failure(422, "Invalid", message).with_details(StatusDetails {
         name: name.to_owned(),
         group: kind.group.clone(),
         kind: kind.kind.clone(),
-        causes: errors.iter().map(FieldError::cause).collect(),
+        causes,
         ..StatusDetails::default()
     })
 }

@@ -44,10 +44,10 @@ fn names_that_are_not_have_upstream_texts() {
     for name in ["Bad_Name", "-a", "a-", "a..b", ".a", "a.-b", "", "é"] {
         check(NameRule::DnsSubdomain, name, &[SUBDOMAIN_FAULT]);
     }
-    check(NameRule::DnsSubdomain, &"a".repeat(254), &["must be no more than 253 bytes"]);
+    check(NameRule::DnsSubdomain, &"a".repeat(254), &["must be no more than 253 characters"]);
     check(NameRule::DnsLabel, "a.b", &["must not contain dots"]);
     check(NameRule::DnsLabel, "A", &[LABEL_FAULT]);
-    check(NameRule::DnsLabel, &"a".repeat(64), &["must be no more than 63 bytes"]);
+    check(NameRule::DnsLabel, &"a".repeat(64), &["must be no more than 63 characters"]);
     check(NameRule::Dns1035Label, "0-a", &[DNS_1035_FAULT]);
     check(NameRule::Dns1035Label, "a.b", &[DNS_1035_FAULT]);
     check(NameRule::PathSegment, "..", &["may not be '..'"]);
