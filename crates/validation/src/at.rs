@@ -93,6 +93,14 @@ impl<'v> At<'v, '_> {
         At { value, ..*self }
     }
 
+    /// The same place with something else in it, and something else that stood there before.
+    pub(crate) fn between<'o>(&self, value: &'o Value, old: &'o Value) -> At<'o, '_>
+    where
+        'v: 'o,
+    {
+        At { value, old, ..*self }
+    }
+
     /// Whether a field of the object that stands here is set.
     pub(crate) fn field_is_set(&self, name: &str) -> bool {
         self.value.get(name).is_some_and(|value| !value.is_null())
@@ -166,17 +174,17 @@ impl<'v> At<'v, '_> {
 
     /// Reports that something has to stand here.
     pub(crate) fn required(&self, run: &mut Run<'_>, detail: impl Into<String>) {
-        run.faults.push(FieldError::required(self.path(), detail));
+        run.tell(|| FieldError::required(self.path(), detail));
     }
 
     /// Reports that `value` breaks a rule.
     pub(crate) fn invalid(&self, run: &mut Run<'_>, value: impl Into<Value>, detail: impl Into<String>) {
-        run.faults.push(FieldError::invalid(self.path(), value, detail));
+        run.tell(|| FieldError::invalid(self.path(), value, detail));
     }
 
     /// Reports that what stands here breaks a rule, without repeating it.
     pub(crate) fn refused(&self, run: &mut Run<'_>, detail: impl Into<String>) {
-        run.faults.push(FieldError::invalid_unshown(self.path(), detail));
+        run.tell(|| FieldError::invalid_unshown(self.path(), detail));
     }
 
     /// Reports each of these complaints about the text that stands here.
@@ -188,32 +196,37 @@ impl<'v> At<'v, '_> {
 
     /// Reports that nothing may stand here.
     pub(crate) fn forbidden(&self, run: &mut Run<'_>, detail: impl Into<String>) {
-        run.faults.push(FieldError::forbidden(self.path(), detail));
+        run.tell(|| FieldError::forbidden(self.path(), detail));
     }
 
     /// Reports that what stands here stands elsewhere too.
     pub(crate) fn duplicate(&self, run: &mut Run<'_>, value: impl Into<Value>) {
-        run.faults.push(FieldError::duplicate(self.path(), value));
+        run.tell(|| FieldError::duplicate(self.path(), value));
     }
 
     /// Reports that what stands here is none of the values that are known.
     pub(crate) fn not_supported(&self, run: &mut Run<'_>, value: impl Into<Value>, supported: &[&str]) {
-        run.faults.push(FieldError::not_supported(self.path(), value, supported));
+        run.tell(|| FieldError::not_supported(self.path(), value, supported));
     }
 
     /// Reports that what `value` names is not there.
     pub(crate) fn not_found(&self, run: &mut Run<'_>, value: impl Into<Value>) {
-        run.faults.push(FieldError::not_found(self.path(), value));
+        run.tell(|| FieldError::not_found(self.path(), value));
+    }
+
+    /// Reports that what stands here could not be judged.
+    pub(crate) fn internal(&self, run: &mut Run<'_>, detail: impl Into<String>) {
+        run.tell(|| FieldError::internal(self.path(), detail));
     }
 
     /// Reports that what stands here has more than `limit` bytes.
     pub(crate) fn too_long(&self, run: &mut Run<'_>, limit: usize) {
-        run.faults.push(FieldError::too_long(self.path(), limit));
+        run.tell(|| FieldError::too_long(self.path(), limit));
     }
 
     /// Reports that the list here has more than `limit` items.
     pub(crate) fn too_many(&self, run: &mut Run<'_>, limit: usize) {
-        run.faults.push(FieldError::too_many(self.path(), self.list().len(), limit));
+        run.tell(|| FieldError::too_many(self.path(), self.list().len(), limit));
     }
 }
 

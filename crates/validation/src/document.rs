@@ -62,6 +62,7 @@ fn describe_kind(text: &mut String, kind: &Kind, shared: &mut Vec<&'static Shape
         }
         text.push('\n');
     };
+    part(text, "Before all else:", kind.alone);
     part(text, "", kind.object);
     part(text, "An update, first:", kind.first);
     part(text, "An update, then:", kind.then);
@@ -80,6 +81,10 @@ fn describe(text: &mut String, path: &str, shape: &'static Shape, shared: &mut V
         match rule {
             Rule::In(inner) | Rule::Always(inner) => inside(text, &path, inner, shared),
             Rule::Each(inner) => inside(text, &format!("{path}[]"), inner, shared),
+            Rule::Around(words, _, inner) => {
+                entry(text, &path, words);
+                inside(text, &path, inner, shared);
+            }
             Rule::With(words, _, inner) => {
                 entry(text, &path, words);
                 inside(text, &format!("{path}[]"), inner, shared);
@@ -112,7 +117,9 @@ fn entry(text: &mut String, path: &str, words: &str) {
 fn words(rule: &Rule) -> String {
     match rule {
         Rule::Required(_) => "required".to_owned(),
-        Rule::OneOf(known) | Rule::StrictlyOneOf(known) => format!("one of {}", known.join(", ")),
+        Rule::OneOf(known) | Rule::StrictlyOneOf(known) | Rule::OneOfIfSet(known) => {
+            format!("one of {}", known.join(", "))
+        }
         Rule::EachOneOf(known) => format!("each one of {}", known.join(", ")),
         Rule::NonNegative => "not negative".to_owned(),
         Rule::Positive => "positive".to_owned(),
@@ -126,7 +133,7 @@ fn words(rule: &Rule) -> String {
         Rule::Immutable => "immutable".to_owned(),
         Rule::SetOnce => "set once".to_owned(),
         Rule::Check(words, _) => (*words).to_owned(),
-        Rule::In(_) | Rule::Always(_) | Rule::Each(_) | Rule::With(..) => String::new(),
+        Rule::In(_) | Rule::Always(_) | Rule::Each(_) | Rule::With(..) | Rule::Around(..) => String::new(),
     }
 }
 

@@ -90,18 +90,49 @@ fn decimal_octet(text: &str) -> Option<u8> {
 }
 
 fn ip_faults(text: &str) -> Vec<String> {
-    if parse_ip(text).is_some() {
-        Vec::new()
-    } else {
-        vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
+    match parse_ip(text) {
+        None => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
+        Some(_) if text.parse::<IpAddr>().is_err() => vec!["must not have leading 0s".to_owned()],
+        Some(address) if is_mapped(address) => vec!["must not be an IPv4-mapped IPv6 address".to_owned()],
+        Some(_) => Vec::new(),
     }
 }
 
 fn cidr_faults(text: &str) -> Vec<String> {
-    if parse_cidr(text).is_some() {
-        Vec::new()
-    } else {
-        vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
+    let Some((address, bits)) = parse_cidr(text) else {
+        return vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()];
+    };
+    let (base, length) = text.split_once('/').unwrap_or((text, ""));
+    let mut faults = Vec::new();
+    if base.parse::<IpAddr>().is_err() || length != bits.to_string() {
+        faults.push("must not have leading 0s in IP or prefix length".to_owned());
+    } else if is_mapped(address) {
+        faults.push("must not have an IPv4-mapped IPv6 address".to_owned());
+    }
+    if !is_base(address, bits) {
+        faults.push("must not have bits set beyond the prefix length".to_owned());
+    }
+    faults
+}
+
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
+}
+
+/// Whether nothing is set behind the first bits of an address.
+fn is_base(address: IpAddr, bits: u8) -> bool {
+    let (value, width) = match address {
+        IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
+        IpAddr::V6(address) => (u128::from(address), 128),
+    };
+    let behind = u32::from(width - bits);
+    behind == 0 || value.trailing_zeros() >= behind || value == 0
+}
+
+/// The complaints about what stands at a place, which older servers judged less strictly: what was there may stay.
+pub(crate) fn strictly(format: &Format, at: &crate::at::At<'_, '_>, run: &mut crate::shape::Run<'_>) {
+    if at.old.is_null() || !at.is_unchanged() {
+        at.complain(run, format.faults(at.text()));
     }
 }
 
@@ -165,8 +196,8 @@ fn header_name_faults(text: &str) -> Vec<String> {
 
 fn subdomain_with_underscore_faults(text: &str) -> Vec<String> {
     const MAX: usize = 253;
-    const TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
-    const REGEX: &str = r"[_]?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\.[_]?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
+    const TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character";
+    const REGEX: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
     let edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let part_fits = |part: &str| {
         let bytes = part.strip_prefix('_').unwrap_or(part).as_bytes();
@@ -209,7 +240,18 @@ mod tests {
             &[("a/b", "config key"), ("..", "must not be '..'")],
         );
         check(&HEADER_NAME, &["X-A"], &[("a b", "HTTP header"), ("", "HTTP header")]);
-        check(&IP, &["10.0.0.1", "010.0.0.1", "::1"], &[("10.0.0", "valid IP"), ("256.1.1.1", "valid IP")]);
+        check(
+            &IP,
+            &["10.0.0.1", "::1"],
+            &[("10.0.0", "valid IP"), ("256.1.1.1", "valid IP"), ("010.0.0.1", "leading 0s")],
+        );
+        check(&IP, &[], &[("::ffff:10.0.0.1", "IPv4-mapped")]);
+        check(
+            &CIDR,
+            &["0.0.0.0/0"],
+            &[("10.0.0.1/8", "beyond"), ("010.0.0.0/8", "leading 0s"), ("10.0.0.0/08", "leading 0s")],
+        );
+        check(&CIDR, &["::/0"], &[("::ffff:10.0.0.0/104", "IPv4-mapped"), ("fd00::1/64", "beyond")]);
         check(&CIDR, &["10.0.0.0/8", "fd00::/64"], &[("10.0.0.0/33", "CIDR"), ("10.0.0.0", "CIDR")]);
         check(&DNS_SUBDOMAIN_UNDERSCORE, &["_a.b", "a_b.c"], &[("-a", "subdomain"), ("a_", "subdomain")]);
     }

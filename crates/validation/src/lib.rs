@@ -20,6 +20,7 @@ mod semver;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::{GroupVersionKind, Object};
@@ -29,11 +30,20 @@ use pod::Pod;
 use shape::{Kind, Run, Shape};
 
 pub use document::document;
+pub use warnings::warnings;
 
 /// All that is wrong with a new object, which is in the version that its kind is stored in.
 pub fn create(kind: &GroupVersionKind, object: &Object) -> Vec<FieldError> {
     match find(kind) {
         Some(rules) => check(&[rules.object], object, None),
+        None => Vec::new(),
+    }
+}
+
+/// What is wrong with an object, or with a change of one, that is told before all else and then alone.
+pub fn alone(kind: &GroupVersionKind, old: Option<&Object>, object: &Object) -> Vec<FieldError> {
+    match find(kind) {
+        Some(rules) => check(&[rules.alone], object, old),
         None => Vec::new(),
     }
 }

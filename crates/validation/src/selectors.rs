@@ -56,6 +56,23 @@ fn requirement(at: &At<'_, '_>, run: &mut Run<'_>, lenient: bool) {
     }
 }
 
+/// Whether labels can be asked whether a selector matches them. One that is left out matches none.
+pub(crate) fn is_sound(at: &At<'_, '_>) -> bool {
+    let is_key = |key: &str| QUALIFIED_NAME.faults(key).is_empty();
+    let is_value = |value: &Value| LABEL_VALUE.faults(value.as_str().unwrap_or_default()).is_empty();
+    let expression = |at: At<'_, '_>| {
+        let values = at.field("values").list();
+        let fits = match at.field("operator").text() {
+            "In" | "NotIn" => !values.is_empty(),
+            "Exists" | "DoesNotExist" => values.is_empty(),
+            _ => false,
+        };
+        fits && is_key(at.field("key").text()) && values.iter().all(is_value)
+    };
+    at.field("matchLabels").tree().into_iter().flatten().all(|(key, value)| is_key(key) && is_value(value))
+        && at.field("matchExpressions").items().all(expression)
+}
+
 /// Whether a selector says nothing, and so matches everything.
 pub(crate) fn is_everything(selector: &Value) -> bool {
     let empty = |field: &str| selector.get(field).is_none_or(crate::at::is_empty);

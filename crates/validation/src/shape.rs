@@ -4,7 +4,7 @@
 //! what stood there before (the rules of an update). Shapes are constants and nest as objects do.
 
 use keelson_meta::Object;
-use keelson_meta::field_error::FieldError;
+use keelson_meta::field_error::{FAULTS_MAX, FieldError};
 
 use crate::at::At;
 use crate::formats::Format;
@@ -20,6 +20,15 @@ pub(crate) struct Run<'v> {
     pub(crate) before: Option<&'v Object>,
     /// What rules for the parts of a pod need to know of the whole.
     pub(crate) pod: Pod<'v>,
+}
+
+impl Run<'_> {
+    /// Notes a fault, unless there are so many that one more tells nothing.
+    pub(crate) fn tell(&mut self, fault: impl FnOnce() -> FieldError) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(fault());
+        }
+    }
 }
 
 /// A rule as a function of a place.
@@ -42,6 +51,8 @@ pub(crate) enum Rule {
     OneOf(&'static [&'static str]),
     /// It is one of these texts, and an empty text is as wrong as any other.
     StrictlyOneOf(&'static [&'static str]),
+    /// It is one of these texts, or is left out; an empty text is as wrong as any other.
+    OneOfIfSet(&'static [&'static str]),
     /// Each item of the list is one of these texts.
     EachOneOf(&'static [&'static str]),
     /// The number is 0 or greater, or is left out.
@@ -76,6 +87,8 @@ pub(crate) enum Rule {
     Check(&'static str, Check),
     /// The same, and the shape that the function checks items against.
     With(&'static str, Check, &'static Shape),
+    /// The same, and the shape that the function checks the object itself against, if it comes to that.
+    Around(&'static str, Check, &'static Shape),
 }
 
 /// The text for what an update may not touch.
@@ -112,6 +125,7 @@ impl Rule {
             Self::Required(detail) if at.is_empty() => at.required(run, *detail),
             Self::OneOf(known) if !at.is_empty() => one_of(at, run, known),
             Self::StrictlyOneOf(known) => one_of(at, run, known),
+            Self::OneOfIfSet(known) if at.is_set() => one_of(at, run, known),
             Self::EachOneOf(known) => at.items().for_each(|item| one_of(&item, run, known)),
             Self::NonNegative => within(at, run, 0, i64::MAX, NEGATIVE),
             Self::Positive => within(at, run, 1, i64::MAX, "must be greater than 0"),
@@ -133,9 +147,10 @@ impl Rule {
             Self::In(shape) if at.is_set() => shape.check(at, run),
             Self::Always(shape) => shape.check(at, run),
             Self::Each(shape) => at.items().for_each(|item| shape.check(&item, run)),
-            Self::Check(_, check) | Self::With(_, check, _) => check(at, run),
+            Self::Check(_, check) | Self::With(_, check, _) | Self::Around(_, check, _) => check(at, run),
             Self::Required(_)
             | Self::OneOf(_)
+            | Self::OneOfIfSet(_)
             | Self::Format(_)
             | Self::MaxBytes(_)
             | Self::MaxItems(_)
@@ -168,6 +183,8 @@ fn within(at: &At<'_, '_>, run: &mut Run<'_>, least: i64, most: i64, detail: &st
 pub(crate) struct Kind {
     /// The kind; its group is that of the list it stands in.
     pub(crate) name: &'static str,
+    /// What is checked before all else, metadata included: its faults are then all that is told.
+    pub(crate) alone: &'static Shape,
     /// What holds for every object.
     pub(crate) object: &'static Shape,
     /// What an update is checked for before the object is.
@@ -183,10 +200,16 @@ const NONE: &Shape = &Shape::of(&[]);
 
 /// A kind without rules of its own: the start for those that have some.
 pub(crate) const fn kind(name: &'static str) -> Kind {
-    Kind { name, object: NONE, first: NONE, then: NONE, below: &[] }
+    Kind { name, alone: NONE, object: NONE, first: NONE, then: NONE, below: &[] }
 }
 
 impl Kind {
+    /// What is checked before all else.
+    pub(crate) const fn alone(mut self, shape: &'static Shape) -> Self {
+        self.alone = shape;
+        self
+    }
+
     /// What holds for every object.
     pub(crate) const fn object(mut self, shape: &'static Shape) -> Self {
         self.object = shape;

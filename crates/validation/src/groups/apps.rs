@@ -2,15 +2,19 @@
 //!
 //! Selectors are there for good once a workload is made, and the templates have to fit them.
 
-use keelson_meta::json::Value;
+use std::collections::HashSet;
+
+use keelson_meta::json::{Value, json};
 
 use crate::at::At;
-use crate::pod::TEMPLATE;
-use crate::selectors::{SELECTOR, is_everything};
-use crate::shape::Rule::{self, Always, Check, Immutable, In, NonNegative, Required};
+use crate::formats::DNS_LABEL;
+use crate::pod::{Pod, TEMPLATE};
+use crate::selectors::{SELECTOR, is_everything, is_sound};
+use crate::shape::Rule::{self, Always, Around, Check, Immutable, In, NonNegative, Required, With};
 use crate::shape::{Kind, NEGATIVE, Run, Shape, kind};
 
-use super::replication::{CONTROLLER_STATUS, always_restarted, parts, template_fits};
+use super::claim;
+use super::replication::{CONTROLLER_STATUS, always_restarted, disks_can_be_shared, parts, template_fits};
 
 pub(super) const KINDS: &[Kind] = &[
     kind("ControllerRevision").object(&REVISION).then(&REVISION_UPDATE),
@@ -31,8 +35,6 @@ const DEPLOYMENT_SPEC: Shape = Shape::of(&[
     ("selector", NEEDED_SELECTOR),
     ("selector", SELECTOR),
     ("selector", Check("not empty", |at, run| not_everything(at, "deployment", run))),
-    ("", Check("the selector matches the template", template_fits)),
-    ("template", Always(&TEMPLATE)),
     ("template", PODS_OF_REPLICA_SETS),
     ("strategy", Check("Recreate, or RollingUpdate with numbers or percentages that allow progress", strategy)),
     ("minReadySeconds", NonNegative),
@@ -48,24 +50,22 @@ const REPLICA_SET_SPEC: Shape = Shape::of(&[
     ("selector", NEEDED_SELECTOR),
     ("selector", SELECTOR),
     ("selector", Check("not empty", |at, run| not_everything(at, "deployment", run))),
-    ("", Check("the selector matches the template", template_fits)),
-    ("template", Always(&TEMPLATE)),
     ("template", PODS_OF_REPLICA_SETS),
 ]);
 
-const PODS_OF_REPLICA_SETS: Rule = Check("pods that are always restarted, without a deadline", |at, run| {
-    always_restarted(at, "activeDeadlineSeconds in ReplicaSet is not Supported", run);
-});
+const PODS_OF_REPLICA_SETS: Rule =
+    Around("matched by the selector: pods that are always restarted, without a deadline", replicated_pods, &TEMPLATE);
 
 const DAEMON_SET: Shape = Shape::of(&[("spec", Always(&DAEMON_SET_SPEC))]);
 const DAEMON_SET_SPEC: Shape = Shape::of(&[
     ("selector", SELECTOR),
-    ("", Check("the selector matches the template", daemons_fit)),
+    ("", Check("the selector matches the template", template_fits)),
     ("selector", Check("not empty", |at, run| not_everything(at, "daemonset", run))),
     ("template", Always(&TEMPLATE)),
     (
         "template",
         Check("pods that are always restarted, without a deadline", |at, run| {
+            disks_can_be_shared(at, run);
             always_restarted(at, "activeDeadlineSeconds in DaemonSet is not Supported", run);
         }),
     ),
@@ -86,18 +86,21 @@ const STATEFUL_SET_SPEC: Shape = Shape::of(&[
     ("replicas", NonNegative),
     ("minReadySeconds", NonNegative),
     ("ordinals", Check("start not negative", ordinals)),
+    ("serviceName", Check("DNS label, of a new one", service_name)),
+    ("volumeClaimTemplates", With("of a new one", claim_templates, &CLAIM_TEMPLATE)),
     ("selector", NEEDED_SELECTOR),
     ("selector", SELECTOR),
     ("selector", Check("not empty", |at, run| not_everything(at, "statefulset", run))),
-    ("", Check("the selector matches the template", template_fits)),
-    ("", Check("labels and annotations of the template", crate::pod::stateful_template)),
     (
         "template",
-        Check("pods that are always restarted, without a deadline", |at, run| {
-            always_restarted(at, "activeDeadlineSeconds in StatefulSet is not Supported", run);
-        }),
+        Around(
+            "matched by the selector: pods with the volumes of the claims, always restarted",
+            stateful_pods,
+            &TEMPLATE,
+        ),
     ),
 ]);
+const CLAIM_TEMPLATE: Shape = Shape::of(&[("spec", Always(&claim::SPEC))]);
 const RETENTION: Rule = Rule::StrictlyOneOf(&["Retain", "Delete"]);
 
 const STATEFUL_SET_UPDATE: Shape =
@@ -201,21 +204,84 @@ fn stateful_parts(status: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
+/// With a selector that makes no sense upstream looks no further.
+fn replicated_pods<'v>(template: &At<'v, '_>, run: &mut Run<'v>) {
+    let Some(spec) = template.parent() else { return };
+    let selector = spec.field("selector");
+    if !is_sound(&selector) {
+        return selector.invalid(run, selector.value.clone(), "invalid label selector");
+    }
+    template_fits(spec, run);
+    TEMPLATE.check(template, run);
+    if spec.field("replicas").int() > 1 {
+        disks_can_be_shared(template, run);
+    }
+    always_restarted(template, "activeDeadlineSeconds in ReplicaSet is not Supported", run);
+}
+
+fn stateful_pods<'v>(template: &At<'v, '_>, run: &mut Run<'v>) {
+    let Some(spec) = template.parent() else { return };
+    let selector = spec.field("selector");
+    if is_sound(&selector) {
+        template_fits(spec, run);
+        stateful_template(spec, template, run);
+    } else {
+        selector.invalid(run, selector.value.clone(), "");
+    }
+    always_restarted(template, "activeDeadlineSeconds in StatefulSet is not Supported", run);
+}
+
+/// The template is judged with the volumes that its pods will have: first those of the claims that are made for each pod.
+///
+/// Older servers judged it less, so an update of a set whose template never was as it should be may leave it so.
+fn stateful_template(spec: &At<'_, '_>, template: &At<'_, '_>, run: &mut Run<'_>) {
+    let claims = spec.field("volumeClaimTemplates");
+    let (new, old) = (with_claims(template.value, claims.value), with_claims(template.old, claims.old));
+    let judge = |value: &Value, before: &Value| {
+        let mut whole = Run { faults: Vec::new(), object: run.object, before: run.before, pod: Pod::default() };
+        TEMPLATE.check(&template.between(value, before), &mut whole);
+        whole.faults
+    };
+    let faults = judge(&new, &old);
+    if run.before.is_none() || faults.is_empty() || judge(&old, &old).is_empty() {
+        run.faults.extend(faults);
+    }
+}
+
+/// A template with a volume for each claim before its own volumes, of which those with the same names are left out.
+fn with_claims(template: &Value, claims: &Value) -> Value {
+    let mut template = template.clone();
+    let claims = claims.as_array().map_or(&[][..], Vec::as_slice);
+    let Some(Value::Object(spec)) = template.get_mut("spec").filter(|_| !claims.is_empty()) else { return template };
+    let name = |claim: &Value| claim["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let mut names = HashSet::new();
+    let made = claims.iter().map(name).filter(|name| names.insert(name.clone()));
+    let mut volumes: Vec<Value> =
+        made.map(|name| json!({ "name": name, "persistentVolumeClaim": { "claimName": name } })).collect();
+    if let Some(Value::Array(own)) = spec.remove("volumes") {
+        let is_own = |volume: &Value| !names.contains(volume["name"].as_str().unwrap_or_default());
+        volumes.extend(own.into_iter().filter(is_own));
+    }
+    spec.insert("volumes", volumes);
+    template
+}
+
+fn service_name(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if run.before.is_none() && !at.is_empty() {
+        at.complain(run, DNS_LABEL.faults(at.text()));
+    }
+}
+
+fn claim_templates<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
+    if run.before.is_none() {
+        at.items().for_each(|claim| CLAIM_TEMPLATE.check(&claim, run));
+    }
+}
+
 fn not_everything(at: &At<'_, '_>, workload: &str, run: &mut Run<'_>) {
     if at.is_set() && is_everything(at.value) {
         at.invalid(run, at.value.clone(), format!("empty selector is invalid for {workload}"));
     }
-}
-
-/// A selector that is left out selects nothing, and so not the template either.
-fn daemons_fit(spec: &At<'_, '_>, run: &mut Run<'_>) {
-    if spec.field("selector").is_set() {
-        return template_fits(spec, run);
-    }
-    let template = spec.field("template");
-    let metadata = template.field("metadata");
-    let labels = metadata.field("labels");
-    labels.invalid(run, labels.value.clone(), "`selector` does not match template `labels`");
 }
 
 fn progress_deadline(at: &At<'_, '_>, run: &mut Run<'_>) {
@@ -353,5 +419,5 @@ fn percent(text: &str) -> Option<i64> {
 }
 
 fn count(at: &At<'_, '_>) -> i64 {
-    at.number().or_else(|| percent(at.text())).unwrap_or_default()
+    at.number().or_else(|| percent(at.text())).or_else(|| at.text().parse().ok()).unwrap_or_default()
 }

@@ -24,7 +24,24 @@ const REFERENCE: Shape = Shape::of(&[
     ("kind", Format(&PATH_SEGMENT)),
     ("name", Required("")),
     ("name", Format(&PATH_SEGMENT)),
+    ("apiVersion", Check("with a group, but for replication controllers", target_version)),
 ]);
+
+/// What could be stored before this was asked for may stay as it is.
+fn target_version(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let kept = run.before.is_some() && at.is_unchanged();
+    let controller = at.parent().is_some_and(|target| target.field("kind").text() == "ReplicationController");
+    match at.text().split('/').collect::<Vec<_>>().as_slice() {
+        _ if kept => {}
+        ["v1"] if controller => {}
+        [_] | ["", _] => at.invalid(run, at.text(), "apiVersion must specify API group"),
+        [_, _] => {}
+        _ => {
+            let text = at.text();
+            at.invalid(run, text, format!("unexpected GroupVersion string: {text}"));
+        }
+    }
+}
 
 const RULES: Shape = Shape::of(&[
     ("stabilizationWindowSeconds", Within(0, i64::MAX, "must be greater than or equal to zero")),
@@ -73,7 +90,9 @@ fn bounds(spec: &At<'_, '_>, run: &mut Run<'_>) {
     if least.number().is_some_and(|number| number < lowest) {
         least.invalid(run, least.int(), format!("must be greater than or equal to {lowest}"));
     }
-    if most.int() < 1 {
+    if most.int() == 0 {
+        most.required(run, "must be set and greater than 0");
+    } else if most.int() < 0 {
         most.invalid(run, most.int(), "must be greater than 0");
     }
     if least.number().is_some_and(|number| most.int() < number) {

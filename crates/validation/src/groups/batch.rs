@@ -6,8 +6,8 @@ use keelson_meta::json::Value;
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};
 use crate::pod::{TEMPLATE, restore};
-use crate::selectors::{SELECTOR, matches};
-use crate::shape::Rule::{Always, Check, Immutable, NonNegative, OneOf, Required};
+use crate::selectors::{SELECTOR, is_sound, matches};
+use crate::shape::Rule::{Always, Check, Immutable, NonNegative, OneOf, OneOfIfSet, Required};
 use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
 
 use super::job_policies::{failure_policy, success_policy};
@@ -50,7 +50,7 @@ const SPEC: Shape = Shape::shared(
         ("maxFailedIndexes", NonNegative),
         ("", Check("maxFailedIndexes only with backoffLimitPerIndex", limits_per_index)),
         ("managedBy", Check("domain and path of at most 63 bytes", managed_by)),
-        ("completionMode", OneOf(&["NonIndexed", "Indexed"])),
+        ("completionMode", OneOfIfSet(&["NonIndexed", "Indexed"])),
         ("", Check("an indexed job says how many completions, up to 100000", indexed)),
         ("podFailurePolicy", Check("up to 20 rules, each about exit codes or conditions", failure_policy)),
         ("successPolicy", Check("up to 20 rules about the indexes of an indexed job", success_policy)),
@@ -142,7 +142,7 @@ fn generated_selector(job: &At<'_, '_>, run: &mut Run<'_>) {
             place.invalid(run, labels.value.clone(), format!("must be '{value}'"));
         }
     }
-    if !matches(selector.value, &Value::Object(expected)) {
+    if is_sound(&selector) && !matches(selector.value, &Value::Object(expected)) {
         selector.invalid(run, selector.value.clone(), "`selector` not auto-generated");
     }
 }
@@ -203,7 +203,7 @@ fn indexed(spec: &At<'_, '_>, run: &mut Run<'_>) {
         ["completions", "parallelism", "maxFailedIndexes", "backoffLimitPerIndex"].map(|field| spec.field(field));
     match spec.field("completionMode").text() {
         "Indexed" => {}
-        "" | "NonIndexed" => {
+        "NonIndexed" => {
             for field in [&limit, &failed].into_iter().filter(|field| field.is_set()) {
                 field.invalid(run, field.int(), "requires indexed completion mode");
             }

@@ -1,12 +1,12 @@
 //! Persistent volume claims, and the templates for them that pods and stateful sets hold.
 
-use keelson_meta::json::Value;
+use keelson_meta::json::{Value, json};
 use keelson_meta::{Object, Quantity};
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::selectors::{SELECTOR, labels};
-use crate::shape::Rule::{self, Always, Check, Format, OneOf, Required};
+use crate::shape::Rule::{self, Always, Check, Format, OneOfIfSet, Required};
 use crate::shape::{IMMUTABLE, Run, Shape};
 
 use crate::pod::resources::{amount, is_native, quantity};
@@ -27,7 +27,7 @@ pub(crate) const SPEC: Shape = Shape::shared(
         ("accessModes", ACCESS_MODES),
         ("resources", Check("an amount of storage above zero", storage)),
         ("storageClassName", Format(&DNS_SUBDOMAIN)),
-        ("volumeMode", OneOf(&["Block", "Filesystem"])),
+        ("volumeMode", OneOfIfSet(&["Block", "Filesystem"])),
         ("dataSource", Check("name and kind; a claim unless it has a group", data_source)),
         ("dataSourceRef", Check("name and kind; a claim unless it has a group", data_source)),
         ("", Check("both sources are the same", same_sources)),
@@ -57,6 +57,8 @@ fn template_metadata(at: &At<'_, '_>, run: &mut Run<'_>) {
     for (name, _) in at.tree().into_iter().flatten() {
         let field = at.field(name);
         if !matches!(name, "labels" | "annotations") && !field.is_empty() {
+            // Upstream writes its own name of the field with a small letter in front.
+            let field = if name == "uid" { field.called("uID") } else { field };
             field.forbidden(run, "cannot be set");
         }
     }
@@ -97,6 +99,7 @@ fn data_source(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
+/// Upstream shows its own structure of the path, which says nothing.
 fn same_sources(at: &At<'_, '_>, run: &mut Run<'_>) {
     let (source, reference) = (at.field("dataSource"), at.field("dataSourceRef"));
     if !source.is_set() || !reference.is_set() {
@@ -104,9 +107,9 @@ fn same_sources(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     let same = |field: &str| source.value.get(field) == reference.value.get(field);
     if !reference.field("namespace").is_empty() {
-        at.invalid(run, source.path(), "may not be specified when dataSourceRef.namespace is specified");
+        at.invalid(run, json!({}), "may not be specified when dataSourceRef.namespace is specified");
     } else if !["apiGroup", "kind", "name"].into_iter().all(same) {
-        at.invalid(run, source.path(), "must match dataSourceRef");
+        at.invalid(run, json!({}), "must match dataSourceRef");
     }
 }
 
@@ -187,10 +190,8 @@ fn storage_stays(at: &At<'_, '_>, run: &mut Run<'_>) {
     let old = storage.old.as_str().and_then(Quantity::parse);
     let capacity = status.field("capacity");
     let there = amount(&capacity.field("storage")).unwrap_or_default();
-    if let (Some(new), Some(old)) = (amount(&storage), old)
-        && new < old
-        && new <= there
-    {
+    let (new, old) = (amount(&storage).unwrap_or_default(), old.unwrap_or_default());
+    if new < old && new <= there {
         storage.forbidden(run, "field can not be less than status.capacity");
     }
 }
@@ -202,8 +203,12 @@ fn modes_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     if !mode.is_unchanged() {
         at.field("volumeMode").invalid(run, mode.value.clone(), IMMUTABLE);
     }
+    let status = at.field("status");
     if !class.old.is_null() && !class.is_set() {
-        class.forbidden(run, "update from non-nil value to nil is forbidden");
+        // A claim without a volume can't change at all, which has been told by now.
+        if status.field("phase").text() == "Bound" {
+            class.forbidden(run, "update from non-nil value to nil is forbidden");
+        }
     } else if !class.old.is_null() && class.is_empty() {
         class.forbidden(run, "update from non-nil value to an empty string is forbidden");
     }
@@ -221,13 +226,11 @@ fn status(at: &At<'_, '_>, run: &mut Run<'_>) {
     for (_, entry) in at.field("capacity").entries() {
         basic(&entry, run);
     }
-    // Upstream leaves the plural out of the path here.
     let resizes = at.field("allocatedResourceStatuses");
-    let place = at.field("allocatedResourceStatus");
     for (resource, entry) in resizes.entries() {
-        resource_key(&place, resource, run);
+        resource_key(&resizes, resource, run);
         if !RESIZES.contains(&entry.text()) {
-            place.not_supported(run, resource, &RESIZES);
+            resizes.not_supported(run, resource, &RESIZES);
         }
     }
     let allocated = at.field("allocatedResources");

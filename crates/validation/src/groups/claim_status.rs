@@ -87,7 +87,34 @@ const RESULT: Shape = Shape::of(&[
     ("device", NAME),
     ("", Check("conditions for binding and against it", binding)),
     ("tolerations", Each(&TOLERATION)),
+    ("shareID", SHARE),
 ]);
+
+/// Which share of a device it is.
+const SHARE: Rule = Check("UUID", |at, run| {
+    let text = at.text();
+    let bare = match text.len() {
+        32 | 36 => Some(text),
+        38 => text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')),
+        45 => text.get(..9).filter(|prefix| prefix.eq_ignore_ascii_case("urn:uuid:")).and_then(|_| text.get(9..)),
+        length if at.is_set() => {
+            return at.invalid(run, text, format!("error validating uid: invalid UUID length: {length}"));
+        }
+        _ => return,
+    };
+    let is_dash = |index: usize| matches!(index, 8 | 13 | 18 | 23);
+    let fits = bare.is_some_and(|bare| {
+        let dashed = bare.len() == 36;
+        bare.bytes().enumerate().all(
+            |(index, byte)| {
+                if dashed && is_dash(index) { byte == b'-' } else { byte.is_ascii_hexdigit() }
+            },
+        )
+    });
+    if !fits {
+        at.invalid(run, text, "error validating uid: invalid UUID format");
+    }
+});
 
 const RESULT_CONFIG: Shape = Shape::of(&[
     ("source", Required("")),
@@ -103,6 +130,7 @@ const DEVICE: Shape = Shape::of(&[
     ("driver", DRIVER),
     ("pool", POOL),
     ("device", NAME),
+    ("shareID", SHARE),
     ("conditions", MaxItems(8)),
     ("conditions", CONDITIONS),
     (

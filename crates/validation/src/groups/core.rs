@@ -13,7 +13,10 @@ pub(super) const KINDS: &[Kind] = &[
     kind("Endpoints").object(&endpoints::ENDPOINTS),
     kind("Event").object(&events::EVENT),
     kind("LimitRange").object(&limits::LIMIT_RANGE),
-    kind("Namespace").below(&[("status", &namespaces::STATUS)]),
+    kind("Namespace")
+        .alone(&namespaces::LABELS)
+        .object(&namespaces::NAMESPACE)
+        .below(&[("status", &namespaces::STATUS)]),
     kind("Node").object(&nodes::NODE).then(&nodes::UPDATE).below(&[("status", &nodes::STATUS)]),
     kind("PersistentVolume").object(&volumes::VOLUME).then(&volumes::UPDATE),
     kind("PersistentVolumeClaim").object(&claim::CLAIM).then(&claim::UPDATE).below(&[("status", &claim::STATUS)]),
@@ -31,6 +34,10 @@ pub(super) const KINDS: &[Kind] = &[
         .then(&limits::QUOTA_UPDATE)
         .below(&[("status", &limits::QUOTA_STATUS)]),
     kind("Secret").first(&config::SECRET_UPDATE).object(&config::SECRET),
-    kind("Service").first(&services::UPDATE).object(&services::SERVICE).below(&[("status", &services::STATUS)]),
+    kind("Service")
+        .alone(&services::ADDRESSES)
+        .first(&services::UPDATE)
+        .object(&services::SERVICE)
+        .below(&[("status", &services::STATUS)]),
     kind("ServiceAccount"),
 ];

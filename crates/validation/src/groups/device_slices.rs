@@ -11,7 +11,7 @@ use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::pod::scheduling::NODE_SELECTOR;
 use crate::pod::volumes::DRIVER;
 use crate::semver::SemVer;
-use crate::shape::Rule::{Always, Check, Immutable, In, Required, With, Within};
+use crate::shape::Rule::{Always, Around, Check, Immutable, Required, With, Within};
 use crate::shape::{Rule, Run, Shape};
 
 use super::resource::{TAINT, pool_name, set, up_to};
@@ -104,8 +104,7 @@ const DEVICE: Shape = Shape::of(&[
         "consumesCounters",
         With("at most 2, each set once", |at, run| set(at, CONSUMED_MAX, "counterSet", &CONSUMED, run), &CONSUMED),
     ),
-    ("", Check("nodes of its own only with `perDeviceNodeSelection`", device_nodes)),
-    ("nodeSelector", In(&NODE_SELECTOR)),
+    ("nodeSelector", Around("nodes of its own only with `perDeviceNodeSelection`", device_nodes, &NODE_SELECTOR)),
     ("", Check("conditions for binding and against it", binding)),
 ]);
 
@@ -251,9 +250,10 @@ pub(super) fn attribute_name(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) {
     }
 }
 
-fn device_nodes(at: &At<'_, '_>, run: &mut Run<'_>) {
+fn device_nodes<'v>(selector: &At<'v, '_>, run: &mut Run<'v>) {
     const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when \
                        `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+    let Some(at) = selector.parent() else { return };
     let own = run.object.get(&["spec", "perDeviceNodeSelection"]) == Some(&Value::Bool(true));
     let (node, all) = (at.field("nodeName"), at.field("allNodes"));
     if !own {
@@ -283,6 +283,9 @@ fn device_nodes(at: &At<'_, '_>, run: &mut Run<'_>) {
         0 => at.required(run, ONE),
         1 => {}
         _ => at.invalid(run, format!("{{{}}}", given.join(", ")), ONE),
+    }
+    if selector.is_set() {
+        NODE_SELECTOR.check(selector, run);
     }
 }
 

@@ -8,7 +8,9 @@ use keelson_meta::field_error::FieldError;
 
 use crate::at::At;
 use crate::domains;
-use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, Format as TextFormat, LABEL_VALUE, QUALIFIED_NAME, parse_ip};
+use crate::formats::{
+    DNS_LABEL, DNS_SUBDOMAIN, Format as TextFormat, IP, LABEL_VALUE, QUALIFIED_NAME, parse_ip, strictly,
+};
 use crate::selectors::labels;
 use crate::shape::Rule::{Check, Format, Immutable, In, OneOf, Required, With};
 use crate::shape::{Kind, Run, Shape, kind};
@@ -101,7 +103,10 @@ fn addresses(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn of_family(at: &At<'_, '_>, is: fn(&IpAddr) -> bool, detail: &str, run: &mut Run<'_>) {
-    if !parse_ip(at.text()).is_some_and(|address| is(&address)) {
+    let before = run.faults.len();
+    strictly(&IP, at, run);
+    let Some(address) = parse_ip(at.text()).filter(|_| run.faults.len() == before) else { return };
+    if !is(&address) {
         at.invalid(run, at.text(), detail);
     }
     not_special(at, run);

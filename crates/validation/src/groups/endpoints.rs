@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::at::At;
-use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip, port_faults};
+use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip, port_faults, strictly};
 use crate::shape::Rule::{Check, Each, Format, OneOf, Required};
 use crate::shape::{Run, Shape};
 
@@ -17,7 +17,7 @@ const SUBSET: Shape = Shape::of(&[
 ]);
 
 const ADDRESS: Shape = Shape::of(&[
-    ("ip", Check("IP address", |at, run| at.complain(run, IP.faults(at.text())))),
+    ("ip", Check("IP address", |at, run| strictly(&IP, at, run))),
     ("hostname", Format(&DNS_LABEL)),
     ("nodeName", Format(&DNS_SUBDOMAIN)),
     ("ip", Check("no loopback, link-local or unspecified address", not_special)),

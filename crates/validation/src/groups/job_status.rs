@@ -1,12 +1,14 @@
 //! What the status of a job may say: counts that only grow, and conditions that agree with each other.
 
+use std::collections::HashSet;
+
 use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::shape::Rule::{Always, Check, NonNegative};
 use crate::shape::{Run, Shape};
 
-use super::job_policies::is_true;
+use super::job_policies::{count_indexes, is_true};
 
 pub(super) const STATUS: Shape = Shape::of(&[
     (
@@ -19,7 +21,9 @@ pub(super) const STATUS: Shape = Shape::of(&[
                     ("failed", NonNegative),
                     ("ready", NonNegative),
                     ("terminating", NonNegative),
+                    ("uncountedTerminatedPods", Check("each pod once", uncounted)),
                     ("", Check("conditions that agree, with the times that belong to them", agreement)),
+                    ("", Check("indexes in order, as far as the job has any", indexes)),
                     ("", Check("terminal conditions stay, and counts of ended pods do not fall", progress)),
                 ])
             },
@@ -71,6 +75,41 @@ fn agreement(status: &At<'_, '_>, run: &mut Run<'_>) {
     let ready = status.field("ready");
     if ready.int() > active.int() {
         ready.invalid(run, ready.int(), "cannot set more ready pods than active");
+    }
+}
+
+fn uncounted(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let mut seen = HashSet::new();
+    for list in ["succeeded", "failed"].map(|list| at.field(list)) {
+        for pod in list.items() {
+            if pod.is_empty() {
+                pod.invalid(run, "", "must not be empty");
+            } else if !seen.insert(pod.text()) {
+                pod.duplicate(run, pod.text());
+            }
+        }
+    }
+}
+
+/// What was there before these rules may stay.
+fn indexes(status: &At<'_, '_>, run: &mut Run<'_>) {
+    let Some(job) = status.parent() else { return };
+    let spec = job.field("spec");
+    let (completed, failed) = (status.field("completedIndexes"), status.field("failedIndexes"));
+    for (at, name) in [(&completed, "completedIndexes"), (&failed, "failedIndexes")] {
+        if let Some(completions) = spec.field("completions").number().filter(|_| !at.is_unchanged())
+            && let Err(why) = count_indexes(at.text(), completions)
+        {
+            at.invalid(run, at.text(), format!("error parsing {name}: {why}"));
+        }
+    }
+    if !completed.is_empty() && !completed.is_unchanged() && spec.field("completionMode").text() != "Indexed" {
+        let detail = "cannot set non-empty completedIndexes when non-indexed completion mode";
+        completed.invalid(run, completed.text(), detail);
+    }
+    if failed.is_set() && !failed.is_unchanged() && !spec.field_is_set("backoffLimitPerIndex") {
+        let detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
+        failed.invalid(run, failed.text(), detail);
     }
 }
 

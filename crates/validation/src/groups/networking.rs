@@ -6,7 +6,9 @@ use keelson_meta::json::{Value, json};
 
 use crate::at::At;
 use crate::domains::{WILDCARD, domain_and_path};
-use crate::formats::{CIDR, DNS_LABEL, DNS_SUBDOMAIN, IP, PATH_SEGMENT, PORT_NAME, parse_cidr, parse_ip, port_faults};
+use crate::formats::{
+    CIDR, DNS_LABEL, DNS_SUBDOMAIN, IP, PATH_SEGMENT, PORT_NAME, parse_cidr, parse_ip, port_faults, strictly,
+};
 use crate::selectors::SELECTOR;
 use crate::shape::Rule::{Always, Check, Each, Format, Immutable, In, MaxBytes, OneOf, Required, With};
 use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
@@ -94,7 +96,7 @@ const INGRESS_STATUS: Shape = Shape::of(&[(
         for item in at.field("loadBalancer").field("ingress").items() {
             let (ip, host) = (item.field("ip"), item.field("hostname"));
             if !ip.is_empty() {
-                ip.complain(run, IP.faults(ip.text()));
+                strictly(&IP, &ip, run);
             }
             if !host.is_empty() {
                 host.complain(run, DNS_SUBDOMAIN.faults(host.text()));
@@ -308,10 +310,10 @@ fn ip_block(at: &At<'_, '_>, run: &mut Run<'_>) {
     if cidr.is_empty() {
         return cidr.required(run, "");
     }
-    cidr.complain(run, CIDR.faults(cidr.text()));
+    strictly(&CIDR, &cidr, run);
     let Some(whole) = parse_cidr(cidr.text()) else { return };
     for except in at.field("except").items() {
-        except.complain(run, CIDR.faults(except.text()));
+        strictly(&CIDR, &except, run);
         if parse_cidr(except.text()).is_some_and(|part| !is_part(whole, part)) {
             except.invalid(run, except.text(), "must be a strict subset of `cidr`");
         }

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use keelson_meta::field_error::FieldErrorKind;
-use keelson_meta::json::Value;
+use keelson_meta::field_error::{FieldError, FieldErrorKind};
+use keelson_meta::json::{Value, json};
 
 use crate::at::At;
-use crate::formats::{CIDR, LABEL_VALUE, QUALIFIED_NAME, parse_cidr};
+use crate::formats::{CIDR, LABEL_VALUE, QUALIFIED_NAME, parse_cidr, strictly};
 use crate::pod::resources::quantity;
 use crate::shape::Rule::Check;
 use crate::shape::{Run, Shape};
@@ -25,6 +25,7 @@ pub(super) const UPDATE: Shape = Shape::of(&[
 pub(super) const STATUS: Shape = Shape::of(&[
     ("status", Check("resource quantities", amounts)),
     ("status", Check("addresses, each once", addresses)),
+    ("status", Check("names of features, in order and each once", features)),
 ]);
 
 /// Upstream takes taints for a part of metadata, since they once were annotations.
@@ -43,11 +44,13 @@ fn taints(at: &At<'_, '_>, run: &mut Run<'_>) {
         }
         taint_effect(&effect, run);
         if !seen.insert((key.text(), effect.text())) {
-            taint.duplicate(run, taint.value.clone());
-            if let Some(fault) = run.faults.last_mut() {
-                debug_assert!(matches!(fault.kind, FieldErrorKind::Duplicate { .. }));
-                fault.detail = "taints must be unique by key and effect pair".to_owned();
-            }
+            // Upstream shows its own structure.
+            let since = taint.field("timeAdded").value;
+            let shown =
+                json!({ "Key": key.text(), "Value": value.text(), "Effect": effect.text(), "TimeAdded": since });
+            let detail = "taints must be unique by key and effect pair".to_owned();
+            let kind = FieldErrorKind::Duplicate { value: shown };
+            run.tell(|| FieldError { field: taint.path(), kind, detail });
         }
     }
 }
@@ -72,7 +75,7 @@ fn amounts(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn pod_ranges(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let at = spec.field("podCIDRs");
-    at.items().for_each(|range| range.complain(run, CIDR.faults(range.text())));
+    at.items().for_each(|range| strictly(&CIDR, &range, run));
     if at.list().len() < 2 {
         return;
     }
@@ -80,12 +83,6 @@ fn pod_ranges(spec: &At<'_, '_>, run: &mut Run<'_>) {
         at.items().filter_map(|range| parse_cidr(range.text())).map(|(address, _)| address.is_ipv4()).collect();
     if families.len() < 2 || at.list().len() > 2 {
         at.invalid(run, at.value.clone(), "may specify no more than one CIDR for each IP family");
-    }
-    let mut seen = HashSet::new();
-    for range in at.items() {
-        if !seen.insert(range.text()) {
-            range.duplicate(run, range.text());
-        }
     }
 }
 
@@ -95,6 +92,36 @@ fn addresses(status: &At<'_, '_>, run: &mut Run<'_>) {
         if !seen.insert((address.field("type").text(), address.field("address").text())) {
             address.duplicate(run, address.value.clone());
         }
+    }
+}
+
+/// `MyFeature` or `MyFeature/MySubFeature`.
+fn features(status: &At<'_, '_>, run: &mut Run<'_>) {
+    let is_segment = |segment: &str, capital: bool| {
+        let first = segment
+            .chars()
+            .next()
+            .is_some_and(|c| if capital { c.is_ascii_uppercase() } else { c.is_ascii_alphabetic() });
+        first && segment.chars().all(|c| c.is_ascii_alphanumeric())
+    };
+    let list = status.field("declaredFeatures");
+    let (mut last, mut seen) = ("", HashSet::new());
+    for feature in list.items() {
+        let name = feature.text();
+        if !name.split('/').enumerate().all(|(index, segment)| is_segment(segment, index == 0)) {
+            let detail = format!(
+                "invalid feature name {}: must start with an UpperCamelCase segment, with subsequent segments separated by \
+                 '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes",
+                keelson_meta::go_format::quote(name)
+            );
+            feature.invalid(run, name, detail);
+        }
+        if !seen.insert(name) {
+            feature.duplicate(run, name);
+        } else if name < last {
+            feature.invalid(run, name, "list must be sorted");
+        }
+        last = name;
     }
 }
 

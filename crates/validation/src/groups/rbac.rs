@@ -2,21 +2,39 @@
 //!
 //! Knows the rules of these kinds alone. Whether a writer may give away what a role allows is not judged here.
 
-use keelson_meta::json::json;
+use keelson_meta::json::{Value, json};
 
 use crate::at::At;
 use crate::formats::{DNS_SUBDOMAIN, PATH_SEGMENT};
+use crate::selectors::{is_sound, label_selector};
 use crate::shape::Rule::{Always, Check, Each, Format, Required, StrictlyOneOf};
 use crate::shape::{Kind, Rule, Run, Shape, kind};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(super) const KINDS: &[Kind] = &[
-    kind("ClusterRole").object(&const { Shape::of(&[("rules", Each(&RULE))]) }),
+    kind("ClusterRole").object(&CLUSTER_ROLE_OBJECT),
     kind("ClusterRoleBinding").object(&CLUSTER_BINDING).then(&BINDING_UPDATE),
     kind("Role").object(&const { Shape::of(&[("rules", Each(&NAMESPACED_RULE))]) }),
     kind("RoleBinding").object(&BINDING).then(&BINDING_UPDATE),
 ];
+
+const CLUSTER_ROLE_OBJECT: Shape =
+    Shape::of(&[("rules", Each(&RULE)), ("aggregationRule", Check("label selectors, at least one", aggregation))]);
+
+fn aggregation(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let selectors = at.field("clusterRoleSelectors");
+    if at.is_set() && selectors.is_empty() {
+        selectors.required(run, "at least one clusterRoleSelector required if aggregationRule is non-nil");
+    }
+    for selector in selectors.items() {
+        label_selector(&selector, run);
+        if !is_sound(&selector) {
+            // Upstream has nothing left to show by then.
+            selector.invalid(run, Value::Null, "invalid label selector.");
+        }
+    }
+}
 
 const RULE: Shape = Shape::of(&[("verbs", SOME_VERBS), ("", RESOURCES_OR_URLS)]);
 
@@ -34,8 +52,7 @@ const NAMESPACED_RULE: Shape = Shape::of(&[
 ]);
 
 const SOME_VERBS: Rule = Required("verbs must contain at least one value");
-const RESOURCES_OR_URLS: Rule =
-    Check("groups and resources, or URLs; names of objects for one resource alone", resources_or_urls);
+const RESOURCES_OR_URLS: Rule = Check("groups and resources, or URLs", resources_or_urls);
 
 fn resources_or_urls(rule: &At<'_, '_>, run: &mut Run<'_>) {
     let urls = rule.field("nonResourceURLs");
@@ -52,9 +69,6 @@ fn resources_or_urls(rule: &At<'_, '_>, run: &mut Run<'_>) {
     }
     if resources.is_empty() {
         resources.required(run, "resource rules must supply at least one resource");
-    }
-    if !names.is_empty() && resources.list().len() > 1 {
-        names.required(run, "resource names cannot apply to multiple resources");
     }
 }
 
@@ -105,17 +119,13 @@ fn subject(at: &At<'_, '_>, run: &mut Run<'_>) {
     if name.is_empty() {
         name.required(run, "");
     }
-    let mut user_or_group = |empty: &str| {
-        if name.is_empty() {
-            name.invalid(run, "", empty);
-        }
+    let mut user_or_group = || {
         if group.text() != GROUP {
             group.not_supported(run, group.text(), &[GROUP]);
         }
     };
     match kind.text() {
-        "User" => user_or_group("user name cannot be empty"),
-        "Group" => user_or_group("group name cannot be empty"),
+        "User" | "Group" => user_or_group(),
         "ServiceAccount" => {
             if !name.is_empty() {
                 name.complain(run, DNS_SUBDOMAIN.faults(name.text()));

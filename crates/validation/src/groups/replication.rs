@@ -4,8 +4,8 @@ use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::pod::TEMPLATE;
-use crate::selectors::matches;
-use crate::shape::Rule::{Always, Check, In, NonNegative, Required};
+use crate::selectors::{is_sound, matches};
+use crate::shape::Rule::{Always, Around, Check, NonNegative, Required};
 use crate::shape::{Run, Shape};
 
 pub(super) const CONTROLLER: Shape = Shape::of(&[(
@@ -17,9 +17,10 @@ pub(super) const CONTROLLER: Shape = Shape::of(&[(
                 ("selector", Required("")),
                 ("replicas", NonNegative),
                 ("template", Required("")),
-                ("", Check("the selector matches the template", controller_selects)),
-                ("template", In(&TEMPLATE)),
-                ("template", Check("pods that are always restarted, without a deadline", controller_pods)),
+                (
+                    "template",
+                    Around("matched by the selector: pods that are always restarted", controller_pods, &TEMPLATE),
+                ),
             ])
         },
     ),
@@ -42,25 +43,41 @@ pub(super) const CONTROLLER_STATUS: Shape = Shape::of(&[(
     ),
 )]);
 
-fn controller_selects(spec: &At<'_, '_>, run: &mut Run<'_>) {
+fn controller_pods<'v>(template: &At<'v, '_>, run: &mut Run<'v>) {
+    let Some(spec) = template.parent().filter(|_| template.is_set()) else { return };
     let labels = template_labels(spec);
     let fits = |(key, value): (&str, &Value)| labels.get(key) == Some(value);
     if !spec.field("selector").tree().into_iter().flatten().all(fits) {
         report_labels(spec, run);
     }
+    TEMPLATE.check(template, run);
+    if spec.field("replicas").int() > 1 {
+        disks_can_be_shared(template, run);
+    }
+    always_restarted(template, "activeDeadlineSeconds in ReplicationController is not Supported", run);
 }
 
-fn controller_pods(template: &At<'_, '_>, run: &mut Run<'_>) {
-    if template.is_set() {
-        always_restarted(template, "activeDeadlineSeconds in ReplicationController is not Supported", run);
+/// The template's labels have to be what the selector selects. A selector that is left out selects nothing; of one that
+/// makes no sense nothing is said.
+pub(super) fn template_fits(spec: &At<'_, '_>, run: &mut Run<'_>) {
+    let selector = spec.field("selector");
+    if is_sound(&selector) && (!selector.is_set() || !matches(selector.value, template_labels(spec))) {
+        report_labels(spec, run);
     }
 }
 
-/// The template's labels have to be what the selector selects.
-pub(super) fn template_fits(spec: &At<'_, '_>, run: &mut Run<'_>) {
-    let selector = spec.field("selector");
-    if selector.is_set() && !matches(selector.value, template_labels(spec)) {
-        report_labels(spec, run);
+/// Several pods can use a disk of this sort only if none of them writes to it.
+pub(super) fn disks_can_be_shared(template: &At<'_, '_>, run: &mut Run<'_>) {
+    let spec = template.field("spec");
+    let volumes = spec.field("volumes");
+    let writes = |volume: &Value| volume.get("gcePersistentDisk").is_some_and(|disk| disk["readOnly"] != true);
+    if volumes.old.as_array().into_iter().flatten().any(writes) {
+        return;
+    }
+    for volume in volumes.items().filter(|volume| writes(volume.value)) {
+        let detail = "must be true for replicated pods > 1; GCE PD can only be mounted on multiple machines if it is \
+                      read-only";
+        volume.field("gcePersistentDisk").field("readOnly").invalid(run, false, detail);
     }
 }
 

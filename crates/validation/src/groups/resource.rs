@@ -54,9 +54,20 @@ const CLASS: Shape = Shape::of(&[(
     ),
 )]);
 
-const CLAIM: Shape = Shape::of(&[("spec", Always(&CLAIM_SPEC))]);
+const CLAIM: Shape = Shape::of(&[("spec", NEW_CLAIM_SPEC)]);
 
-const TEMPLATE: Shape = Shape::of(&[("spec", Always(&const { Shape::of(&[("spec", Always(&CLAIM_SPEC))]) }))]);
+const TEMPLATE: Shape = Shape::of(&[("spec", Always(&const { Shape::of(&[("spec", NEW_CLAIM_SPEC)]) }))]);
+
+/// What can't change is judged once.
+const NEW_CLAIM_SPEC: Rule = Rule::Around(
+    "of a new one",
+    |at, run| {
+        if run.before.is_none() {
+            CLAIM_SPEC.check(at, run);
+        }
+    },
+    &CLAIM_SPEC,
+);
 
 const CLAIM_SPEC: Shape = Shape::shared("Resource claim", &[("devices", Always(&DEVICES))]);
 
@@ -68,9 +79,10 @@ const DEVICES: Shape = Shape::of(&[
 
 const NAME: Rule = Check("DNS label", |at, run| at.complain(run, DNS_LABEL.faults(at.text())));
 
-const REQUEST: Shape = Shape::of(&[
-    ("name", NAME),
-    ("", Check("`exactly` or `firstAvailable`", exactly_or_first)),
+const REQUEST: Shape =
+    Shape::of(&[("name", NAME), ("", Rule::Around("`exactly` or `firstAvailable`", exactly_or_first, &ALTERNATIVES))]);
+
+const ALTERNATIVES: Shape = Shape::of(&[
     ("exactly", In(&EXACTLY)),
     ("firstAvailable", With("at most 8, unique names", |at, run| set(at, FIRST_MAX, "name", &FIRST, run), &FIRST)),
 ]);
@@ -227,12 +239,13 @@ pub(super) fn set<'v>(at: &At<'v, '_>, most: usize, key: &'static str, shape: &S
     }
 }
 
-fn exactly_or_first(at: &At<'_, '_>, run: &mut Run<'_>) {
+fn exactly_or_first<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     const ONE: &str = "exactly one of `exactly` or `firstAvailable` is required";
     match (at.field_is_set("exactly"), !at.field("firstAvailable").is_empty()) {
         (false, false) => at.required(run, ONE),
+        // Which is meant is not known, so upstream looks at neither.
         (true, true) => at.invalid(run, Value::Null, format!("{ONE}, but multiple fields are set")),
-        _ => {}
+        _ => ALTERNATIVES.check(at, run),
     }
 }
 

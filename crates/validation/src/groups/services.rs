@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use keelson_meta::json::{Value, json};
 
 use crate::at::At;
-use crate::formats::{CIDR, DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip, port_faults};
+use crate::formats::{CIDR, DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip, port_faults, strictly};
 use crate::pod::port_number_or_name;
 use crate::selectors::LABELS;
-use crate::shape::Rule::{Always, Check, Format, OneOf, Required, With};
+use crate::shape::Rule::{Always, Check, OneOf, OneOfIfSet, Required, With};
 use crate::shape::{Run, Shape};
 
 use super::endpoints::not_special;
@@ -39,7 +39,7 @@ const EXPOSURE: Shape = Shape::of(&[
     ("", Check("fields that only load balancers have", load_balancer)),
     ("", Check("external traffic policy where there is external traffic", external_traffic)),
     ("", Check("internal traffic policy", internal_traffic)),
-    ("trafficDistribution", OneOf(&["PreferClose", "PreferSameNode", "PreferSameZone"])),
+    ("trafficDistribution", OneOfIfSet(&["PreferClose", "PreferSameZone", "PreferSameNode"])),
 ]);
 
 const PORT: Shape = Shape::of(&[
@@ -54,8 +54,19 @@ const PORT: Shape = Shape::of(&[
     ("protocol", Required("")),
     ("protocol", OneOf(&["SCTP", "TCP", "UDP"])),
     ("targetPort", Check("port or name of one", port_number_or_name)),
-    ("appProtocol", Format(&QUALIFIED_NAME)),
+    (
+        "appProtocol",
+        Check("qualified name", |at, run| {
+            if at.is_set() {
+                at.complain(run, QUALIFIED_NAME.faults(at.text()));
+            }
+        }),
+    ),
 ]);
+
+/// What the server has to know before it can give an address to a service: with faults here upstream looks no further.
+pub(super) const ADDRESSES: Shape =
+    Shape::of(&[("spec", Check("clusterIPs that begin with clusterIP and fit their families", cluster_ips))]);
 
 pub(super) const UPDATE: Shape = Shape::of(&[
     ("spec", Check("clusterIPs and ipFamilies stay; a second one comes and goes with the policy", addresses_stay)),
@@ -188,6 +199,7 @@ fn cluster_ips(spec: &At<'_, '_>, run: &mut Run<'_>) {
 fn each_is_an_ip(ips: &At<'_, '_>, run: &mut Run<'_>) -> bool {
     let mut fine = true;
     for (index, ip) in ips.items().enumerate() {
+        let kept = !ip.old.is_null() && ip.is_unchanged() && parse_ip(ip.text()).is_some();
         if index == 0 && ip.text() == "None" {
             if ips.list().len() > 1 {
                 fine = false;
@@ -195,7 +207,7 @@ fn each_is_an_ip(ips: &At<'_, '_>, run: &mut Run<'_>) -> bool {
             }
             continue;
         }
-        let faults = IP.faults(ip.text());
+        let faults = if kept { Vec::new() } else { IP.faults(ip.text()) };
         fine &= faults.is_empty();
         ip.complain(run, faults);
     }
@@ -224,11 +236,11 @@ fn families_fit(ips: &At<'_, '_>, families: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn external_ips(at: &At<'_, '_>, run: &mut Run<'_>) {
     for ip in at.items() {
-        let faults = IP.faults(ip.text());
-        if faults.is_empty() {
+        let before = run.faults.len();
+        strictly(&IP, &ip, run);
+        if run.faults.len() == before {
             not_special(&ip, run);
         }
-        ip.complain(run, faults);
     }
 }
 
@@ -268,7 +280,7 @@ fn source_ranges(at: &At<'_, '_>, run: &mut Run<'_>) {
         if !balanced {
             place.forbidden(run, ONLY);
         }
-        for range in place.items() {
+        for range in place.items().filter(|range| range.old.is_null() || !range.is_unchanged()) {
             for fault in CIDR.faults(range.text().trim()) {
                 range.invalid(run, range.text().trim(), fault);
             }
@@ -410,7 +422,7 @@ fn status(at: &At<'_, '_>, run: &mut Run<'_>) {
     for point in ingress.items() {
         let (ip, mode, host) = (point.field("ip"), point.field("ipMode"), point.field("hostname"));
         if !ip.is_empty() {
-            ip.complain(run, IP.faults(ip.text()));
+            strictly(&IP, &ip, run);
         }
         match (ip.is_empty(), mode.is_set()) {
             (false, false) => mode.required(run, "must be specified when `ip` is set"),

@@ -38,11 +38,17 @@ const CLASS: Shape = Shape::of(&[
 ]);
 
 const CLASS_UPDATE: Shape = Shape::of(&[
-    ("parameters", Check("immutable", |at, run| stays(at, "updates to parameters are forbidden.", run))),
-    ("provisioner", Check("immutable", |at, run| stays(at, "updates to provisioner are forbidden.", run))),
-    ("reclaimPolicy", Check("immutable", |at, run| stays(at, "updates to reclaimPolicy are forbidden.", run))),
+    ("parameters", Check("immutable", class_parameters_stay)),
+    ("provisioner", Immutable),
+    ("reclaimPolicy", Immutable),
     ("volumeBindingMode", Immutable),
 ]);
+
+fn class_parameters_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if !at.is_unchanged() && !(at.is_empty() && crate::at::is_empty(at.old)) {
+        at.invalid(run, at.value.clone(), IMMUTABLE);
+    }
+}
 
 const ATTRIBUTES: Shape = Shape::of(&[
     ("driverName", Required("")),

@@ -5,13 +5,14 @@ use keelson_meta::Quantity;
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};
 use crate::pod::difference;
+use crate::pod::disks::{AZURE_DISK, QUOBYTE};
 use crate::pod::resources::amount;
 use crate::pod::scheduling::NODE_SELECTOR;
 use crate::pod::volumes::{
-    AWS, AZURE_DISK, DRIVER, FLEX, GCE, HOST_PATH, ISCSI, NFS, PHOTON, PORTWORX, SCALE_IO, VSPHERE, fibre_channel,
-    flocker, path_without_backsteps,
+    AWS, DRIVER, FLEX, GCE, HOST_PATH, ISCSI, NFS, PHOTON, PORTWORX, SCALE_IO, VSPHERE, fibre_channel, flocker,
+    path_without_backsteps,
 };
-use crate::shape::Rule::{Always, Check, Format, In, OneOf, Required, With};
+use crate::shape::Rule::{Always, Check, Format, In, OneOf, OneOfIfSet, Required, With};
 use crate::shape::{IMMUTABLE, Run, Shape};
 
 use super::claim::ACCESS_MODES;
@@ -35,7 +36,7 @@ pub(crate) const SPEC: Shape = Shape::shared(
         ("", With("exactly one source", one_source, &SOURCES)),
         ("", Check("a host's root is not recycled", root_is_kept)),
         ("storageClassName", Format(&DNS_SUBDOMAIN)),
-        ("volumeMode", OneOf(&["Block", "Filesystem"])),
+        ("volumeMode", OneOfIfSet(&["Block", "Filesystem"])),
         ("volumeAttributesClassName", Check("DNS subdomain, with csi", attributes_class)),
     ],
 );
@@ -59,15 +60,7 @@ const SOURCES: Shape = Shape::shared(
         ("flocker", In(&const { Shape::of(&[("", Check("name or UUID of a dataset", flocker))]) })),
         ("nfs", In(&NFS)),
         ("rbd", In(&const { Shape::of(&[("monitors", Required("")), ("image", Required(""))]) })),
-        (
-            "quobyte",
-            In(&const {
-                Shape::of(&[
-                    ("registry", Required("must be a host:port pair or multiple pairs separated by commas")),
-                    ("volume", Required("")),
-                ])
-            }),
-        ),
+        ("quobyte", In(&QUOBYTE)),
         ("cephfs", In(&const { Shape::of(&[("monitors", Required(""))]) })),
         ("iscsi", In(&ISCSI)),
         ("cinder", In(&const { Shape::of(&[("volumeID", Required("")), ("secretRef", In(&SECRET))]) })),

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use crate::at::At;
 use crate::formats::{DATA_KEY, DNS_LABEL, DNS_SUBDOMAIN, ENV_NAME, HEADER_NAME, PORT_NAME, port_faults};
-use crate::shape::Rule::{self, Check, Each, Format, In, OneOf, Required, With};
+use crate::shape::Rule::{self, Check, Each, Format, In, OneOf, Required, StrictlyOneOf, With};
 use crate::shape::{Run, Shape};
 
 use super::handlers::{self, LIVENESS, READINESS};
 use super::mounts;
-use super::references::{field_selector, resource_selector};
+use super::references::{field_selector, file_key, resource_selector};
 use super::resources;
 use super::scheduling::name_without_prefix;
 use super::security::SECURITY_CONTEXT;
@@ -168,21 +168,37 @@ fn image_is_trimmed(container: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-fn restart_policy(container: &At<'_, '_>, run: &mut Run<'_>) {
+fn restart_policy<'v>(container: &At<'v, '_>, run: &mut Run<'v>) {
     const RULES_MAX: usize = 20;
     let (policy, rules) = (container.field("restartPolicy"), container.field("restartPolicyRules"));
-    if !policy.is_set() {
-        if !rules.is_empty() {
-            policy.required(run, "must specify restartPolicy when restart rules are used");
-        }
-        return;
-    }
     let known = ["Always", "Never", "OnFailure"];
-    if !known.contains(&policy.text()) {
+    if policy.is_set() && !known.contains(&policy.text()) {
         policy.not_supported(run, policy.text(), &known);
+    }
+    if !policy.is_set() && !rules.is_empty() {
+        policy.required(run, "must specify restartPolicy when restart rules are used");
     }
     if rules.list().len() > RULES_MAX {
         rules.too_long(run, RULES_MAX);
+    }
+    rules.items().for_each(|rule| RESTART_RULE.check(&rule, run));
+}
+
+/// What is done when a container ends in a certain way.
+const RESTART_RULE: Shape = Shape::of(&[
+    ("action", StrictlyOneOf(&["Restart", "RestartAllContainers"])),
+    ("exitCodes", Check("In or NotIn up to 255 codes", exit_codes)),
+]);
+
+fn exit_codes<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
+    const CODES_MAX: usize = 255;
+    if !at.is_set() {
+        return at.required(run, "must be specified");
+    }
+    StrictlyOneOf(&["In", "NotIn"]).check(&at.field("operator"), run);
+    let values = at.field("values");
+    if values.list().len() > CODES_MAX {
+        values.too_long(run, CODES_MAX);
     }
 }
 
@@ -289,10 +305,12 @@ fn value_from(at: &At<'_, '_>, run: &mut Run<'_>) {
     let file = at.field("fileKeyRef");
     if file.is_set() {
         sources += 1;
+        file_key(&file, run);
     }
     let has_value = at.parent().is_some_and(|variable| !variable.field("value").is_empty());
     if sources == 0 {
-        let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`";
+        let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or \
+                      `fileKeyRef`";
         at.invalid(run, "", detail);
     } else if has_value {
         at.invalid(run, "", "may not be specified when `value` is not empty");

@@ -7,6 +7,7 @@ mod annotations;
 mod change;
 mod container;
 mod diff;
+pub(crate) mod disks;
 mod handlers;
 mod mounts;
 mod network;
@@ -18,6 +19,8 @@ mod security;
 mod spread;
 mod status;
 pub(crate) mod volumes;
+
+use std::collections::{HashMap, HashSet};
 
 use keelson_meta::json::Value;
 
@@ -36,9 +39,9 @@ pub(crate) use status::STATUS;
 #[derive(Default)]
 pub(crate) struct Pod<'v> {
     /// The volumes that are valid, by name.
-    pub(crate) volumes: Vec<(&'v str, &'v Value)>,
+    pub(crate) volumes: HashMap<&'v str, &'v Value>,
     /// The names of its resource claims.
-    pub(crate) claims: Vec<&'v str>,
+    pub(crate) claims: HashSet<&'v str>,
     /// `terminationGracePeriodSeconds`
     pub(crate) grace_period: Option<i64>,
     /// `restartPolicy`
@@ -54,7 +57,7 @@ pub(crate) struct Pod<'v> {
 impl<'v> Pod<'v> {
     /// The source of a volume that is valid.
     pub(crate) fn volume(&self, name: &str) -> Option<&'v Value> {
-        self.volumes.iter().find(|(known, _)| *known == name).map(|(_, volume)| *volume)
+        self.volumes.get(name).copied()
     }
 }
 
@@ -114,6 +117,10 @@ const SPEC: Shape = Shape::shared(
         ("nodeName", Format(&DNS_SUBDOMAIN)),
         ("activeDeadlineSeconds", Range(1, i32::MAX as i64)),
         ("hostname", Format(&DNS_LABEL)),
+        (
+            "hostnameOverride",
+            Check("DNS subdomain of at most 64 bytes, off the host's network", network::hostname_override),
+        ),
         ("subdomain", Format(&DNS_LABEL)),
         ("tolerations", Each(&scheduling::TOLERATION)),
         ("hostAliases", Each(&network::HOST_ALIAS)),
@@ -122,6 +129,7 @@ const SPEC: Shape = Shape::shared(
         ("preemptionPolicy", OneOf(&["PreemptLowerPriority", "Never"])),
         ("overhead", Check("resource quantities", resources::overhead)),
         ("os", Check("linux or windows, and only its fields", os::os)),
+        ("", Check("files that variables come from are in empty directories", references::files_of_variables)),
     ],
 );
 
@@ -191,11 +199,4 @@ fn no_ephemeral_containers(spec: &At<'_, '_>, run: &mut Run<'_>) {
     if !ephemeral.is_empty() {
         ephemeral.forbidden(run, "ephemeral containers not allowed in pod template");
     }
-}
-
-/// What is checked of the template of a stateful set, whose volumes are not all known: only its metadata.
-pub(crate) fn stateful_template(spec: &At<'_, '_>, run: &mut Run<'_>) {
-    let template = spec.field("template");
-    template_metadata(&template, run);
-    annotations::of_template(&template, run);
 }

@@ -15,6 +15,7 @@ pub(super) fn volume_mounts<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     }
     let Some(container) = at.parent() else { return };
     let devices = container.field("volumeDevices").list();
+    let (device_names, device_paths) = (texts(devices, "name"), texts(devices, "devicePath"));
     let context = container.field("securityContext");
     let privileged = context.field("privileged").is_true();
     let mut paths = HashSet::new();
@@ -32,10 +33,10 @@ pub(super) fn volume_mounts<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
         if !paths.insert(path.text()) {
             path.invalid(run, path.text(), "must be unique");
         }
-        if has(devices, "name", name.text()) {
+        if device_names.contains(name.text()) {
             name.invalid(run, name.text(), "must not already exist in volumeDevices");
         }
-        if has(devices, "devicePath", path.text()) {
+        if device_paths.contains(path.text()) {
             path.invalid(run, path.text(), "must not already exist as a path in volumeDevices");
         }
         sub_path(&mount, at, run);
@@ -102,6 +103,7 @@ pub(super) fn volume_devices(at: &At<'_, '_>, run: &mut Run<'_>) {
         return;
     }
     let mounts = at.parent().map_or(&[][..], |container| container.field("volumeMounts").list());
+    let (mount_names, mount_paths) = (texts(mounts, "name"), texts(mounts, "mountPath"));
     let (mut names, mut paths) = (HashSet::new(), HashSet::new());
     for device in at.items() {
         let (name, path) = (device.field("name"), device.field("devicePath"));
@@ -131,10 +133,10 @@ pub(super) fn volume_devices(at: &At<'_, '_>, run: &mut Run<'_>) {
         } else {
             paths.insert(path.text());
         }
-        if has(mounts, "name", name.text()) {
+        if mount_names.contains(name.text()) {
             name.invalid(run, name.text(), "must not already exist in volumeMounts");
         }
-        if has(mounts, "mountPath", path.text()) {
+        if mount_paths.contains(path.text()) {
             path.invalid(run, path.text(), "must not already exist as a path in volumeMounts");
         }
         if !name.is_empty() {
@@ -143,6 +145,7 @@ pub(super) fn volume_devices(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-fn has(list: &[Value], field: &str, text: &str) -> bool {
-    list.iter().any(|item| item.get(field).and_then(Value::as_str) == Some(text))
+/// The texts that the items of a list have in a field.
+fn texts<'v>(list: &'v [Value], field: &str) -> HashSet<&'v str> {
+    list.iter().filter_map(|item| item.get(field)?.as_str()).collect()
 }

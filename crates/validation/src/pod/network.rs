@@ -40,6 +40,22 @@ pub(super) fn dns_config(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
+/// The name that a pod calls itself, in place of the one made of its name and its subdomain.
+pub(super) fn hostname_override(at: &At<'_, '_>, run: &mut Run<'_>) {
+    const MOST: usize = 64;
+    let Some(spec) = at.parent().filter(|_| at.is_set()) else { return };
+    if spec.field("setHostnameAsFQDN").is_true() {
+        at.forbidden(run, "may not be specified when setHostnameAsFQDN is true");
+    }
+    if spec.field("hostNetwork").is_true() {
+        at.forbidden(run, "may not be specified when hostNetwork is true");
+    }
+    at.complain(run, DNS_SUBDOMAIN.faults(at.text()));
+    if at.text().len() > MOST {
+        at.too_long(run, MOST);
+    }
+}
+
 fn searches(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.list().len() > SEARCHES_MAX {
         at.invalid(run, at.value.clone(), format!("must not have more than {SEARCHES_MAX} search paths"));

@@ -5,8 +5,10 @@
 use keelson_meta::Quantity;
 
 use crate::at::At;
-use crate::formats::QUALIFIED_NAME;
+use crate::formats::{ENV_NAME, QUALIFIED_NAME};
 use crate::shape::Run;
+
+use super::volumes::local_path;
 
 /// The fields of a pod that `v1` lets anything refer to; what is allowed where is a part of them.
 const POD_FIELDS: [&str; 13] = [
@@ -61,6 +63,49 @@ pub(super) fn field_selector(at: &At<'_, '_>, allowed: &[&str], run: &mut Run<'_
         }
         None if !allowed.contains(&text) => path.not_supported(run, text, allowed),
         None => {}
+    }
+}
+
+/// A reference to a variable in a file, which another container writes.
+pub(super) fn file_key(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let [volume, path, key] = ["volumeName", "path", "key"].map(|field| at.field(field));
+    if key.is_empty() {
+        key.required(run, "");
+    } else {
+        key.complain(run, ENV_NAME.faults(key.text()));
+    }
+    if volume.is_empty() {
+        volume.required(run, "");
+    }
+    if path.is_empty() {
+        path.required(run, "");
+    } else {
+        local_path(&path, path.text(), run);
+    }
+}
+
+/// Files with variables are written by the pod itself, into a directory that is empty at first.
+pub(super) fn files_of_variables(spec: &At<'_, '_>, run: &mut Run<'_>) {
+    let volumes = spec.field("volumes").list();
+    let volume = |name: &str| volumes.iter().find(|volume| volume["name"] == name);
+    for list in ["initContainers", "containers", "ephemeralContainers"].map(|list| spec.field(list)) {
+        for container in list.items() {
+            for variable in container.field("env").items() {
+                let source = variable.field("valueFrom");
+                let file = source.field("fileKeyRef");
+                let name = file.field("volumeName");
+                if !file.is_set() {
+                    continue;
+                }
+                match volume(name.text()) {
+                    None => name.not_found(run, name.text()),
+                    Some(volume) if volume.get("emptyDir").is_none() => {
+                        name.invalid(run, name.text(), "referenced volume must be of type emptyDir");
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
     }
 }
 

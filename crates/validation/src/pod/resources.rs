@@ -234,7 +234,7 @@ fn claims_of_container(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn unknown_claim(at: &At<'_, '_>, name: &str, run: &Run<'_>) -> FieldError {
-    let mut known = run.pod.claims.clone();
+    let mut known: Vec<&str> = run.pod.claims.iter().copied().collect();
     known.sort_unstable();
     let which = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
     FieldError {
@@ -282,9 +282,10 @@ pub(super) fn pod_resources(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
     let claims = at.field("claims");
     if claims.is_set() {
-        claims.forbidden(run, "claims cannot be set for Resources at pod-level");
+        claims.forbidden(run, "claims may not be set for Resources at pod-level");
     }
     limits_and_requests(&at, run, pod_resource_name);
+    claims_of_container(&claims, run);
     let requests = at.field("requests");
     for (resource, entry) in requests.entries() {
         let asked = asked_by_containers(spec.value, resource);

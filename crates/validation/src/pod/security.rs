@@ -36,7 +36,7 @@ pub(super) const POD_SECURITY_CONTEXT: Shape = Shape::shared(
         ("windowsOptions", In(&WINDOWS)),
         ("appArmorProfile", In(&APPARMOR)),
         ("supplementalGroupsPolicy", OneOf(&["Merge", "Strict"])),
-        ("seLinuxChangePolicy", OneOf(&["MountOption", "Recursive"])),
+        ("seLinuxChangePolicy", OneOf(&["Recursive"])),
     ],
 );
 

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use keelson_meta::json::Value;
+use keelson_meta::json::{Value, json};
 
 use crate::at::At;
-use crate::formats::{DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip};
+use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip};
 use crate::shape::Rule::{Check, Immutable};
 use crate::shape::{Run, Shape};
 
@@ -21,6 +21,8 @@ pub(crate) const STATUS: Shape = Shape::of(&[
     ("status", crate::shape::Rule::In(&const { Shape::of(&[("qosClass", Immutable)]) })),
     ("", Check("containers that have ended for good do not run again", container_states)),
     ("", Check("claims of the pod, each once", claims)),
+    ("", Check("the claim for extended resources names containers and requests", extended_claim)),
+    ("", Check("resources of containers are healthy, unhealthy or unknown", health)),
     ("", Check("IP addresses, one of each family", addresses)),
 ]);
 
@@ -90,7 +92,63 @@ fn claims(pod: &At<'_, '_>, run: &mut Run<'_>) {
             name.duplicate(run, name.text());
         }
         if made.is_set() {
-            name.holding(made.value).complain(run, DNS_SUBDOMAIN.faults(made.text()));
+            made.complain(run, DNS_SUBDOMAIN.faults(made.text()));
+        }
+    }
+}
+
+/// The claim that is made for resources that a node's devices stand for. Upstream leaves the index out of some ways.
+fn extended_claim(pod: &At<'_, '_>, run: &mut Run<'_>) {
+    let (status, spec) = (pod.field("status"), pod.field("spec"));
+    let at = status.field("extendedResourceClaimStatus");
+    if !at.is_set() {
+        return;
+    }
+    let lists = ["initContainers", "containers"].map(|list| spec.field(list).list());
+    let containers: HashSet<&str> =
+        lists.into_iter().flatten().filter_map(|container| container.get("name")?.as_str()).collect();
+    let mappings = at.field("requestMappings");
+    if mappings.is_empty() {
+        mappings.required(run, "at least one request mapping is required");
+    }
+    for mapping in mappings.items() {
+        let container = mapping.field("containerName");
+        if !containers.contains(container.text()) {
+            let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+            container.invalid(run, container.text(), detail);
+        }
+        let request = mapping.field("requestName").text();
+        for fault in DNS_LABEL.faults(request) {
+            at.field("requestName").invalid(run, request, fault);
+        }
+    }
+    let claim = at.field("resourceClaimName");
+    if claim.is_empty() {
+        claim.required(run, "");
+    } else {
+        claim.complain(run, DNS_SUBDOMAIN.faults(claim.text()));
+    }
+}
+
+fn health(pod: &At<'_, '_>, run: &mut Run<'_>) {
+    const KNOWN: [&str; 3] = ["Healthy", "Unhealthy", "Unknown"];
+    let status = pod.field("status");
+    for list in ["containerStatuses", "initContainerStatuses"].map(|list| status.field(list)) {
+        for container in list.items() {
+            for allocated in container.field("allocatedResourcesStatus").items() {
+                for resource in allocated.field("resources").items() {
+                    let health = resource.field("health");
+                    if !KNOWN.contains(&health.text()) {
+                        health.not_supported(run, health.text(), &KNOWN);
+                    }
+                }
+            }
+        }
+    }
+    for container in status.field("ephemeralContainerStatuses").items() {
+        let allocated = container.field("allocatedResourcesStatus");
+        if !allocated.is_empty() {
+            allocated.forbidden(run, "must not be specified in container status");
         }
     }
 }
@@ -111,7 +169,6 @@ fn addresses(pod: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn address_list(at: &At<'_, '_>, run: &mut Run<'_>) {
-    let mut seen = HashSet::new();
     for item in at.items() {
         let ip = item.field("ip").text();
         for fault in IP.faults(ip) {
@@ -121,14 +178,16 @@ fn address_list(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.list().len() < 2 {
         return;
     }
-    let families: HashSet<bool> =
-        at.items().filter_map(|item| parse_ip(item.field("ip").text())).map(|ip: IpAddr| ip.is_ipv4()).collect();
-    if families.len() < 2 || at.list().len() > 2 {
-        at.invalid(run, at.value.clone(), "may specify no more than one IP for each IP family");
+    let ips: Vec<&str> = at.items().map(|item| item.field("ip").text()).collect();
+    let parsed: Vec<IpAddr> = ips.iter().map_while(|ip| parse_ip(ip)).collect();
+    if let Some(wrong) = ips.get(parsed.len()) {
+        let index = parsed.len();
+        at.internal(run, format!("failed to check for dual stack with error:invalid IP[{index}]: {wrong}"));
     }
-    for item in at.items() {
-        if !seen.insert(item.field("ip").text()) {
-            item.duplicate(run, item.value.clone());
-        }
+    let families: HashSet<bool> = parsed.iter().map(IpAddr::is_ipv4).collect();
+    if parsed.len() < ips.len() || families.len() < 2 || ips.len() > 2 {
+        // Upstream shows its own structures.
+        let shown: Vec<Value> = ips.iter().map(|ip| json!({ "IP": ip })).collect();
+        at.invalid(run, shown, "may specify no more than one IP for each IP family");
     }
 }

@@ -7,10 +7,11 @@ use keelson_meta::Quantity;
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};
 use crate::groups::claim;
-use crate::shape::Rule::{self, Check, Each, Format, In, OneOf, Range, Required, With, Within};
+use crate::shape::Rule::{self, Check, Each, Format, In, Range, Required, With, Within};
 use crate::shape::{Run, Shape};
 
 use super::container::PULL_POLICY;
+use super::disks::{AZURE_DISK, QUOBYTE};
 use super::references::{field_selector, resource_selector};
 
 /// The text for the mode of a file.
@@ -50,15 +51,7 @@ const SOURCES: Shape = Shape::shared(
         ("rbd", In(&const { Shape::of(&[("monitors", Required("")), ("image", Required(""))]) })),
         ("cinder", In(&const { Shape::of(&[("volumeID", Required("")), SECRET_NAME]) })),
         ("cephfs", In(&const { Shape::of(&[("monitors", Required(""))]) })),
-        (
-            "quobyte",
-            In(&const {
-                Shape::of(&[
-                    ("registry", Required("must be a host:port pair or multiple pairs separated by commas")),
-                    ("volume", Required("")),
-                ])
-            }),
-        ),
+        ("quobyte", In(&QUOBYTE)),
         (
             "downwardAPI",
             In(&const {
@@ -138,12 +131,6 @@ pub(crate) const FLEX: Shape =
 pub(crate) const VSPHERE: Shape = Shape::of(&[("volumePath", Required(""))]);
 pub(crate) const PHOTON: Shape = Shape::of(&[("pdID", Required(""))]);
 pub(crate) const PORTWORX: Shape = Shape::of(&[("volumeID", Required(""))]);
-pub(crate) const AZURE_DISK: Shape = Shape::of(&[
-    ("diskName", Required("")),
-    ("diskURI", Required("")),
-    ("cachingMode", OneOf(&["None", "ReadOnly", "ReadWrite"])),
-    ("kind", OneOf(&["Dedicated", "Managed", "Shared"])),
-]);
 pub(crate) const SCALE_IO: Shape =
     Shape::of(&[("gateway", Required("")), ("system", Required("")), ("volumeName", Required(""))]);
 pub(crate) const ISCSI: Shape = Shape::of(&[
@@ -170,8 +157,8 @@ pub(super) fn volumes<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
         return;
     }
     let mut names = HashSet::new();
-    let is_made =
-        |name: &str| at.list().iter().any(|volume| volume.get("ephemeral").is_some() && volume["name"] == name);
+    let ephemeral = at.list().iter().filter(|volume| volume.get("ephemeral").is_some());
+    let made: HashSet<&str> = ephemeral.filter_map(|volume| volume.get("name")?.as_str()).collect();
     for volume in at.items() {
         let faults = run.faults.len();
         VOLUME.check(&volume, run);
@@ -181,12 +168,12 @@ pub(super) fn volumes<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
         }
         if run.faults.len() == faults {
             names.insert(name.text());
-            run.pod.volumes.push((name.text(), volume.value));
+            run.pod.volumes.insert(name.text(), volume.value);
         }
         let claim = volume.field("persistentVolumeClaim");
         let claim = claim.field("claimName");
         let own = claim.text().strip_prefix(run.pod.name).and_then(|rest| rest.strip_prefix('-'));
-        if run.pod.is_pod && own.is_some_and(is_made) {
+        if run.pod.is_pod && own.is_some_and(|own| made.contains(own)) {
             claim.invalid(run, claim.text(), "must not reference a PVC that gets created for an ephemeral volume");
         }
     }
@@ -290,7 +277,8 @@ pub(super) fn descending_path(at: &At<'_, '_>, path: &str, run: &mut Run<'_>) {
 /// A path that leads down and that no server keeps for itself.
 pub(super) fn local_path(at: &At<'_, '_>, path: &str, run: &mut Run<'_>) {
     descending_path(at, path, run);
-    if path.starts_with("..") && !steps_back(path) {
+    // A first part that is two dots and no more has both faults, unless more comes behind it.
+    if path.starts_with("..") && !path.starts_with("../") {
         at.invalid(run, path, "must not start with '..'");
     }
 }
@@ -404,7 +392,7 @@ fn flex_options(at: &At<'_, '_>, run: &mut Run<'_>) {
 fn csi_driver_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     const MOST: usize = 63;
     if at.is_empty() {
-        at.required(run, "");
+        return at.required(run, "");
     }
     if at.text().len() > MOST {
         at.too_long(run, MOST);

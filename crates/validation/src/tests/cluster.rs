@@ -36,9 +36,9 @@ fn storage_classes_stay_as_they_are() {
             ("/volumeBindingMode", json!("WaitForFirstConsumer")),
         ],
         &[
-            "parameters: Forbidden: updates to parameters are forbidden.",
-            "provisioner: Forbidden: updates to provisioner are forbidden.",
-            "reclaimPolicy: Forbidden: updates to reclaimPolicy are forbidden.",
+            "parameters: Invalid value: {\"a\":\"c\"}: field is immutable",
+            "provisioner: Invalid value: \"p\": field is immutable",
+            "reclaimPolicy: Invalid value: \"Retain\": field is immutable",
             "volumeBindingMode: Invalid value: \"WaitForFirstConsumer\": field is immutable",
         ],
     );
@@ -209,5 +209,36 @@ fn leases_and_candidates() {
         &candidate,
         &[("/spec/leaseName", json!("m"))],
         &["spec.leaseName: Invalid value: \"m\": field is immutable"],
+    );
+}
+
+#[test]
+fn namespaces_name_levels_of_security() {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "labels": {
+        "pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/warn-version": "v1.30"}}});
+    let alone = |old: Option<&Value>, changes: &[(&str, Value)]| {
+        let new = super::object(&super::change(&namespace, changes));
+        super::texts(crate::alone(&super::kind_of(&new), old.map(super::object).as_ref(), &new))
+    };
+    assert_eq!(alone(None, &[]), [""; 0]);
+    let labels =
+        json!({"pod-security.kubernetes.io/enforce": "bogus", "pod-security.kubernetes.io/audit-version": "v1.01"});
+    let wrong = super::change(&namespace, &[("/metadata/labels", labels.clone())]);
+    assert_eq!(
+        alone(None, &[("/metadata/labels", labels.clone())]),
+        [
+            "metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"bogus\": must be one of privileged, \
+             baseline, restricted",
+            "metadata.labels[pod-security.kubernetes.io/audit-version]: Invalid value: \"v1.01\": must be \"latest\" or \
+             \"v1.x\"",
+        ]
+    );
+    assert_eq!(alone(Some(&wrong), &[("/metadata/labels", labels)]), [""; 0], "what was there may stay");
+    super::check_new(
+        &namespace,
+        &[("/spec", json!({"finalizers": ["kubernetes", "mine"]}))],
+        &[
+            "spec.finalizers: Invalid value: \"mine\": name is neither a standard finalizer name nor is it fully qualified",
+        ],
     );
 }

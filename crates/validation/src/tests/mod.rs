@@ -12,6 +12,7 @@ mod networking;
 mod pods;
 mod services;
 mod volumes;
+mod warnings;
 mod workloads;
 
 use keelson_meta::json::{Value, json};

@@ -73,7 +73,7 @@ fn ports_and_variables() {
         &[
             "spec.containers[0].env[0].name: Required value",
             "spec.containers[0].env[0].valueFrom: Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, \
-             `configMapKeyRef` or `secretKeyRef`",
+             `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
         ],
     );
     let unknown = json!({"name": "A", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.what"}}});
@@ -322,8 +322,45 @@ fn a_status_has_rules_of_its_own() {
     check(
         &[("/status/podIPs", json!([{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]))],
         &[
-            "status.podIPs: Invalid value: [{\"ip\":\"10.0.0.1\"},{\"ip\":\"10.0.0.2\"}]: may specify no more than one IP for \
+            "status.podIPs: Invalid value: [{\"IP\":\"10.0.0.1\"},{\"IP\":\"10.0.0.2\"}]: may specify no more than one IP for \
            each IP family",
         ],
     );
+}
+
+#[test]
+fn variables_from_files() {
+    let env = |file: Value| ("/spec/containers/0/env", json!([{"name": "A", "valueFrom": {"fileKeyRef": file}}]));
+    let volumes =
+        ("/spec/volumes", json!([{"name": "v", "emptyDir": {}}, {"name": "s", "secret": {"secretName": "s"}}]));
+    let check = |file: Value, expected: &[&str]| check_new(&pod(), &[env(file), volumes.clone()], expected);
+    let at = "spec.containers[0].env[0].valueFrom.fileKeyRef";
+    check(json!({"volumeName": "v", "path": "a/b", "key": "K"}), &[]);
+    check(
+        json!({"volumeName": "none", "path": "../a"}),
+        &[
+            &format!("{at}.key: Required value"),
+            &format!("{at}.path: Invalid value: \"../a\": must not contain '..'"),
+            &format!("{at}.volumeName: Not found: \"none\""),
+        ],
+    );
+    check(
+        json!({"volumeName": "s", "path": "a", "key": "K"}),
+        &[&format!("{at}.volumeName: Invalid value: \"s\": referenced volume must be of type emptyDir")],
+    );
+}
+
+#[test]
+fn many_volumes_with_mounts_are_judged_in_no_time() {
+    const MANY: usize = 45_000;
+    let volumes: Vec<Value> = (0..MANY).map(|index| json!({"name": format!("v{index}"), "emptyDir": {}})).collect();
+    let mounts: Vec<Value> =
+        (0..MANY).map(|index| json!({"name": format!("v{index}"), "mountPath": format!("/m{index}")})).collect();
+    let pod =
+        super::change(&pod(), &[("/spec/volumes", json!(volumes)), ("/spec/containers/0/volumeMounts", json!(mounts))]);
+    let pod = super::object(&pod);
+    let begun = std::time::Instant::now();
+    assert_eq!(crate::create(&super::kind_of(&pod), &pod), []);
+    // A look at each volume for each mount would take minutes.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
 }

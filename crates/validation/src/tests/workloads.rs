@@ -2,7 +2,7 @@
 
 use keelson_meta::json::{Value, json};
 
-use super::{change, check_below, check_new, check_update, selector, template};
+use super::{change, check_below, check_new, check_update, object, selector, template};
 
 fn deployment() -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
@@ -21,7 +21,33 @@ fn deployments() {
             "spec.template.metadata.labels: Invalid value: {\"app\":\"other\"}: `selector` does not match template `labels`",
         ],
     );
-    check(&[("/spec/selector", Value::Null)], &["spec.selector: Required value"]);
+    check(
+        &[("/spec/selector", Value::Null)],
+        &[
+            "spec.selector: Required value",
+            "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`",
+        ],
+    );
+    // With a selector that makes no sense nothing is said of the template.
+    check(
+        &[
+            ("/spec/selector", json!({"matchExpressions": [{"key": "app", "operator": "In"}]})),
+            ("/spec/template/spec/containers", json!([])),
+        ],
+        &[
+            "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
+            "spec.selector: Invalid value: {\"matchExpressions\":[{\"key\":\"app\",\"operator\":\"In\"}]}: invalid label selector",
+        ],
+    );
+    let disk = json!([{"name": "d", "gcePersistentDisk": {"pdName": "d"}}]);
+    check(&[("/spec/template/spec/volumes", disk.clone())], &[]);
+    check(
+        &[("/spec/template/spec/volumes", disk), ("/spec/replicas", json!(2))],
+        &[
+            "spec.template.spec.volumes[0].gcePersistentDisk.readOnly: Invalid value: false: must be true for replicated \
+           pods > 1; GCE PD can only be mounted on multiple machines if it is read-only",
+        ],
+    );
     check(
         &[("/spec/template/spec/restartPolicy", json!("Never"))],
         &["spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\""],
@@ -76,7 +102,49 @@ fn stateful_sets() {
             "spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0",
         ],
     );
+    // The template is that of any pods, with the volumes of the claims in front.
+    let mount = json!([{"name": "data", "mountPath": "/data"}]);
+    let claim = |name: &str| {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        json!([{"metadata": {"name": name}, "spec": spec}])
+    };
+    check_new(
+        &valid,
+        &[("/spec/template/spec/containers/0/volumeMounts", mount.clone())],
+        &["spec.template.spec.containers[0].volumeMounts[0].name: Not found: \"data\""],
+    );
+    let volumes = json!([{"name": "data", "secret": {"secretName": "s"}}, {"name": "Bad", "emptyDir": {}}]);
+    check_new(
+        &valid,
+        &[
+            ("/spec/template/spec/containers/0/volumeMounts", mount),
+            ("/spec/template/spec/volumes", volumes),
+            ("/spec/volumeClaimTemplates", claim("data")),
+        ],
+        &[
+            "spec.template.spec.volumes[1].name: Invalid value: \"Bad\": a lowercase RFC 1123 label must consist of lower \
+           case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or \
+           '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+        ],
+    );
+    check_new(
+        &valid,
+        &[("/spec/volumeClaimTemplates", json!([{}])), ("/spec/serviceName", json!("a.b"))],
+        &[
+            "spec.serviceName: Invalid value: \"a.b\": must not contain dots",
+            "spec.volumeClaimTemplates[0].spec.accessModes: Required value: at least 1 access mode is required",
+            "spec.volumeClaimTemplates[0].spec.resources[storage]: Required value",
+            "spec.template.spec.volumes[0].persistentVolumeClaim.claimName: Required value",
+            "spec.template.spec.volumes[0].name: Required value",
+        ],
+    );
     check_update(&valid, &[("/spec/replicas", json!(3))], &[]);
+    let image = "/spec/template/spec/containers/0/image";
+    check_update(&valid, &[(image, json!(""))], &["spec.template.spec.containers[0].image: Required value"]);
+    // One that an older server let pass may stay as it is, and be scaled.
+    let old = object(&change(&valid, &[(image, json!(""))]));
+    let scaled = object(&change(&valid, &[(image, json!("")), ("/spec/replicas", json!(3))]));
+    assert_eq!(crate::update(&super::kind_of(&old), None, &old, &scaled), []);
     check_update(
         &valid,
         &[("/spec/serviceName", json!("other"))],
@@ -174,7 +242,7 @@ fn cron_jobs() {
 #[test]
 fn autoscalers_and_budgets() {
     let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "minReplicas": 1, "maxReplicas": 3, "metrics": [
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "minReplicas": 1, "maxReplicas": 3, "metrics": [
         {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]}});
     check_new(
         &scaler,
@@ -182,6 +250,15 @@ fn autoscalers_and_budgets() {
         &[
             "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`",
             "spec.scaleTargetRef.name: Required value",
+        ],
+    );
+    check_new(
+        &scaler,
+        &[("/spec/maxReplicas", json!(0)), ("/spec/scaleTargetRef/apiVersion", json!("v1"))],
+        &[
+            "spec.maxReplicas: Required value: must be set and greater than 0",
+            "spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`",
+            "spec.scaleTargetRef.apiVersion: Invalid value: \"v1\": apiVersion must specify API group",
         ],
     );
     check_new(
