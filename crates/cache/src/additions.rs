@@ -239,8 +239,9 @@ impl Additions {
             }
         }
         self.forget(&addition.collections);
-        addition.collections.retain(|collection| !collection.is_removed());
-        self.shared.open(&addition.collections);
+        let wanted: Vec<_> =
+            addition.collections.iter().filter(|collection| !collection.is_removed()).cloned().collect();
+        self.shared.open(&wanted);
         if let Err(Ok(unwanted)) = addition.done.send(Ok(addition.collections)) {
             let prefixes: Vec<String> = unwanted.iter().map(|collection| collection.prefix().to_owned()).collect();
             self.shared.close(&prefixes);

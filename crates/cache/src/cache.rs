@@ -100,6 +100,7 @@ impl Cache {
     /// store can answer.
     ///
     /// The objects are read beside the tail, which goes on meanwhile. Who drops the future adds nothing, unless it was done.
+    /// What is [removed](Self::remove) meanwhile is returned too, as a collection that [was](Collection::is_removed).
     ///
     /// # Errors
     /// [`AddError`]; nothing has been added then.

@@ -155,7 +155,8 @@ async fn a_collection_that_is_removed_while_it_is_added_is_not_there() {
         cache.remove(&[things(1).prefix]).await;
     };
     let (added, ()) = tokio::join!(adding, removing);
-    added.unwrap();
+    let added = added.unwrap();
+    assert_eq!(added.iter().map(|one| one.is_removed()).collect::<Vec<_>>(), [true, false]);
     assert!(cache.collection(&things(1).prefix).is_none());
     assert!(cache.collection(&things(2).prefix).is_some());
     cache.add(vec![things(1)]).await.unwrap();
