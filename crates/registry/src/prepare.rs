@@ -44,6 +44,7 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
 /// # Errors
 /// 422 with all that is wrong with it; 500 when the client set a resourceVersion.
 pub(crate) fn check_new(target: &Target, object: &Object) -> Result<(), ApiError> {
+    refuse(target, object, keelson_validation::alone(&kind_of_rules(target), None, object))?;
     validate(target, object)?;
     match object.resource_version() {
         "" | "0" => Ok(()),
@@ -66,6 +67,9 @@ pub(crate) fn validate(target: &Target, object: &Object) -> Result<(), ApiError>
 /// # Errors
 /// 422 with everything that is wrong.
 pub(crate) fn validate_update(target: &Target, current: &Object, next: &Object) -> Result<(), ApiError> {
+    if target.subresource.is_none() {
+        refuse(target, next, keelson_validation::alone(&kind_of_rules(target), Some(current), next))?;
+    }
     let mut errors = validate_metadata(next, target.is_namespaced(), target.resource.name_rule);
     errors.extend(new_finalizers(current, next));
     errors.extend(keelson_validation::update(&kind_of_rules(target), target.subresource_name(), current, next));
