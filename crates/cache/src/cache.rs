@@ -175,6 +175,12 @@ impl Cache {
         self.shared.trim(oldest);
     }
 
+    /// How many bytes of objects were replaced or deleted so far, ever growing. A snapshot that is held keeps at most what was
+    /// replaced since it was taken.
+    pub fn replaced_bytes(&self) -> u64 {
+        self.shared.environment.budget.replaced()
+    }
+
     /// What the cache has done so far.
     pub fn stats(&self) -> CacheStats {
         let Counters { events, undecodable, tail_restarts, reloads, checks, repairs, snapshots_rebuilt } =

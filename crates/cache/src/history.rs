@@ -41,16 +41,22 @@ const HOT_BYTES: u64 = 16 << 20;
 /// the shares of collections that others leave no room.
 pub(crate) struct Budget {
     used: AtomicU64,
+    /// What all events took that there ever were.
+    replaced: AtomicU64,
     limit: u64,
 }
 
 impl Budget {
     pub(crate) const fn new(limit: u64) -> Self {
-        Self { used: AtomicU64::new(0), limit }
+        Self { used: AtomicU64::new(0), replaced: AtomicU64::new(0), limit }
     }
 
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn replaced(&self) -> u64 {
+        self.replaced.load(Ordering::Relaxed)
     }
 
     fn is_exceeded(&self) -> bool {
@@ -209,6 +215,7 @@ impl History {
     /// Appends an event. `after` is the state that it led to.
     pub(crate) fn push(&mut self, event: Arc<Event>, after: &Trees) {
         self.budget.add(event_bytes(&event));
+        self.budget.replaced.fetch_add(event_bytes(&event), Ordering::Relaxed);
         self.bytes += event_bytes(&event);
         self.hot_bytes += frame_bytes(&event);
         self.events.push_back(event);

@@ -19,7 +19,7 @@ use keelson_meta::{ApiError, Revision};
 
 pub(crate) use crate::list::history::Rests;
 pub(crate) use crate::list::page::KeyRange;
-use crate::list::plan::ListPlan;
+pub(crate) use crate::list::plan::ListPlan;
 use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;

@@ -12,12 +12,12 @@ use crate::target::Target;
 
 /// A list, planned.
 #[derive(Debug)]
-pub(super) struct ListPlan {
+pub(crate) struct ListPlan {
     pub(super) at: ReadAt,
     /// The relative key to start at; empty is the beginning of the URL's range. Relative to that range.
-    pub(super) start: String,
+    pub(crate) start: String,
     /// How many items at the most.
-    pub(super) limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
     /// The token of a continued list, for the answer when its revision is gone.
     pub(super) token: Option<ContinueToken>,
 }
@@ -40,7 +40,7 @@ impl ListPlan {
     ///
     /// # Errors
     /// 400 for an unreadable resourceVersion or token, or both together.
-    pub(super) fn new(target: &Target, options: &ListOptions, config: &RegistryConfig) -> Result<Self, ApiError> {
+    pub(crate) fn new(target: &Target, options: &ListOptions, config: &RegistryConfig) -> Result<Self, ApiError> {
         let chunked = config.chunking && !config.unchunked.contains(&target.group_resource().to_string());
         let requested = options.requested_version()?;
         let token = options.continue_token.as_deref().filter(|_| chunked);

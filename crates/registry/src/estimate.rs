@@ -1,0 +1,61 @@
+//! What a request is about, told before it is answered: how many objects are looked at, and how many bytes they have.
+//!
+//! The trees of the cache count what is in them, so this costs O(log n) and never waits: it is about what the cache shows now, whatever
+//! revision is asked for. It decides nothing; whoever bounds what requests may take together uses it.
+
+use keelson_meta::options::ListOptions;
+
+use crate::list::{KeyRange, ListPlan};
+use crate::registry::Registry;
+use crate::selection::Selection;
+use crate::target::Target;
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// About how many bytes the objects have in JSON.
+    pub bytes: u64,
+    /// How many objects are looked at, at the most.
+    pub looked_at: u64,
+    /// Whether a selector picks from these.
+    pub is_selected: bool,
+}
+
+impl Registry {
+    /// The objects that a list looks at. Nothing where the options can't be met.
+    pub fn estimate_list(&self, target: &Target, options: &ListOptions) -> Estimate {
+        let planned = Selection::new(target, options)
+            .and_then(|selection| Ok((selection, ListPlan::new(target, options, &self.config)?)));
+        let (Ok((selection, plan)), Ok(collection)) = (planned, self.collection(target)) else {
+            return Estimate::default();
+        };
+        let snapshot = collection.snapshot();
+        let range = KeyRange::below(&target.key_prefix(), &plan.start).narrowed(target, &selection);
+        let (from, to) = (range.from.as_str(), range.to.as_deref());
+        let (objects, bytes) = (snapshot.count(from, to), snapshot.bytes(from, to));
+        let is_selected = !selection.is_everything();
+        let looked_at = if is_selected {
+            let candidates = snapshot.select(&selection.index_terms(target), from, to);
+            let found = candidates.size_hint().1.unwrap_or(objects);
+            // A chunk with a selector ends when it is full, or has looked at this many.
+            if plan.limit.is_some() { found.min(self.config.bounds.scan) } else { found }
+        } else {
+            plan.limit.map_or(objects, |limit| objects.min(limit))
+        };
+        let bytes = match objects {
+            0 => 0,
+            // The average, for a part of them.
+            objects => u64::try_from(u128::from(bytes) * looked_at as u128 / objects as u128).unwrap_or(u64::MAX),
+        };
+        Estimate { bytes, looked_at: looked_at as u64, is_selected }
+    }
+
+    /// The object that a request names.
+    pub fn estimate_object(&self, target: &Target) -> Estimate {
+        let (Some(name), Ok(collection)) = (&target.name, self.collection(target)) else {
+            return Estimate::default();
+        };
+        let bytes = collection.get(&target.relative_key(name)).map_or(0, |entry| entry.list_bytes());
+        Estimate { bytes, looked_at: 1, is_selected: false }
+    }
+}
