@@ -1,9 +1,11 @@
 //! `/livez`, `/readyz` and `/healthz`: named checks, and the texts in which their results are told.
 //!
-//! Why a check failed goes to the log alone: anybody may ask these paths, without credentials.
+//! Checks have the names that upstream's clients look for, where there is something of the kind to check. Why one failed is told on
+//! its own path, which takes rights, and in the log; never on the three paths, which anybody may ask without credentials.
 
 use std::fmt;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use http::StatusCode;
 
@@ -11,23 +13,33 @@ use http::StatusCode;
 pub type CheckResult = Result<(), String>;
 
 /// Checks with their names and what they found.
-type Group = Box<dyn Fn() -> Vec<(String, CheckResult)> + Send + Sync>;
+type Group = Arc<dyn Fn() -> Vec<(String, CheckResult)> + Send + Sync>;
 
 /// Checks by name, in the order in which they are told.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct HealthChecks {
-    checks: Vec<(String, Box<dyn Fn() -> CheckResult + Send + Sync>)>,
+    checks: Vec<(String, Arc<dyn Fn() -> CheckResult + Send + Sync>)>,
     /// Checks whose names are known only when they are asked.
     groups: Vec<Group>,
 }
 
-/// The checks of each endpoint. `/healthz`, the older one, is answered as `/readyz` is.
+/// The checks of each endpoint.
 #[derive(Debug, Default)]
 pub struct Health {
-    /// Whether the server should go on running.
+    /// `/livez`: whether the server should go on running.
     pub live: HealthChecks,
-    /// Whether the server should be sent requests.
+    /// `/readyz`: whether the server should be sent requests.
     pub ready: HealthChecks,
+    /// `/healthz`: whether all is well, from before there were the two others.
+    pub well: HealthChecks,
+}
+
+/// The endpoints.
+const ENDPOINTS: [&str; 3] = ["livez", "readyz", "healthz"];
+
+/// Whether a path asks for health: `/livez`, or `/readyz/ping`.
+pub fn is_health_path(path: &str) -> bool {
+    path.strip_prefix('/').and_then(|path| path.split('/').next()).is_some_and(|first| ENDPOINTS.contains(&first))
 }
 
 /// An answer in plain text.
@@ -48,7 +60,8 @@ impl Health {
         };
         let checks = match endpoint {
             "livez" => &self.live,
-            "readyz" | "healthz" => &self.ready,
+            "readyz" => &self.ready,
+            "healthz" => &self.well,
             _ => return None,
         };
         Some(match check {
@@ -68,20 +81,20 @@ impl HealthChecks {
     /// Adds a check. It is asked at each request, so it must be quick and must not wait.
     #[must_use]
     pub fn add(mut self, name: impl Into<String>, check: impl Fn() -> CheckResult + Send + Sync + 'static) -> Self {
-        self.checks.push((name.into(), Box::new(check)));
+        self.checks.push((name.into(), Arc::new(check)));
         self
     }
 
     /// Adds checks that come and go, such as one for each task that runs. They are told behind the others.
     #[must_use]
     pub fn add_each(mut self, checks: impl Fn() -> Vec<(String, CheckResult)> + Send + Sync + 'static) -> Self {
-        self.groups.push(Box::new(checks));
+        self.groups.push(Arc::new(checks));
         self
     }
 
     /// Asks all checks whose names are wanted.
     fn ask(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Option<CheckResult>)> {
-        let own = self.checks.iter().map(|(name, check)| (name.clone(), is_wanted(name).then(check)));
+        let own = self.checks.iter().map(|(name, check)| (name.clone(), is_wanted(name).then(|| check())));
         let of_groups = self.groups.iter().flat_map(|group| group());
         own.chain(of_groups.map(|(name, result)| {
             let result = is_wanted(&name).then_some(result);
@@ -97,7 +110,7 @@ impl HealthChecks {
                 Ok(()) => HealthAnswer { code: StatusCode::OK, text: "ok".to_owned() },
                 Err(reason) => {
                     tracing::warn!(check = name, reason, "health check failed");
-                    let text = "internal server error: reason withheld\n".to_owned();
+                    let text = format!("internal server error: {reason}\n");
                     HealthAnswer { code: StatusCode::INTERNAL_SERVER_ERROR, text }
                 }
             },
@@ -156,10 +169,8 @@ mod tests {
     use super::*;
 
     fn check(path: &str, query: &str, expect: Option<(u16, &str)>) {
-        let health = Health {
-            live: HealthChecks::new(),
-            ready: HealthChecks::new().add("log", || Ok(())).add("storage", || Err("no disk".to_owned())),
-        };
+        let ready = HealthChecks::new().add("log", || Ok(())).add("storage", || Err("no disk".to_owned()));
+        let health = Health { live: HealthChecks::new(), well: ready.clone(), ready };
         let answer = health.answer(path, query).map(|answer| (answer.code.as_u16(), answer.text));
         assert_eq!(answer, expect.map(|(code, text)| (code, text.to_owned())), "{path}?{query}");
     }
@@ -181,7 +192,7 @@ mod tests {
     fn a_failure_is_told_without_its_reason() {
         let text = "[+]ping ok\n[+]log ok\n[-]storage failed: reason withheld\nreadyz check failed\n";
         check("/readyz", "", Some((500, text)));
-        check("/readyz/storage", "", Some((500, "internal server error: reason withheld\n")));
+        check("/readyz/storage", "", Some((500, "internal server error: no disk\n")));
     }
 
     #[test]

@@ -1,12 +1,21 @@
-//! The TLS port: accepts connections, and ends them in order when the server stops.
+//! The TLS port: accepts connections, bounds what they may take, and ends them in order when the server stops.
+//!
+//! Connections are accepted by a thread of their own (`door.rs`), counted (`connections.rs`), and served by the runtime
+//! (`connection.rs`). What a client holds is bounded: what it may send before it is known (`heads.rs`), how long it may leave its answers
+//! lying (`sending.rs`, `stall.rs`), and what the snapshots of slow lists may keep (`pinned.rs`).
 //!
 //! Stopping: no new connection is accepted, every open one is told to finish (GOAWAY on HTTP/2, no keep-alive on
-//! HTTP/1.1), watches see the same token and end cleanly, answers in flight run to their end. A connection whose client
-//! does not take the ends of its watches is cut after a few seconds; what else is left at the deadline is cut then.
+//! HTTP/1.1), watches see the same token and end cleanly, answers in flight run to their end as long as they move. What does not
+//! move is cut after a few seconds; what else is left at the deadline is cut then.
 
 mod ahead;
 mod connection;
+mod connections;
+mod door;
+mod heads;
 mod idle;
+mod pinned;
+mod sending;
 mod stall;
 
 use std::sync::Arc;
@@ -14,42 +23,99 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use self::connections::Connections;
+use self::heads::LargeHeads;
+use self::pinned::PinnedLists;
+pub use self::pinned::ReplacedBytes;
 use crate::filters::Pipeline;
+use crate::metrics::Edge;
 
-/// The wait after a failed accept. It fails when the process is out of file descriptors, and trying at once would only
-/// burn the CPU that could free some.
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// What all connections together, and each alone, may take.
+#[derive(Clone)]
+pub struct Limits {
+    /// How many connections may be open. A quarter of them may be of clients that have not proved who they are.
+    pub connections: usize,
+    /// How long a client may take nothing of an answer. It is then reset.
+    pub unread: Duration,
+    /// How many replaced bytes the snapshots of lists that are being sent may keep.
+    pub pinned_bytes: u64,
+    /// Counts these bytes.
+    pub replaced_bytes: ReplacedBytes,
+    /// How long a stop may take.
+    pub drain: Duration,
+}
 
-/// Serves `pipeline` on `port` until its stopping token is cancelled, then for at most `drain` more.
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 65_536,
+            unread: Duration::from_secs(60),
+            pinned_bytes: 256 * 1024 * 1024,
+            replaced_bytes: Arc::new(|| 0),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What the connections of a listener share.
+struct Shared {
+    pipeline: Arc<Pipeline>,
+    acceptor: TlsAcceptor,
+    metrics: Arc<Edge>,
+    connections: Arc<Connections>,
+    heads: LargeHeads,
+    lists: Arc<PinnedLists>,
+    unread: Duration,
+    /// Cancelled when what is left is cut.
+    cut: CancellationToken,
+}
+
+/// Serves `pipeline` on `port` until its stopping token is cancelled, then for at most the time for stopping more.
 ///
 /// The port is bound by the caller, who so learns its number and can report a failure.
-pub async fn serve(port: TcpListener, tls: Arc<ServerConfig>, pipeline: Arc<Pipeline>, drain: Duration) {
-    let acceptor = TlsAcceptor::from(tls);
+pub async fn serve(port: TcpListener, tls: Arc<ServerConfig>, pipeline: Arc<Pipeline>, limits: Limits) {
+    let metrics = pipeline.metrics().edge().clone();
     let stopping = pipeline.stopping().clone();
-    let mut connections = JoinSet::new();
+    let lists = Arc::new(PinnedLists::new(limits.pinned_bytes, limits.replaced_bytes, metrics.clone()));
+    let cut = CancellationToken::new();
+    let shared = Arc::new(Shared {
+        pipeline,
+        acceptor: TlsAcceptor::from(tls),
+        connections: Arc::new(Connections::new(limits.connections, metrics.clone())),
+        heads: LargeHeads::new(metrics.clone()),
+        metrics,
+        lists: lists.clone(),
+        unread: limits.unread,
+        cut: cut.clone(),
+    });
+    // Whoever gives the listener up cuts its connections.
+    let _cut = cut.drop_guard();
+    let served = TaskTracker::new();
+    let opened = port.into_std().and_then(|port| door::open(port, shared, served.clone()));
+    let mut door = match opened {
+        Ok(door) => door,
+        Err(error) => return tracing::error!(%error, "connections can't be accepted"),
+    };
+    let mut look = tokio::time::interval(pinned::LOOK_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stopping.cancelled() => break,
-            // Finished connections are taken out as they end, so that the set holds only open ones.
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = port.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    tracing::trace!(%peer, "connection accepted");
-                    connections.spawn(connection::serve(stream, acceptor.clone(), pipeline.clone()));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                }
-            },
+            // Never before the server stops, unless the thread died.
+            _ = &mut door => break,
+            _ = look.tick() => lists.enforce(),
         }
     }
-    drop(port);
-    let drained = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(drain, drained).await.is_err() {
+    served.close();
+    let drained = async {
+        let _ = (&mut door).await;
+        served.wait().await;
+    };
+    if tokio::time::timeout(limits.drain, drained).await.is_err() {
         tracing::warn!("connections were cut at the end of the time for stopping");
     }
 }

@@ -4,12 +4,14 @@
 //! other parts keep (objects stored, cache counters) are asked for at each scrape through [`MetricSource`].
 
 mod classic;
+mod edge;
 mod observation;
 mod process;
 mod requests;
 mod source;
 
 use std::fmt;
+use std::sync::Arc;
 
 use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -17,9 +19,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+pub use edge::Edge;
 pub use observation::{Observation, ResourceNames};
 pub use source::{MetricKind, MetricSource, Sample};
 
+use edge::PollsCollector;
 use requests::Requests;
 use source::SourceCollector;
 
@@ -40,6 +44,7 @@ pub struct Metrics {
     /// How many requests that change something are being answered, and how many that do not.
     writing: Gauge,
     reading: Gauge,
+    edge: Arc<Edge>,
 }
 
 impl Metrics {
@@ -54,9 +59,17 @@ impl Metrics {
         // The registry puts a full stop behind help texts.
         let help = "Requests being answered, watches apart";
         registry.register("apiserver_current_inflight_requests", help, in_flight);
-        let metrics = Self { registry: RwLock::new(registry), requests, writing, reading };
+        let edge = Arc::new(Edge::default());
+        registry.register_collector(Box::new(PollsCollector(edge.clone())));
+        let metrics = Self { registry: RwLock::new(registry), requests, writing, reading, edge: edge.clone() };
+        metrics.add_source(move || edge.samples());
         metrics.add_source(process::ProcessSource::new());
         metrics
+    }
+
+    /// The numbers of the listener.
+    pub fn edge(&self) -> &Arc<Edge> {
+        &self.edge
     }
 
     /// Asks `source` at each scrape.

@@ -3,12 +3,15 @@
 //! Clauses of `Accept` are tried by weight, then concrete before wildcard, then in order, and the first that can be
 //! produced wins. A clause that asks for something not produced (a transformation, an unknown version) is passed over,
 //! not an error, as long as a later one can be met. Nothing here looks at what the answer will contain.
+//!
+//! Upstream's router looks at `Accept` before its handlers do, and by rules of its own: it knows no `application/*` and no weights.
+//! What it refuses is refused here too ([`routed`]), since clients and conformance tests see the difference.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, USER_AGENT};
 use http::request::Parts;
 use keelson_discovery::AggregatedForm;
 use keelson_meta::ApiError;
-use keelson_meta::error::NotAcceptableForm;
+use keelson_meta::error::{MediaTypes, NotAcceptableForm};
 use keelson_openapi::Form;
 use keelson_tables::wire::MetaVersion;
 
@@ -51,7 +54,16 @@ impl MediaKind {
 }
 
 /// The media types of objects, as refusals and `415` name them.
-pub const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+pub const MEDIA_TYPES: MediaTypes = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// The media types of collections, which can be watched by the same path.
+const STREAMED_MEDIA_TYPES: &[&str] = &[
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
 
 /// What most resources are offered in, best first.
 pub const OBJECT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml, MediaKind::Protobuf];
@@ -111,6 +123,14 @@ impl Subject {
         }
     }
 
+    /// The media types that upstream's router knows of.
+    fn routed(self) -> MediaTypes {
+        match self {
+            Self::Object => MEDIA_TYPES,
+            Self::List | Self::Watch => STREAMED_MEDIA_TYPES,
+        }
+    }
+
     /// The shape that a clause asks for, if this can be shown in it.
     fn shape(self, clause: &Clause<'_>) -> Option<Shape> {
         if !clause.converts() {
@@ -138,6 +158,32 @@ pub enum DiscoveryForm {
     Aggregated(AggregatedForm, MediaKind),
 }
 
+/// Looks whether `Accept` names one of these media types, or all, as upstream's router does: whatever the parameters.
+///
+/// # Errors
+/// [`ApiError::NotAcceptable`] when it names none.
+pub fn routed(headers: &HeaderMap, produced: MediaTypes) -> Result<(), ApiError> {
+    let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let meets = |clause: &str| {
+        let media = clause.split(';').next().unwrap_or_default().trim();
+        media == "*/*" || produced.contains(&media)
+    };
+    let accepts = match values.next() {
+        None | Some("") => true,
+        Some(first) => first.split(',').any(meets) || values.any(|value| value.split(',').any(meets)),
+    };
+    if accepts { Ok(()) } else { Err(ApiError::NotAcceptable { accepted: NotAcceptableForm::Router(produced) }) }
+}
+
+/// Picks the form of an answer at one of the paths that upstream's router serves.
+///
+/// # Errors
+/// [`ApiError::NotAcceptable`] when no clause can be met by `offers`, or the router refuses.
+pub fn negotiate_routed(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiError> {
+    routed(&parts.headers, MEDIA_TYPES)?;
+    negotiate(parts, offers)
+}
+
 /// Picks the form of an answer from `Accept`, the `pretty` parameter and the user agent.
 ///
 /// # Errors
@@ -158,6 +204,7 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met.
 pub fn negotiate_representation(parts: &Parts, subject: Subject) -> Result<Representation, ApiError> {
+    routed(&parts.headers, subject.routed())?;
     choose(&accepted(&parts.headers), |clause| {
         let shape = subject.shape(clause)?;
         let kind = subject.offers().iter().copied().find(|kind| clause.matches(*kind))?;
@@ -305,22 +352,15 @@ fn accepted(headers: &HeaderMap) -> Vec<Clause<'_>> {
     if clauses.is_empty() {
         clauses.extend(Clause::parse("*/*"));
     }
-    clauses.retain(|clause| clause.weight > 0);
+    // A weight of 0 stays: upstream takes it for the least of all, not for a refusal.
     // Stable: equals stay in the client's order.
     clauses.sort_by_key(|clause| (std::cmp::Reverse(clause.weight), clause.is_wildcard()));
     clauses
 }
 
 fn choose<T>(clauses: &[Clause<'_>], meet: impl Fn(&Clause<'_>) -> Option<T>) -> Result<T, ApiError> {
-    clauses.iter().find_map(meet).ok_or_else(|| {
-        // A client that names an encoding of objects, yet cannot be satisfied, is told so by the negotiation; one that
-        // names none is told so by the router, in other words.
-        let known = |clause: &Clause<'_>| {
-            MEDIA_TYPES.iter().filter_map(|known| known.split_once('/')).any(|(kind, sub)| clause.names(kind, sub))
-        };
-        let form = if clauses.iter().any(known) { NotAcceptableForm::MediaTypes } else { NotAcceptableForm::Router };
-        ApiError::NotAcceptable { accepted: form(MEDIA_TYPES) }
-    })
+    let unmet = || ApiError::NotAcceptable { accepted: NotAcceptableForm::MediaTypes(MEDIA_TYPES) };
+    clauses.iter().find_map(meet).ok_or_else(unmet)
 }
 
 #[cfg(test)]
@@ -344,7 +384,7 @@ mod tests {
     }
 
     fn check(accept: &str, expect: &str) {
-        assert_eq!(describe(negotiate(&parts("/", &[("accept", accept)]), OBJECT_OFFERS)), expect, "{accept}");
+        assert_eq!(describe(negotiate_routed(&parts("/", &[("accept", accept)]), OBJECT_OFFERS)), expect, "{accept}");
     }
 
     const ROUTER: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
@@ -357,11 +397,12 @@ mod tests {
         check("application/json", "Json");
         check("application/yaml", "Yaml");
         check("*/*", "Json");
-        check("application/*", "Json");
+        check("application/*", ROUTER);
         check("", "Json");
-        check("*", "Json");
+        check("*", ROUTER);
         check("application/json, */*", "Json");
-        check("Application/YAML", "Yaml");
+        check("Application/YAML", ROUTER);
+        check("application/json;q=0", "Json");
         check("application/json;q=0.5,application/yaml;q=0.9", "Yaml");
         check("*/*,application/yaml", "Yaml");
         check("application/json;q=0,application/yaml;q=0.1", "Yaml");
@@ -429,7 +470,8 @@ mod tests {
         check("", "legacy Json");
         check(&V2.replace("v2", "v9"), UNMET);
         check(&format!("{},application/json", V2.replace("v2", "v9")), "legacy Json");
-        check("text/html", ROUTER);
+        // `/apis` has no router before it; `/api` has.
+        check("text/html", UNMET);
     }
 
     #[test]

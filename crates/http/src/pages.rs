@@ -21,8 +21,8 @@ use crate::body::{ResponseBody, empty};
 use crate::health::Health;
 use crate::metrics::{CLASSIC_CONTENT_TYPE, Metrics, OPEN_METRICS_CONTENT_TYPE};
 use crate::negotiation::{
-    DiscoveryForm, MediaKind, MediaType, OBJECT_OFFERS, accepts_gzip, error_form, negotiate, negotiate_discovery,
-    wants_pretty,
+    DiscoveryForm, MEDIA_TYPES, MediaKind, MediaType, OBJECT_OFFERS, accepts_gzip, error_form, negotiate_discovery,
+    negotiate_routed, routed, wants_pretty,
 };
 use crate::request_info::RequestInfo;
 use crate::{respond, version};
@@ -140,7 +140,7 @@ impl Pages {
             };
         }
         let Some(page) = Page::parse(&info.path) else { return respond::no_such_page() };
-        let answer = if matches!(parts.method, Method::GET | Method::HEAD) {
+        let answer = if has_method(&documents.discovery, &page, &parts.method) {
             self.page(&page, documents, parts).await
         } else {
             Err(ApiError::MethodNotAllowed)
@@ -161,28 +161,30 @@ impl Pages {
                 Ok(respond::bytes(StatusCode::OK, MediaKind::Json.content_type(), paths))
             }
             Page::Core => {
+                routed(&parts.headers, MEDIA_TYPES)?;
                 let older = |documents: &Documents| documents.api_versions(&self.server_address);
                 discover(discovery, parts, Documents::aggregated_core, older)
             }
             Page::Groups => discover(discovery, parts, Documents::aggregated_groups, Documents::group_list),
             Page::Group(group) => match discovery.group(group) {
-                Some(document) => respond::object(StatusCode::OK, document, negotiate(parts, OBJECT_OFFERS)?),
+                Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?),
                 None => Ok(respond::no_such_page()),
             },
             Page::GroupVersion(group, version) => match discovery.resources(group, version) {
-                Some(document) => respond::object(StatusCode::OK, document, negotiate(parts, OBJECT_OFFERS)?),
+                Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?),
                 None if group.is_empty() || discovery.group(group).is_some() => Err(ApiError::UnknownResource),
                 None => Ok(respond::no_such_page()),
             },
             // Indented whatever the client, as the reference sends it.
             Page::Version => {
+                routed(&parts.headers, &["application/json"])?;
                 let media = MediaType { kind: MediaKind::Json, pretty: true };
                 Ok(respond::value(StatusCode::OK, &version::document(), media))
             }
             Page::Metrics => self.scrape(&parts.headers),
             Page::OpenApi(description) => openapi::answer(documents, description, parts).await,
-            Page::IssuerConfiguration => Ok(of_issuer("application/json", &self.issuer.configuration)),
-            Page::KeySet => Ok(of_issuer("application/jwk-set+json", &self.issuer.key_set)),
+            Page::IssuerConfiguration => of_issuer(parts, &["application/json"], &self.issuer.configuration),
+            Page::KeySet => of_issuer(parts, &["application/jwk-set+json"], &self.issuer.key_set),
         }
     }
 
@@ -201,8 +203,7 @@ impl Pages {
     /// Pages of the built-in resources, for tests of what stands before them.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
-        let health = Health { live: crate::health::HealthChecks::new(), ready: crate::health::HealthChecks::new() };
-        Self::new(health, Arc::new(Metrics::new()), "192.0.2.2:6443".to_owned())
+        Self::new(Health::default(), Arc::new(Metrics::new()), "192.0.2.2:6443".to_owned())
     }
 }
 
@@ -217,6 +218,18 @@ impl ServedDocuments {
         let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();
         let openapi = Descriptions::assemble(&shared, &fragments);
         Arc::new(Self { discovery: Documents::build(catalogue), openapi })
+    }
+}
+
+/// Whether a page is shown for this method. Upstream's router serves some of them, for GET alone; the others look at no
+/// method. What is not there is not found, whatever the method.
+fn has_method(documents: &Documents, page: &Page<'_>, method: &Method) -> bool {
+    match page {
+        Page::Group(group) if documents.group(group).is_none() => true,
+        Page::GroupVersion(group, version) if documents.resources(group, version).is_none() => true,
+        Page::Core | Page::Group(_) | Page::GroupVersion(..) | Page::Version => *method == Method::GET,
+        Page::IssuerConfiguration | Page::KeySet => *method == Method::GET,
+        Page::Root | Page::Groups | Page::Metrics | Page::OpenApi(_) => true,
     }
 }
 
@@ -237,13 +250,18 @@ fn discover(
 }
 
 /// A document of the issuer of tokens; there is none where no tokens are issued.
-fn of_issuer(content_type: &'static str, document: &Bytes) -> Response<ResponseBody> {
+fn of_issuer(
+    parts: &Parts,
+    content_type: &'static [&'static str; 1],
+    document: &Bytes,
+) -> Result<Response<ResponseBody>, ApiError> {
     if document.is_empty() {
-        return respond::no_such_page();
+        return Ok(respond::no_such_page());
     }
-    let mut response = respond::bytes(StatusCode::OK, content_type, document.clone());
+    routed(&parts.headers, content_type)?;
+    let mut response = respond::bytes(StatusCode::OK, content_type[0], document.clone());
     response.headers_mut().insert(CACHE_CONTROL, ISSUER_CACHE_CONTROL);
-    response
+    Ok(response)
 }
 
 /// An aggregated document, or 304 if the client has it already.
@@ -350,6 +368,42 @@ mod tests {
         let response = get("/apis/apps/v9", &[]).await;
         assert_eq!(response.status(), 404);
         assert!(text(response).await.contains("the server could not find the requested resource"));
+    }
+
+    async fn ask(documents: &Arc<ServedDocuments>, method: Method, target: &str, accept: &str) -> u16 {
+        let parts = Request::builder().method(method).uri(target).header("accept", accept);
+        let parts = parts.body(()).unwrap().into_parts().0;
+        let info = RequestInfo::parse(&parts.method, &parts.uri);
+        Pages::for_tests().answer(documents, &info, &parts).await.status().as_u16()
+    }
+
+    #[tokio::test]
+    async fn some_pages_are_for_get_alone_and_others_look_at_no_method() {
+        let documents = ServedDocuments::builtin();
+        for target in ["/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version"] {
+            assert_eq!(ask(&documents, Method::GET, target, "*/*").await, 200, "{target}");
+            assert_eq!(ask(&documents, Method::HEAD, target, "*/*").await, 405, "{target}");
+            assert_eq!(ask(&documents, Method::POST, target, "text/html").await, 405, "{target}");
+        }
+        for target in ["/", "/apis", "/openapi/v3", "/metrics"] {
+            assert_eq!(ask(&documents, Method::PUT, target, "*/*").await, 200, "{target}");
+        }
+        for target in ["/nowhere", "/apis/nope.example.org", "/apis/nope.example.org/v1"] {
+            assert_eq!(ask(&documents, Method::POST, target, "*/*").await, 404, "{target}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_router_refuses_is_not_acceptable() {
+        let documents = ServedDocuments::builtin();
+        for target in ["/api", "/api/v1", "/apis/apps", "/version"] {
+            assert_eq!(ask(&documents, Method::GET, target, "application/*").await, 406, "{target}");
+        }
+        for target in ["/apis", "/openapi/v2"] {
+            assert_eq!(ask(&documents, Method::GET, target, "application/*").await, 200, "{target}");
+            assert_eq!(ask(&documents, Method::GET, target, "application/json;q=0").await, 200, "{target}");
+        }
+        assert_eq!(ask(&documents, Method::OPTIONS, "/apis", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").await, 406);
     }
 
     #[tokio::test]

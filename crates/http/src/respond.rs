@@ -23,6 +23,11 @@ use crate::negotiation::{MediaKind, MediaType};
 /// Answers larger than this many bytes are compressed for clients that accept it (128 KiB, as the reference has it).
 pub const GZIP_THRESHOLD_BYTES: usize = 128 * 1024;
 
+/// How many characters of warnings an answer may have before each is cut.
+const WARNINGS_CHARACTERS: usize = 4096;
+/// After how many characters each is cut then.
+const WARNING_CHARACTERS: usize = 256;
+
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 const NOSNIFF: (HeaderName, HeaderValue) = (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 
@@ -183,6 +188,13 @@ pub fn text_error(code: StatusCode, body: impl Into<Bytes>) -> Response<Response
     response
 }
 
+/// The answer when there is no room for the request; the client may try again after so many seconds.
+pub fn overloaded(retry_after_seconds: u32) -> Response<ResponseBody> {
+    let mut response = text_error(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after_seconds));
+    response
+}
+
 /// The answer for paths that nothing stands for.
 pub fn no_such_page() -> Response<ResponseBody> {
     text_error(StatusCode::NOT_FOUND, "404 page not found\n")
@@ -196,25 +208,71 @@ pub fn mark_gzip(headers: &mut HeaderMap) {
 
 /// Adds warnings in their order.
 pub fn add_warnings(headers: &mut HeaderMap, texts: &[String]) {
-    for text in texts {
+    for text in texts.iter().take(WARNINGS_CHARACTERS) {
         add_warning(headers, text);
     }
 }
 
 /// Adds a warning that clients show to people (RFC 7234 section 5.5, code 299).
 pub fn add_warning(headers: &mut HeaderMap, text: &str) {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            // Header values cannot hold line ends and the like.
-            _ if character.is_control() => quoted.push(' '),
-            _ => quoted.push(character),
-        }
-    }
-    if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+    if let Some(value) = warning(text.chars()) {
         headers.append(WARNING, value);
     }
+}
+
+/// Bounds the warnings of an answer as upstream does: when all together have more than 4,096 characters, each is cut after
+/// 256, and those after the one that passes the bound are left out. None is told twice.
+pub fn bound_warnings(headers: &mut HeaderMap) {
+    let mut values = headers.get_all(WARNING).iter();
+    // Most answers have none, or one that is short.
+    if values.next().is_none_or(|first| first.len() <= WARNING_CHARACTERS && values.next().is_none()) {
+        return;
+    }
+    let mut texts: Vec<String> = Vec::new();
+    for text in headers.get_all(WARNING).iter().map(warned) {
+        if !text.is_empty() && !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    let all: usize = texts.iter().map(|text| text.chars().count()).sum();
+    let most_for_one = if all > WARNINGS_CHARACTERS { WARNING_CHARACTERS } else { usize::MAX };
+    headers.remove(WARNING);
+    let mut told = 0;
+    for text in texts {
+        if told >= WARNINGS_CHARACTERS {
+            break;
+        }
+        let cut: String = text.chars().take(most_for_one).collect();
+        told += cut.chars().count();
+        add_warning(headers, &cut);
+    }
+}
+
+/// The value of a warning's header.
+fn warning(text: impl Iterator<Item = char>) -> Option<HeaderValue> {
+    let mut value = "299 - \"".to_owned();
+    for character in text {
+        match character {
+            '"' | '\\' => value.extend(['\\', character]),
+            // Header values cannot hold line ends and the like.
+            _ if character.is_control() => value.push(' '),
+            _ => value.push(character),
+        }
+    }
+    value.push('"');
+    HeaderValue::from_bytes(value.as_bytes()).ok()
+}
+
+/// The text of a warning's header.
+fn warned(value: &HeaderValue) -> String {
+    let value = String::from_utf8_lossy(value.as_bytes());
+    let quoted = value.strip_prefix("299 - \"").and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
+    let mut text = String::with_capacity(quoted.len());
+    let mut characters = quoted.chars();
+    while let Some(character) = characters.next() {
+        text.extend(if character == '\\' { characters.next() } else { Some(character) });
+    }
+    text
 }
 
 /// Adds a warning that stands before those that are there.
@@ -280,5 +338,26 @@ mod tests {
         headers.clear();
         add_warning(&mut headers, "unknown field \"foo\"");
         assert_eq!(headers["warning"], r#"299 - "unknown field \"foo\"""#);
+    }
+
+    #[test]
+    fn warnings_have_bounds_together_and_not_alone() {
+        let check = |texts: &[String], expect: &[usize]| {
+            let mut headers = HeaderMap::new();
+            add_warnings(&mut headers, texts);
+            bound_warnings(&mut headers);
+            let told: Vec<_> = headers.get_all(WARNING).iter().map(|value| warned(value).chars().count()).collect();
+            assert_eq!(told, expect);
+        };
+        check(&["x".repeat(4096)], &[4096]);
+        check(&["\u{e4}".repeat(4097)], &[256]);
+        check(&["x".repeat(3000), "\"".repeat(1000)], &[3000, 1000]);
+        check(&["x".repeat(3000), "short".to_owned(), "\"".repeat(3000)], &[256, 5, 256]);
+        check(&["same".to_owned(), "same".to_owned()], &[4]);
+        let many: Vec<_> = (0..100_000).map(|number| format!("{number:0>512}")).collect();
+        check(&many, &[256; 16]);
+        let mut headers = HeaderMap::new();
+        bound_warnings(&mut headers);
+        assert!(headers.is_empty());
     }
 }

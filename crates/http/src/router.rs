@@ -7,9 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use http::request::Parts;
 use http::{Method, Response};
 use keelson_meta::ApiError;
-use keelson_registry::{Surface, Target};
+use keelson_registry::{Estimate, Surface, Target};
 
 use crate::body::ResponseBody;
 use crate::pages::{Pages, ServedDocuments};
@@ -53,6 +54,11 @@ impl Router {
             Ok(target) => self.service.call(request, target).await,
             Err(error) => respond::error(&error, *error_form),
         }
+    }
+
+    /// What the objects are that a request for [`target`](Self::target) is about.
+    pub fn estimate(&self, info: &RequestInfo, parts: &Parts, target: &Target) -> Estimate {
+        self.service.estimate(info, parts, target)
     }
 
     /// What a request is for, if it is a resource that is served.

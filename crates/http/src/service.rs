@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use http::Response;
 use http::request::Parts;
 use keelson_access::User;
-use keelson_registry::Target;
+use keelson_registry::{Estimate, Target};
 use tokio_util::sync::CancellationToken;
 
 use crate::body::{RequestBody, ResponseBody};
@@ -38,4 +38,9 @@ pub trait ApiService: Send + Sync + 'static {
     /// Answers one request, which is for `target`. Dropped when the client goes away or the time for the head of the answer
     /// is over.
     fn call(&self, request: ApiRequest, target: Target) -> BoxFuture<'static, Response<ResponseBody>>;
+
+    /// What the objects are that a request is about, before it is answered. Quick, and never a reason to refuse.
+    fn estimate(&self, _info: &RequestInfo, _parts: &Parts, _target: &Target) -> Estimate {
+        Estimate::default()
+    }
 }

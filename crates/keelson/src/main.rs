@@ -1,6 +1,7 @@
 //! The `keelson` command: a Kubernetes API server, and the tools for its store.
 
 mod args;
+mod descriptors;
 mod serve;
 mod storage;
 

@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{FeatureGate, LogFormat, Serve};
+use crate::descriptors;
 
 /// How long a server that can't go on may take to stop in order, before its process is ended as it is.
 const LAST_GRACE: Duration = Duration::from_secs(10);
@@ -26,7 +27,9 @@ pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
 
 async fn serve(args: Serve) -> anyhow::Result<()> {
     let data_dir = std::path::absolute(&args.data_dir).context("finding the data directory")?;
-    let server = Server::start(config(args, &data_dir)?).await?;
+    let mut config = config(args, &data_dir)?;
+    config.connections = config.connections.min(descriptors::raise());
+    let server = Server::start(config).await?;
     announce(&server, &data_dir);
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let fault = tokio::select! {

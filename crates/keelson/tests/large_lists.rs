@@ -123,3 +123,41 @@ async fn lists_at_once_and_lists_given_up_leave_each_other_whole() {
     });
     assert!(join_all(lists).await.into_iter().all(|list| list == expected));
 }
+
+/// A list is sent from a snapshot. While its client reads nothing it keeps what others replace, so it gives way when that is much.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_whose_snapshot_keeps_too_much_is_cut() {
+    const OBJECT_BYTES: usize = 200_000;
+    let object = |number: usize, letter: &str| json!({"metadata": {"name": format!("wide-{number}")}, "data": {"text": letter.repeat(OBJECT_BYTES)}});
+    let narrow = |limit: u64| {
+        TestServer::builder().configure(move |config| {
+            config.pinned_bytes = limit;
+            config.unread = std::time::Duration::from_secs(600);
+        })
+    };
+    for (limit, is_cut) in [(10 * OBJECT_BYTES as u64, true), (1000 * OBJECT_BYTES as u64, false)] {
+        let server = narrow(limit).start().await;
+        let raw = server.raw();
+        for number in 0..100 {
+            raw.post(CONFIG_MAPS, &object(number, "a")).await.expect(201);
+        }
+        let mut list = raw.http2().get(CONFIG_MAPS).stream().await;
+        assert!(list.next_chunk().await.unwrap().is_some());
+        for number in 0..20 {
+            raw.put(format!("{CONFIG_MAPS}/wide-{number}"), &object(number, "b")).await.expect(200);
+        }
+        let cut = "keelson_lists_cut_total";
+        let count = || async { raw.get("/metrics").await.expect(200).text().contains(&format!("\n{cut} 1.0\n")) };
+        while is_cut && !count().await {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let rest = async {
+            while let Some(chunk) = list.next_chunk().await? {
+                assert!(!chunk.is_empty());
+            }
+            Ok::<_, anyhow::Error>(())
+        };
+        assert_eq!(rest.await.is_err(), is_cut, "{limit}");
+        assert_eq!(count().await, is_cut, "{limit}");
+    }
+}

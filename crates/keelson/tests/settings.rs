@@ -1,4 +1,4 @@
-//! What the command line refuses before a server starts, and what a server says about itself.
+//! What the command line refuses before a server starts, what a server says about itself, and what its process is bounded by.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -127,4 +127,79 @@ async fn services_and_controllers_are_as_they_are_set() {
     let endpoints = raw.get("/api/v1/namespaces/default/endpoints/kubernetes").await.expect(200).json();
     assert_eq!(endpoints["subsets"][0]["addresses"], json!([{"ip": "192.0.2.9"}]));
     raw.get("/api/v1/namespaces/default/serviceaccounts/default").await.expect(404);
+}
+
+/// A server that is started through a shell which lowers its limits first.
+fn limited(directory: &TempDir, limits: &str) -> ProcessServerBuilder {
+    use std::os::unix::fs::PermissionsExt as _;
+    let script = directory.path().join("limited");
+    std::fs::write(&script, format!("#!/bin/sh\n{limits}\nexec {KEELSON} \"$@\"\n")).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+    ProcessServer::builder(script)
+}
+
+async fn metric(server: &ProcessServer, name: &str) -> f64 {
+    let metrics = server.raw().get("/metrics").await.expect(200).text();
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
+}
+
+/// Connects so often without saying anything.
+async fn idle_connections(server: &ProcessServer, count: usize) -> Vec<tokio::net::TcpStream> {
+    let url = server.url();
+    let address = url.trim_start_matches("https://");
+    let mut open = Vec::with_capacity(count);
+    for _ in 0..count {
+        open.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    open
+}
+
+#[tokio::test]
+async fn the_soft_limit_of_descriptors_is_raised() {
+    let directory = TempDir::new().unwrap();
+    let server = limited(&directory, "ulimit -Sn 100; ulimit -Hn 2000").start().await;
+    assert_eq!(metric(&server, "process_max_fds").await, 2000.0);
+    let _idle = idle_connections(&server, 200).await;
+    server.raw().clone().get("/api/v1/namespaces").await.expect(200);
+}
+
+#[tokio::test]
+async fn idle_connections_use_up_no_descriptors() {
+    let directory = TempDir::new().unwrap();
+    let server = limited(&directory, "ulimit -n 400").start().await;
+    let _idle = idle_connections(&server, 600).await;
+    for _ in 0..3 {
+        let raw = server.raw().clone();
+        raw.post("/api/v1/namespaces", &json!({"metadata": {"generateName": "a-"}})).await.expect(201);
+    }
+    assert!(metric(&server, "keelson_connections_displaced_total").await > 100.0);
+    assert!(metric(&server, "process_open_fds").await < 300.0);
+}
+
+/// However long a request takes, it takes it beside the threads that all requests share.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_work_holds_no_thread_of_the_runtime() {
+    const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    let server = ProcessServer::builder(KEELSON).start().await;
+    let raw = server.raw();
+    let data: serde_json::Map<_, _> = (0..40_000).map(|key| (format!("key-{key}"), json!("value"))).collect();
+    let large = json!({"metadata": {"name": "large"}, "data": data});
+    let object = format!("{CONFIG_MAPS}/large");
+    let started = std::time::Instant::now();
+    raw.post(CONFIG_MAPS, &large).await.expect(201);
+    raw.put(&object, &large).await.expect(200);
+    raw.patch(&object, "application/merge-patch+json", &json!({"data": {"key-1": "other"}})).await.expect(200);
+    let tests: Vec<_> =
+        (2..9_000).map(|key| json!({"op": "test", "path": format!("/data/key-{key}"), "value": "value"})).collect();
+    raw.patch(&object, "application/json-patch+json", &json!(tests)).await.expect(200);
+    raw.get(format!("{object}?pretty=1")).await.expect(200);
+    raw.get(&object).header("accept", "application/yaml").await.expect(200);
+    raw.get("/openapi/v2").await.expect(200);
+    let terms: Vec<_> = (0..5_000).map(|term| format!("a!=b{term}")).collect();
+    raw.get(format!("{CONFIG_MAPS}?labelSelector={}", terms.join(","))).await.expect(200);
+    let took = started.elapsed();
+    let all = metric(&server, "keelson_request_poll_seconds_count").await;
+    let short = metric(&server, "keelson_request_poll_seconds_bucket{le=\"0.25\"}").await;
+    assert_eq!(all - short, 0.0, "of {all} polls some took longer than a quarter of a second; all took {took:?}");
 }

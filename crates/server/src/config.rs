@@ -15,6 +15,8 @@ use keelson_access::token::DEFAULT_ISSUER;
 use keelson_cache::DEFAULT_CHECK_INTERVAL;
 use keelson_controllers::Switches;
 use keelson_controllers::{IdentityConfig, QUARANTINE};
+use keelson_http::filters::FlowLimits;
+use keelson_http::listener::Limits;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
 use keelson_registry::RegistryConfig;
@@ -64,6 +66,14 @@ pub struct Config {
     pub registry: RegistryConfig,
     /// The address at which others reach the server, where it is not the one that it listens on.
     pub advertise_address: Option<IpAddr>,
+    /// How many connections may be open; a part of what the process may have open at the most.
+    pub connections: usize,
+    /// How long a client may take nothing of an answer before that is reset.
+    pub unread: Duration,
+    /// How many bytes of replaced objects the snapshots of lists may keep that are being sent.
+    pub pinned_bytes: u64,
+    /// How many requests are answered and wait at once.
+    pub flow: FlowLimits,
     /// Which controllers run.
     pub controllers: Switches,
     /// How long requests in flight may take to end when the server stops.
@@ -94,6 +104,10 @@ impl Default for Config {
             service_account_issuer: DEFAULT_ISSUER.to_owned(),
             registry: RegistryConfig::default(),
             advertise_address: None,
+            connections: Limits::default().connections,
+            unread: Limits::default().unread,
+            pinned_bytes: Limits::default().pinned_bytes,
+            flow: FlowLimits::default(),
             controllers: Switches::default(),
             shutdown_grace: Duration::from_secs(30),
             clock: Arc::new(SystemClock),

@@ -1,9 +1,10 @@
-//! Asks the store at intervals whether it answers, for `/readyz`.
+//! Asks the store and the log at intervals whether they answer, for `/readyz` and the like.
 //!
 //! A health check must answer at once and must not load the store by being asked often, so it tells the last answer.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::io::Write as _;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use keelson_http::health::CheckResult;
 use keelson_storage::Store;
@@ -43,5 +44,49 @@ impl StoreProbe {
     /// What the store last said.
     pub(crate) fn check(&self) -> CheckResult {
         self.0.lock().clone()
+    }
+}
+
+/// How often the log is tried.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
+/// How long it may take.
+const LOG_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether the log takes what is written to it. Whoever logs waits for it, so that a full pipe behind it stops the server.
+#[derive(Clone, Default)]
+pub(crate) struct LogProbe(Arc<OnceLock<Arc<Mutex<Instant>>>>);
+
+impl LogProbe {
+    /// Tries nothing before it is asked.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the log was writable of late.
+    pub(crate) fn check(&self) -> CheckResult {
+        let written = *self.0.get_or_init(Self::start).lock();
+        let since = written.elapsed();
+        if since < LOG_INTERVAL + LOG_PATIENCE { Ok(()) } else { Err(format!("logging blocked for {since:?}")) }
+    }
+
+    /// Begins trying, on a thread of its own since it may block, for as long as anybody asks.
+    fn start() -> Arc<Mutex<Instant>> {
+        let written = Arc::new(Mutex::new(Instant::now()));
+        let told = Arc::downgrade(&written);
+        let thread = move || {
+            while let Some(written) = told.upgrade() {
+                // Who is writing holds the lock that this takes.
+                let flushed = std::io::stderr().lock().flush();
+                if flushed.is_ok() {
+                    *written.lock() = Instant::now();
+                }
+                drop(written);
+                std::thread::sleep(LOG_INTERVAL);
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("keelson-log".to_owned()).spawn(thread) {
+            tracing::error!(%error, "nobody watches whether the log can be written");
+        }
+        written
     }
 }

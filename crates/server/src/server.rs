@@ -18,6 +18,7 @@ use keelson_controllers::{
 };
 use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::{CheckResult, Health, HealthChecks};
+use keelson_http::listener::Limits;
 use keelson_http::metrics::Metrics;
 use keelson_http::pages::Pages;
 use keelson_http::router::Router;
@@ -37,7 +38,7 @@ use crate::documents::documents;
 use crate::history::Compactor;
 use crate::metrics::{registry_samples, server_info};
 use crate::peers::Peers;
-use crate::probe::StoreProbe;
+use crate::probe::{LogProbe, StoreProbe};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
 use crate::tokens::{issuer_documents, token_issuer};
 
@@ -180,9 +181,17 @@ impl Prepared {
 
         let parts = (registry.clone(), self.tokens, self.metrics);
         let standing = store_check(&config.store, fence.clone(), probe);
-        let live = live_checks(supervisor.clone());
-        let pipeline = pipeline(&config, parts, addr, (live, standing), &bootstrap, stopping.clone());
-        let serving = listener::serve(self.port, self.tls, Arc::new(pipeline), config.shutdown_grace);
+        let checks = (supervisor.clone(), standing);
+        let pipeline = pipeline(&config, parts, addr, checks, &bootstrap, stopping.clone());
+        let cache = registry.cache().clone();
+        let limits = Limits {
+            connections: config.connections,
+            unread: config.unread,
+            pinned_bytes: config.pinned_bytes,
+            replaced_bytes: Arc::new(move || cache.replaced_bytes()),
+            drain: config.shutdown_grace,
+        };
+        let serving = listener::serve(self.port, self.tls, Arc::new(pipeline), limits);
         let listener = Some(supervisor.spawn("listener", &stopping, serving));
         let shared = matches!(config.store, StoreConfig::Shared(_));
         let (server_id, kubeconfig) = (config.server_id, self.kubeconfig);
@@ -403,20 +412,41 @@ fn cache_config(config: &Config, supervisor: &Supervisor) -> CacheConfig {
     }
 }
 
-/// Whether the server should go on running: each of its background tasks does.
-fn live_checks(supervisor: Supervisor) -> HealthChecks {
-    HealthChecks::new().add_each(move || {
+/// What `/livez`, `/readyz` and `/healthz` check. A server lives as long as each of its background tasks does. One whose store is away
+/// lives too: it serves what it has, and to start it anew would take even that.
+fn health(
+    supervisor: Supervisor,
+    store: impl Fn() -> CheckResult + Send + Sync + 'static,
+    cache: impl Fn() -> CheckResult + Send + Sync + 'static,
+    bootstrap: &Arc<Progress>,
+    stopping: &CancellationToken,
+) -> Health {
+    let log = LogProbe::new();
+    let shared = HealthChecks::new().add("log", move || log.check());
+    let live = shared.clone().add_each(move || {
         // Only what has failed is named: which tasks run differs from server to server.
         let failed = |(task, failure): (_, Option<Failure>)| Some((format!("task/{task}"), Err(failure?.to_string())));
         supervisor.tasks().into_iter().filter_map(failed).collect()
-    })
+    });
+    let store = Arc::new(store);
+    let ready_store = store.clone();
+    let well = shared.add("etcd", move || store());
+    let well = well.add("informer-sync", cache).add("poststarthook/storage-readiness", move || ready_store());
+    let well = Progress::steps().fold(well, |well, step| {
+        let bootstrap = bootstrap.clone();
+        let done = move || if bootstrap.is_done(step) { Ok(()) } else { Err("not finished".to_owned()) };
+        well.add(step, done)
+    });
+    let stopping = stopping.clone();
+    let stops = move || if stopping.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) };
+    Health { live, ready: well.clone().add("shutdown", stops), well }
 }
 
 fn pipeline(
     config: &Config,
     (registry, tokens, store_metrics): (Arc<Registry>, Arc<ServiceAccountTokens>, StoreMetrics),
     addr: SocketAddr,
-    (live, store): (HealthChecks, impl Fn() -> CheckResult + Send + Sync + 'static),
+    (supervisor, store): (Supervisor, impl Fn() -> CheckResult + Send + Sync + 'static),
     bootstrap: &Arc<Progress>,
     stopping: CancellationToken,
 ) -> Pipeline {
@@ -427,24 +457,15 @@ fn pipeline(
     let info = server_info(&config.server_id);
     metrics.add_source(move || vec![info.clone()]);
     let cache = registry.cache().clone();
-    let ready = HealthChecks::new()
-        .add("store", store)
-        .add("cache", move || cache.healthy().map_err(|fault| fault.to_string()));
-    let ready = Progress::steps().fold(ready, |ready, step| {
-        let bootstrap = bootstrap.clone();
-        let done = move || if bootstrap.is_done(step) { Ok(()) } else { Err("not finished".to_owned()) };
-        ready.add(step, done)
-    });
-    let ready = ready.add("shutdown", {
-        let stopping = stopping.clone();
-        move || if stopping.is_cancelled() { Err("the server is stopping".to_owned()) } else { Ok(()) }
-    });
+    let health =
+        health(supervisor, store, move || cache.healthy().map_err(|fault| fault.to_string()), bootstrap, &stopping);
     let stored_as = |resource: &Resource| config.registry.storage_version(resource).map(|version| &**version);
     let documents = documents(Catalogue::builtin(), stored_as);
-    let pages = Pages::new(Health { live, ready }, metrics.clone(), addr.to_string());
+    let pages = Pages::new(health, metrics.clone(), addr.to_string());
     let pages = pages.with_issuer(issuer_documents(&tokens, addr));
     let surfaces = registry.clone();
     let handlers = Arc::new(ResourceHandlers::new(registry, tokens.clone()));
     let router = Router::new(move || surfaces.surface(), documents, pages, handlers);
-    Pipeline::new(router, metrics, config.clock.clone(), config.random.clone(), stopping).with_tokens(tokens)
+    let (clock, random) = (config.clock.clone(), config.random.clone());
+    Pipeline::new(router, metrics, clock, random, stopping, config.flow).with_tokens(tokens)
 }

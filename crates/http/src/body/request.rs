@@ -31,8 +31,12 @@ type Unread = UnsyncBoxBody<Bytes, IncomingError>;
 /// The body of a request, not yet read.
 #[derive(Debug)]
 pub struct RequestBody {
+    /// What was read to learn how much there is.
+    begun: Vec<Bytes>,
     /// `None` once it was read to its end, or failed.
     unread: Option<Unread>,
+    /// Why it failed, until somebody is told.
+    failed: Option<IncomingError>,
     /// Whether the client sends nothing before we begin to read.
     held_back: bool,
 }
@@ -42,13 +46,45 @@ impl RequestBody {
     pub fn new(incoming: Incoming, headers: &HeaderMap) -> Self {
         let unread = Some(incoming.map_err(IncomingError::from).boxed_unsync());
         // Reading is what makes the connection say `100 Continue`.
-        Self { unread, held_back: headers.contains_key(EXPECT) }
+        Self { begun: Vec::new(), failed: None, unread, held_back: headers.contains_key(EXPECT) }
     }
 
     /// A body that is known whole, for callers inside the process.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         let unread = Some(Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync());
-        Self { unread, held_back: false }
+        Self { begun: Vec::new(), failed: None, unread, held_back: false }
+    }
+
+    /// Whether the body has more than so many bytes. No more of it is read than it takes to tell; a client that
+    /// stopped sending is told so by [`read`](Self::read).
+    pub async fn has_more_than(&mut self, bytes: usize) -> bool {
+        let declared = |unread: &Unread| unread.size_hint().lower() > bytes as u64;
+        if self.unread.as_ref().is_some_and(declared) {
+            return true;
+        }
+        // What is declared to be less need not be read for this.
+        let Some(unread) = &self.unread else { return false };
+        if unread.is_end_stream() || unread.size_hint().upper().is_some_and(|most| most <= bytes as u64) {
+            return false;
+        }
+        self.held_back = false;
+        let mut read = 0;
+        loop {
+            match self.next().await {
+                Some(Ok(data)) => {
+                    read += data.len();
+                    self.begun.push(data);
+                    if read > bytes {
+                        return true;
+                    }
+                }
+                Some(Err(error)) => {
+                    self.failed = Some(error);
+                    return false;
+                }
+                None => return false,
+            }
+        }
     }
 
     /// Reads the body whole, at most `limit` bytes.
@@ -63,7 +99,15 @@ impl RequestBody {
         self.held_back = false;
         let mut first = Bytes::new();
         let mut joined = BytesMut::new();
-        while let Some(data) = self.next().await {
+        let mut begun = std::mem::take(&mut self.begun).into_iter();
+        loop {
+            let data = match begun.next() {
+                Some(data) => Ok(data),
+                None => match self.next().await {
+                    Some(data) => data,
+                    None => break,
+                },
+            };
             let data = data.map_err(|error| ApiError::BadRequest(format!("the body could not be read: {error}")))?;
             if first.len() + joined.len() + data.len() > limit {
                 return Err(ApiError::TooLarge { limit });
@@ -81,6 +125,9 @@ impl RequestBody {
 
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> Option<Result<Bytes, IncomingError>> {
+        if let Some(failed) = self.failed.take() {
+            return Some(Err(failed));
+        }
         loop {
             match self.unread.as_mut()?.frame().await {
                 Some(Ok(frame)) => {
@@ -122,10 +169,25 @@ async fn drain(mut unread: Unread) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
 
     #[tokio::test]
     async fn a_body_within_the_limit_is_read_whole() {
         assert_eq!(RequestBody::from_bytes("abc").read(3).await.unwrap(), Bytes::from("abc"));
+    }
+
+    #[tokio::test]
+    async fn a_body_can_be_weighed_before_it_is_read() {
+        for (bytes, much) in [(3, false), (4, false), (5, true), (100, true)] {
+            let pieces = (0..bytes).map(|byte| Ok::<_, IncomingError>(Frame::data(Bytes::from(vec![byte]))));
+            let unread = Some(StreamBody::new(futures::stream::iter(pieces)).boxed_unsync());
+            let mut body = RequestBody { begun: Vec::new(), failed: None, unread, held_back: false };
+            assert_eq!(body.has_more_than(4).await, much);
+            assert_eq!(body.read(200).await.unwrap(), (0..bytes).collect::<Vec<_>>());
+        }
+        assert!(RequestBody::from_bytes("abcde").has_more_than(4).await);
+        assert!(!RequestBody::from_bytes("").has_more_than(0).await);
     }
 
     #[tokio::test]

@@ -1,56 +1,174 @@
-//! How many requests are answered at once, and the mark that tells clients so.
+//! Who is served when there is more to do than the server has room for, and the mark that tells clients so.
 //!
-//! A request beyond the bound is refused at once with 429 and told when to come back: work that was begun can then be
-//! finished. Watches are not counted: they cost no worker while they wait. Clients that look for the mark of flow control
-//! on this side (`X-Kubernetes-PF-FlowSchema-UID`) then do not throttle themselves.
+//! A request that was authenticated and authorized takes places by what it will cost (`cost.rs`), and gives them back as soon as its
+//! answer no longer needs the server's memory: at once when the answer is small and whole, at its end when it is made while it
+//! is sent. Requests have levels by who makes them, after upstream's, so that ordinary clients can't keep out administrators and the
+//! cluster's own parts; within a level users take turns (`gate.rs`). What finds no place waits in a bounded queue for a part of its
+//! time, and is then told 429. Watches and requests for health take no place: they cost nothing while they wait.
+//!
+//! Clients that look for the mark of flow control on this side (`X-Kubernetes-PF-FlowSchema-UID`) then do not throttle
+//! themselves. Flow schemas and priority levels that are stored have no effect yet.
 
+mod cost;
+mod gate;
+
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
+use std::time::Duration;
 
+use hashbrown::DefaultHashBuilder;
 use http::Response;
 use http::header::{HeaderName, HeaderValue};
-use keelson_meta::ApiError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use keelson_access::User;
+use keelson_access::user::{MASTERS, UNAUTHENTICATED};
 
+pub(super) use self::cost::{Cost, LONG_BODY_BYTES, Sent, of};
+use self::gate::Gate;
+pub(super) use self::gate::Places;
 use crate::body::ResponseBody;
+use crate::metrics::{MetricKind, Sample};
 use crate::request_info::RequestInfo;
 
-/// How many reads are answered at once. Each holds a few frames of 64 KiB.
-const READS_IN_FLIGHT: usize = 2000;
-/// How many writes are answered at once. Each may hold a body of 3 MiB.
-const WRITES_IN_FLIGHT: usize = 500;
-/// When a refused client may try again.
-const RETRY_AFTER_SECONDS: u32 = 1;
+/// Which part of its time a request may wait for a place, as upstream has it: one in so many.
+const WAIT_PART: u32 = 4;
+/// The group of the kubelets.
+const NODES: &str = "system:nodes";
+/// How the names of the cluster's own parts begin.
+const SYSTEM_USERS: &str = "system:kube-";
+/// How the names of the service accounts begin that the cluster's own parts have.
+const SYSTEM_ACCOUNTS: &str = "system:serviceaccount:kube-system:";
 
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
-/// There is one flow and one level, so their ids never change.
+/// Stored flow schemas and levels have no effect, so the ids never change.
 const FLOW_SCHEMA_UID: HeaderValue = HeaderValue::from_static("6b65656c-736f-4e00-8000-00666c6f7700");
 const PRIORITY_LEVEL_UID: HeaderValue = HeaderValue::from_static("6b65656c-736f-4e00-8000-006c6576656c");
 
-/// The bounds of one server.
+/// How much the requests of a level may take.
+#[derive(Clone, Copy, Debug)]
+pub struct LevelLimits {
+    /// Places for requests that change nothing. Small ones take one each.
+    pub reads: usize,
+    /// Places for requests that change something. Each may hold a body of 3 MiB.
+    pub writes: usize,
+    /// How many requests of each of the two may wait.
+    pub queue: usize,
+}
+
+/// How much requests may take, by who makes them.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowLimits {
+    /// Members of `system:masters`, whom nobody else keeps out.
+    pub exempt: LevelLimits,
+    /// The cluster's own parts: kubelets, the scheduler, controllers in `kube-system`.
+    pub system: LevelLimits,
+    /// Everybody else who is known.
+    pub workload: LevelLimits,
+    /// Who has no credentials.
+    pub anonymous: LevelLimits,
+}
+
+impl Default for FlowLimits {
+    fn default() -> Self {
+        Self {
+            exempt: LevelLimits { reads: 2000, writes: 500, queue: 2000 },
+            system: LevelLimits { reads: 1000, writes: 250, queue: 1000 },
+            workload: LevelLimits { reads: 1000, writes: 250, queue: 1000 },
+            anonymous: LevelLimits { reads: 20, writes: 5, queue: 20 },
+        }
+    }
+}
+
+/// The levels of a server.
 #[derive(Debug)]
-pub(super) struct FlowControl {
-    reads: Arc<Semaphore>,
-    writes: Arc<Semaphore>,
+pub(crate) struct FlowControl {
+    exempt: Level,
+    system: Level,
+    workload: Level,
+    anonymous: Level,
+    hash: DefaultHashBuilder,
+}
+
+#[derive(Debug)]
+struct Level {
+    name: &'static str,
+    reads: Arc<Gate>,
+    writes: Arc<Gate>,
+}
+
+impl Level {
+    fn new(name: &'static str, limits: LevelLimits) -> Self {
+        let gate = |places| Arc::new(Gate::new(places, limits.queue));
+        Self { name, reads: gate(limits.reads), writes: gate(limits.writes) }
+    }
 }
 
 impl FlowControl {
-    pub(super) fn new() -> Self {
-        Self { reads: Arc::new(Semaphore::new(READS_IN_FLIGHT)), writes: Arc::new(Semaphore::new(WRITES_IN_FLIGHT)) }
+    pub(super) fn new(limits: FlowLimits) -> Self {
+        Self {
+            exempt: Level::new("exempt", limits.exempt),
+            system: Level::new("system", limits.system),
+            workload: Level::new("workload", limits.workload),
+            anonymous: Level::new("catch-all", limits.anonymous),
+            hash: DefaultHashBuilder::default(),
+        }
     }
 
-    /// A place for the request, to be kept until its answer is sent; `None` for what needs none.
+    /// Places for the request, for which it waits for a part of its `time`; `None` for what needs none.
     ///
     /// # Errors
-    /// [`ApiError::TooManyRequests`] when all places are taken.
-    pub(super) fn admit(&self, info: &RequestInfo) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
-        // Health must be told above all when the server is busy.
-        if info.is_long_running() || !info.is_resource_request {
+    /// After how many seconds the client may try again.
+    pub(super) async fn admit(
+        &self,
+        user: &User,
+        info: &RequestInfo,
+        cost: Cost,
+        time: Duration,
+    ) -> Result<Option<Places>, u32> {
+        if info.is_long_running() || (!info.is_resource_request && crate::health::is_health_path(&info.path)) {
             return Ok(None);
         }
-        let places = if info.verb.is_read() { &self.reads } else { &self.writes };
-        let place = places.clone().try_acquire_owned();
-        place.map(Some).map_err(|_| ApiError::TooManyRequests { retry_after_seconds: RETRY_AFTER_SECONDS })
+        let level = self.level(user);
+        let gate = if info.verb.is_read() { &level.reads } else { &level.writes };
+        gate.take(self.hash.hash_one(&user.name), cost.places, time / WAIT_PART).await.map(Some)
+    }
+
+    fn level(&self, user: &User) -> &Level {
+        match user {
+            _ if user.is_in(MASTERS) => &self.exempt,
+            _ if user.is_in(UNAUTHENTICATED) => &self.anonymous,
+            _ if user.is_in(NODES) || user.name.starts_with(SYSTEM_USERS) || user.name.starts_with(SYSTEM_ACCOUNTS) => {
+                &self.system
+            }
+            _ => &self.workload,
+        }
+    }
+
+    /// How full the levels are.
+    pub(super) fn samples(&self) -> Vec<Sample> {
+        const REJECTED: (&str, &str) =
+            ("apiserver_flowcontrol_rejected_requests_total", "Requests that found no place in time");
+        const WAITING: (&str, &str) =
+            ("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a place");
+        const TAKEN: (&str, &str) = ("apiserver_flowcontrol_current_executing_seats", "Places that are taken");
+        let levels = [&self.exempt, &self.system, &self.workload, &self.anonymous];
+        let gates = || {
+            levels
+                .iter()
+                .flat_map(|level| [(level.name, "readOnly", &level.reads), (level.name, "mutating", &level.writes)])
+        };
+        let family = |(name, help), kind, value: fn(&gate::Counts) -> u64| {
+            gates().map(move |(level, request_kind, gate)| Sample {
+                name,
+                help,
+                kind,
+                labels: vec![("priority_level", level.to_owned()), ("request_kind", request_kind.to_owned())],
+                value: value(&gate.counts()) as f64,
+            })
+        };
+        let rejected = family(REJECTED, MetricKind::Counter, |counts| counts.rejected);
+        let waiting = family(WAITING, MetricKind::Gauge, |counts| counts.waiting);
+        rejected.chain(waiting).chain(family(TAKEN, MetricKind::Gauge, |counts| counts.taken)).collect()
     }
 }
 
@@ -66,20 +184,47 @@ mod tests {
     use super::*;
     use http::Method;
 
-    fn request(method: &Method, target: &str) -> RequestInfo {
-        RequestInfo::parse(method, &target.parse().unwrap())
+    const ONE: LevelLimits = LevelLimits { reads: 1, writes: 1, queue: 0 };
+
+    fn user(name: &str, groups: &[&str]) -> User {
+        let groups = groups.iter().map(ToString::to_string).collect();
+        User { name: name.to_owned(), groups, ..User::default() }
+    }
+
+    async fn admit(control: &FlowControl, user: &User, method: &Method, target: &str) -> Result<Option<Places>, u32> {
+        let info = RequestInfo::parse(method, &target.parse().unwrap());
+        control.admit(user, &info, Cost::default(), Duration::from_secs(60)).await
+    }
+
+    #[tokio::test]
+    async fn reads_and_writes_and_levels_have_places_of_their_own() {
+        let control = FlowControl::new(FlowLimits { exempt: ONE, system: ONE, workload: ONE, anonymous: ONE });
+        let (get, post) = (&Method::GET, &Method::POST);
+        let alice = user("alice", &["system:authenticated"]);
+        let first = admit(&control, &alice, get, "/api/v1/pods").await.unwrap();
+        assert!(first.is_some());
+        assert_eq!(admit(&control, &alice, get, "/api/v1/pods").await.err(), Some(1));
+        assert!(admit(&control, &alice, get, "/metrics").await.is_err());
+        assert!(admit(&control, &alice, post, "/api/v1/namespaces/a/pods").await.unwrap().is_some());
+        assert!(admit(&control, &alice, get, "/api/v1/pods?watch=1").await.unwrap().is_none());
+        assert!(admit(&control, &alice, get, "/livez").await.unwrap().is_none());
+        for other in [user("root", &["system:masters"]), user("system:node:a", &["system:nodes"]), User::anonymous()] {
+            assert!(admit(&control, &other, get, "/api/v1/pods").await.is_ok(), "{}", other.name);
+        }
+        drop(first);
+        assert!(admit(&control, &alice, get, "/api/v1/pods").await.is_ok());
     }
 
     #[test]
-    fn a_request_beyond_the_bound_is_refused_until_another_has_ended() {
-        let control = FlowControl { reads: Arc::new(Semaphore::new(1)), writes: Arc::new(Semaphore::new(1)) };
-        let list = request(&Method::GET, "/api/v1/pods");
-        let first = control.admit(&list).unwrap();
-        assert_eq!(control.admit(&list).unwrap_err().code(), 429);
-        assert!(control.admit(&request(&Method::POST, "/api/v1/namespaces/a/pods")).unwrap().is_some());
-        assert!(control.admit(&request(&Method::GET, "/api/v1/pods?watch=1")).unwrap().is_none());
-        assert!(control.admit(&request(&Method::GET, "/livez")).unwrap().is_none());
-        drop(first);
-        assert!(control.admit(&list).is_ok());
+    fn the_clusters_own_parts_have_a_level() {
+        let control = FlowControl::new(FlowLimits::default());
+        let check = |name: &str, groups: &[&str], expect: &str| {
+            assert_eq!(control.level(&user(name, groups)).name, expect, "{name}");
+        };
+        check("x", &["system:masters"], "exempt");
+        check("system:kube-scheduler", &[], "system");
+        check("system:serviceaccount:kube-system:dns", &[], "system");
+        check("system:serviceaccount:default:default", &[], "workload");
+        check("system:anonymous", &["system:unauthenticated"], "catch-all");
     }
 }

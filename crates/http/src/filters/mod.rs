@@ -1,12 +1,14 @@
 //! What every request passes before a handler sees it, in one readable order.
 //!
-//! request id → counting → flow control → panics → authentication → authorization → time limit → router. The stamps of the way back
-//! (`Audit-Id`, `Cache-Control`) and the guards (counting, stalled bodies) are put on the answer in reverse. Each filter
-//! is a plain function; [`Pipeline::answer`] is the only place that knows their order.
+//! request id → counting → panics → authentication → impersonation → authorization → time limit → flow control → long work → router. The
+//! stamps of the way back (`Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, places, stalled bodies) are put on
+//! the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the only place that knows their order.
 
 mod authentication;
 mod authorization;
 mod flow_control;
+mod impersonation;
+mod long_work;
 mod panics;
 mod request_id;
 mod time_limit;
@@ -18,13 +20,17 @@ use std::sync::Arc;
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
+use hyper::body::Body as _;
 use keelson_access::ClientIdentity;
+use keelson_access::user::UNAUTHENTICATED;
 use keelson_meta::{ApiError, Clock, Random};
 use keelson_registry::Target;
 use tokio_util::sync::CancellationToken;
 
 pub use self::authentication::TokenAuthenticator;
-use self::flow_control::FlowControl;
+use self::flow_control::{Cost, FlowControl, Places, Sent};
+pub use self::flow_control::{FlowLimits, LevelLimits};
+use self::long_work::LongWork;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::metrics::{Metrics, Observation, ResourceNames};
 use crate::negotiation::{self, MediaType};
@@ -33,15 +39,28 @@ use crate::respond;
 use crate::router::Router;
 use crate::service::ApiRequest;
 
+/// An answer of at most this many bytes that is known whole needs no place while it is sent.
+const SMALL_BYTES: u64 = 64 * 1024;
+
 /// Marks the answer of a request without an end of its own, in its extensions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongRunning;
+
+/// The client that a request comes from.
+pub trait Peer: Send + Sync {
+    /// Who it has proved to be by its certificate.
+    fn identity(&self) -> Option<&ClientIdentity>;
+
+    /// Told when it has proved who it is, by whatever means.
+    fn is_known(&self);
+}
 
 /// Answers requests, whatever connection they came over.
 pub struct Pipeline {
     router: Router,
     tokens: Option<Arc<dyn TokenAuthenticator>>,
-    flow_control: FlowControl,
+    flow_control: Arc<FlowControl>,
+    long_work: LongWork,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -56,8 +75,12 @@ impl Pipeline {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         stopping: CancellationToken,
+        limits: FlowLimits,
     ) -> Self {
-        Self { router, tokens: None, flow_control: FlowControl::new(), metrics, clock, random, stopping }
+        let flow_control = Arc::new(FlowControl::new(limits));
+        let measured = flow_control.clone();
+        metrics.add_source(move || measured.samples());
+        Self { router, tokens: None, flow_control, long_work: LongWork::new(), metrics, clock, random, stopping }
     }
 
     /// The same that knows the users of bearer tokens.
@@ -72,13 +95,13 @@ impl Pipeline {
         &self.stopping
     }
 
-    /// Answers one request of a client that may have proved who it is.
-    pub async fn answer(
-        &self,
-        identity: Option<&ClientIdentity>,
-        parts: Parts,
-        body: RequestBody,
-    ) -> Response<ResponseBody> {
+    /// What is measured.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Answers one request.
+    pub async fn answer(self: &Arc<Self>, peer: &dyn Peer, parts: Parts, body: RequestBody) -> Response<ResponseBody> {
         let info = RequestInfo::parse(&parts.method, &parts.uri);
         let request_id = request_id::of(&parts.headers, self.random.as_ref());
         let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
@@ -86,40 +109,67 @@ impl Pipeline {
         let target = self.router.target(&info);
         let mut observation = Observation::begin(&self.metrics, &info, target.as_ref().map(ResourceNames::of));
 
-        let (outcome, place) = match self.flow_control.admit(&info) {
-            Ok(place) => {
-                let answer = pin!(self.admit(identity, info, target, parts, body, error_form));
-                (panics::caught(answer).await, place)
-            }
-            Err(refused) => (Err(refused), None),
-        };
+        let answer = pin!(self.admit(peer, info, target, parts, body, error_form));
+        let outcome = panics::caught(answer).await;
+        let (mut response, places) = outcome.unwrap_or_else(|error| (respond::error(&error, error_form), None));
 
-        let mut response = outcome.unwrap_or_else(|error| respond::error(&error, error_form));
         if long_running {
             response.extensions_mut().insert(LongRunning);
         }
         observation.answered(response.status());
+        let is_small = response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES);
+        let places = places.filter(|_| !is_small);
+        respond::bound_warnings(response.headers_mut());
         let response =
-            response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, (observation, place))) });
+            response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, (observation, places))) });
         flow_control::marked(request_id::stamped(without_caching(response), request_id))
     }
 
     /// The filters that may refuse.
     async fn admit(
-        &self,
-        identity: Option<&ClientIdentity>,
+        self: &Arc<Self>,
+        peer: &dyn Peer,
         info: RequestInfo,
         target: Option<Target>,
         parts: Parts,
-        body: RequestBody,
+        mut body: RequestBody,
         error_form: MediaType,
-    ) -> Result<Response<ResponseBody>, ApiError> {
+    ) -> Result<(Response<ResponseBody>, Option<Places>), ApiError> {
         let tokens = self.tokens.as_deref();
-        let user = authentication::user(identity, tokens, &parts.headers, self.clock.now()).await?;
+        let user = authentication::user(peer.identity(), tokens, &parts.headers, self.clock.now()).await?;
+        if !user.is_in(UNAUTHENTICATED) {
+            peer.is_known();
+        }
+        impersonation::refuse(&user, &parts.headers)?;
         authorization::permit(&user, &info)?;
         let limit = time_limit::of(&info, &parts)?;
-        let request = ApiRequest { info, parts, body, user, error_form, stopping: self.stopping.clone() };
-        time_limit::within(limit, pin!(self.router.route(request, target))).await
+        let answered = pin!(async {
+            let much = body.has_more_than(flow_control::LONG_BODY_BYTES).await;
+            let about = target.as_ref().map(|target| self.router.estimate(&info, &parts, target)).unwrap_or_default();
+            let cost = flow_control::of(&info, &parts, &about, Sent { much });
+            let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
+            let places = match self.flow_control.admit(&user, &info, cost, time).await {
+                Ok(places) => places,
+                Err(seconds) => return (respond::overloaded(seconds), None),
+            };
+            let request = ApiRequest { info, parts, body, user, error_form, stopping: self.stopping.clone() };
+            (self.route(request, target, cost).await, places)
+        });
+        let (response, places) = time_limit::within(limit, answered).await?;
+        Ok((time_limit::watched(limit, response), places))
+    }
+
+    async fn route(
+        self: &Arc<Self>,
+        request: ApiRequest,
+        target: Option<Target>,
+        cost: Cost,
+    ) -> Response<ResponseBody> {
+        if !cost.is_long {
+            return self.router.route(request, target).await;
+        }
+        let pipeline = self.clone();
+        self.long_work.run(async move { pipeline.router.route(request, target).await }).await
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::Response;
 use http::request::Parts;
+use hyper::body::Body as _;
 use keelson_meta::ApiError;
 use tokio::time::timeout;
 
@@ -34,19 +35,25 @@ pub(super) fn of(info: &RequestInfo, parts: &Parts) -> Result<Option<Duration>, 
     Ok(Some(if asked.is_zero() { REQUEST_TIMEOUT } else { asked.min(REQUEST_TIMEOUT) }))
 }
 
-/// Waits for the head of an answer, which is borrowed as in [`super::panics::caught`], and watches over its body.
+/// Waits for an answer, which is borrowed as in [`super::panics::caught`].
 ///
 /// # Errors
 /// [`ApiError::Timeout`] when the time is over.
-pub(super) async fn within(
+pub(super) async fn within<T>(
     limit: Option<Duration>,
-    answer: Pin<&mut impl Future<Output = Response<ResponseBody>>>,
-) -> Result<Response<ResponseBody>, ApiError> {
+    answer: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, ApiError> {
     let Some(limit) = limit else { return Ok(answer.await) };
-    let response = timeout(limit, answer)
-        .await
-        .map_err(|_| ApiError::Timeout("request did not complete within the allotted timeout".to_owned()))?;
-    Ok(response.map(|body| stream(Progress::new(body, REQUEST_TIMEOUT))))
+    let over = |_| ApiError::Timeout("request did not complete within the allotted timeout".to_owned());
+    timeout(limit, answer).await.map_err(over)
+}
+
+/// Watches over the body of an answer that has a limit.
+pub(super) fn watched(limit: Option<Duration>, response: Response<ResponseBody>) -> Response<ResponseBody> {
+    if limit.is_none() || response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    response.map(|body| stream(Progress::new(body, REQUEST_TIMEOUT)))
 }
 
 /// A duration as Go writes it: `1m30s`, `1.5h`, `300ms`, `0`. Negative ones have no meaning here.
@@ -102,7 +109,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_does_not_begin_is_given_up() {
-        let outcome = within(Some(REQUEST_TIMEOUT), pin!(std::future::pending())).await;
+        let outcome = within(Some(REQUEST_TIMEOUT), pin!(std::future::pending::<()>())).await;
         assert_eq!(outcome.unwrap_err().code(), 504);
     }
 }

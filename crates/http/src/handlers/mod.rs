@@ -27,10 +27,11 @@ use http::header::USER_AGENT;
 use http::request::Parts;
 use keelson_access::User;
 use keelson_meta::ApiError;
-use keelson_registry::{Registry, ServiceAccountTokens, Target, Writer};
+use keelson_meta::options::{ListOptions, Query};
+use keelson_registry::{Estimate, Registry, ServiceAccountTokens, Target, Writer};
 
 use crate::body::ResponseBody;
-use crate::request_info::Verb;
+use crate::request_info::{RequestInfo, Verb};
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
 
@@ -93,5 +94,17 @@ impl ApiService for ResourceHandlers {
             }
             response
         })
+    }
+
+    fn estimate(&self, info: &RequestInfo, parts: &Parts, target: &Target) -> Estimate {
+        match info.verb {
+            Verb::List | Verb::DeleteCollection => {
+                let options = ListOptions::parse(&Query::parse(parts.uri.query().unwrap_or_default()), false);
+                // What can't be read costs nothing, and is refused by the handler.
+                options.map(|options| self.registry.estimate_list(target, &options)).unwrap_or_default()
+            }
+            Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => self.registry.estimate_object(target),
+            Verb::Watch | Verb::Create | Verb::Other(_) => Estimate::default(),
+        }
     }
 }

@@ -7,7 +7,7 @@ use keelson_registry::{Accepted, Target};
 
 use super::decode;
 use crate::body::ResponseBody;
-use crate::negotiation::{MediaType, OBJECT_OFFERS, negotiate};
+use crate::negotiation::{MediaType, OBJECT_OFFERS, negotiate_routed};
 use crate::respond;
 use crate::service::ApiRequest;
 
@@ -34,7 +34,7 @@ impl Posted {
     /// 406 for a form that can't be made, 422 for options that are not allowed; otherwise as [`decode::object`].
     pub(super) async fn read(target: &Target, request: ApiRequest) -> Result<Self, ApiError> {
         let ApiRequest { parts, body, .. } = request;
-        let media = negotiate(&parts, OBJECT_OFFERS)?;
+        let media = negotiate_routed(&parts, OBJECT_OFFERS)?;
         let options = CreateOptions::parse(&Query::parse(parts.uri.query().unwrap_or_default()))?;
         let Accepted { object, warnings } =
             decode::object(&parts.headers, body, target, options.field_validation).await?;

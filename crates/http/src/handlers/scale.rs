@@ -7,7 +7,7 @@ use keelson_registry::{PatchKind, Registry, Target, object_of};
 
 use super::{decode, patch, resolve, writer};
 use crate::body::ResponseBody;
-use crate::negotiation::{OBJECT_OFFERS, negotiate};
+use crate::negotiation::{OBJECT_OFFERS, negotiate_routed};
 use crate::request_info::Verb;
 use crate::respond;
 use crate::service::ApiRequest;
@@ -17,7 +17,7 @@ pub(super) async fn handle(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let media = negotiate(&request.parts, OBJECT_OFFERS)?;
+    let media = negotiate_routed(&request.parts, OBJECT_OFFERS)?;
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let name = resolve::name(target)?;
     let headers = &request.parts.headers;

@@ -7,21 +7,31 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use http::request::Parts;
 use http::{Request, Response};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use keelson_access::ClientIdentity;
+use keelson_meta::ApiError;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
+use tokio::runtime::Handle;
 use tokio_rustls::server::TlsStream;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::Shared;
 use super::ahead::ReadAhead;
+use super::connections::Ticket;
+use super::heads::{HeadGuard, Standing};
 use super::idle::{Activity, Busy};
+use super::sending::{Sending, SentBody, Streams};
 use super::stall::StallGuard;
-use crate::body::{Guarded, RequestBody, ResponseBody, stream};
-use crate::filters::{LongRunning, Pipeline};
+use crate::body::{RequestBody, ResponseBody, stream};
+use crate::filters::{LongRunning, Peer};
+use crate::health;
+use crate::negotiation::MediaType;
+use crate::respond;
 
 /// The longest time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,10 +39,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(32);
 /// A connection without requests is closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long the ends of watches may take when the server stops. A client that reads nothing must not hold up a restart.
-const LONG_RUNNING_GRACE: Duration = Duration::from_secs(5);
-/// A connection that takes none of the bytes we have for it is cut after this time.
-const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a connection on which nothing moves is left alone when the server stops, or when it has been idle. A client that reads
+/// nothing must not hold up a restart.
+const STALL_GRACE: Duration = Duration::from_secs(5);
 /// Clients that vanished without a word are found by asking at this interval, on HTTP/2.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest time for the answer to a ping.
@@ -54,31 +63,71 @@ const MAX_HEADER_BYTES: u32 = 256 * 1024;
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
 
 /// A connection, decrypted.
-type Stream = TlsStream<StallGuard<ReadAhead<TcpStream>>>;
+type Stream = TlsStream<StallGuard<HeadGuard<ReadAhead<TcpStream>>>>;
+
+/// Which threads serve a connection.
+#[derive(Clone)]
+pub(super) enum Place {
+    /// Those of the runtime.
+    Runtime,
+    /// The one that accepts connections. It answers for health alone, and has this runtime answer the rest.
+    Door(Handle),
+}
+
+/// The client of a connection.
+struct Client {
+    identity: Option<ClientIdentity>,
+    standing: Standing,
+    ticket: Ticket,
+}
+
+impl Peer for Client {
+    fn identity(&self) -> Option<&ClientIdentity> {
+        self.identity.as_ref()
+    }
+
+    fn is_known(&self) {
+        // All connections share the list of strangers, and most requests change nothing about it.
+        if self.standing.is_known() {
+            self.ticket.is_known();
+        }
+    }
+}
 
 /// Serves one connection to its end.
-pub(super) async fn serve(stream: TcpStream, acceptor: TlsAcceptor, pipeline: Arc<Pipeline>) {
+pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket, place: Place) {
     // Answers are written in large pieces, and a watch event must not wait for the next one.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
-    let guarded = StallGuard::new(ReadAhead::new(stream), WRITE_STALL_TIMEOUT);
-    match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(guarded)).await {
-        Ok(Ok(stream)) => serve_http(stream, pipeline).await,
+    let standing = Standing::default();
+    let guarded = HeadGuard::new(ReadAhead::new(stream), shared.heads.clone(), standing.clone());
+    let guarded = StallGuard::new(guarded, shared.unread);
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, shared.acceptor.accept(guarded));
+    let outcome = tokio::select! {
+        outcome = handshake => outcome,
+        () = ticket.displaced() => return,
+        () = shared.cut.cancelled() => return,
+    };
+    match outcome {
+        Ok(Ok(stream)) => {
+            let client = Client { identity: identity(&stream), standing, ticket };
+            serve_http(stream, shared, Arc::new(client), place).await;
+        }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
 }
 
-async fn serve_http(stream: Stream, pipeline: Arc<Pipeline>) {
-    let identity = Arc::new(identity(&stream));
+async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, place: Place) {
     let activity = Activity::new();
-    let stopping = pipeline.stopping().clone();
+    let stopping = shared.pipeline.stopping().clone();
     let service = service_fn(|request| {
-        let (busy, identity, pipeline) = (activity.begin(), identity.clone(), pipeline.clone());
-        async move { Ok::<_, Infallible>(answer(&pipeline, identity.as_ref().as_ref(), request, busy).await) }
+        client.standing.head_is_whole();
+        let (busy, client, shared, place) = (activity.begin(), client.clone(), shared.clone(), place.clone());
+        async move { Ok::<_, Infallible>(answer(&shared, client, place, request, busy).await) }
     });
-    let builder = builder();
+    let builder = builder(Streams::new(shared.unread, shared.metrics.clone()));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // Only looked at when one of them is woken, which is seldom, while the connection is at every request.
     let mut ends: FuturesUnordered<BoxFuture<'_, End>> = FuturesUnordered::new();
@@ -90,13 +139,24 @@ async fn serve_http(stream: Stream, pipeline: Arc<Pipeline>) {
         End::Graceful
     }));
     ends.push(Box::pin(async {
-        stopping.cancelled().await;
-        activity.only_long_running_for(LONG_RUNNING_GRACE).await;
+        let stopped = async {
+            stopping.cancelled().await;
+            activity.stalled_for(STALL_GRACE).await;
+        };
+        tokio::select! {
+            () = stopped => {}
+            // A client that leaves the end of its last answer lying does not let the connection end by itself.
+            () = activity.idle_for(IDLE_TIMEOUT + STALL_GRACE) => {}
+            () = client.ticket.displaced() => {}
+            () = shared.cut.cancelled() => {}
+        }
         End::Cut
     }));
     loop {
+        // On HTTP/1.1 this is all that requests do; on HTTP/2 they have tasks of their own.
+        let polled = std::future::poll_fn(|context| shared.metrics.polls.timed(|| connection.as_mut().poll(context)));
         tokio::select! {
-            result = connection.as_mut() => {
+            result = polled => {
                 if let Err(error) = result {
                     tracing::debug!(error, "a connection ended early");
                 }
@@ -105,7 +165,7 @@ async fn serve_http(stream: Stream, pipeline: Arc<Pipeline>) {
             Some(end) = ends.next() => match end {
                 End::Graceful => connection.as_mut().graceful_shutdown(),
                 End::Cut => {
-                    tracing::debug!("a connection was cut, for its client did not take the end of a watch");
+                    tracing::debug!("a connection was cut");
                     return;
                 }
             }
@@ -122,18 +182,44 @@ enum End {
 }
 
 async fn answer(
-    pipeline: &Pipeline,
-    identity: Option<&ClientIdentity>,
+    shared: &Arc<Shared>,
+    client: Arc<Client>,
+    place: Place,
     request: Request<Incoming>,
     mut busy: Busy,
 ) -> Response<ResponseBody> {
+    let sending = Sending::current();
     let (parts, body) = request.into_parts();
     let body = RequestBody::new(body, &parts.headers);
-    let response = pipeline.answer(identity, parts, body).await;
-    if response.extensions().get::<LongRunning>().is_some() {
+    let response = match place {
+        Place::Door(runtime) if !health::is_health_path(parts.uri.path()) => {
+            hand_over(&runtime, shared.clone(), client, parts, body).await
+        }
+        Place::Runtime | Place::Door(_) => shared.pipeline.answer(&*client, parts, body).await,
+    };
+    let is_long_running = response.extensions().get::<LongRunning>().is_some();
+    if is_long_running {
         busy.is_long_running();
     }
-    response.map(|body| stream(Guarded::new(body, busy)))
+    // What is made while it is sent is a list, and made from a snapshot.
+    let is_made = !is_long_running && response.body().size_hint().exact().is_none();
+    let pinned = is_made.then(|| shared.lists.begin(sending.clone()));
+    response.map(|body| stream(SentBody::new(body, sending, busy, pinned)))
+}
+
+/// Has the runtime answer a request of a connection that it does not serve.
+async fn hand_over(
+    runtime: &Handle,
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+    parts: Parts,
+    body: RequestBody,
+) -> Response<ResponseBody> {
+    let answered = runtime.spawn(async move { shared.pipeline.answer(&*client, parts, body).await });
+    AbortOnDropHandle::new(answered).await.unwrap_or_else(|error| {
+        let error = ApiError::Internal(error.to_string());
+        respond::error(&error, MediaType::JSON)
+    })
 }
 
 /// Who the client is by its certificate, which the handshake has verified.
@@ -144,8 +230,8 @@ fn identity(stream: &Stream) -> Option<ClientIdentity> {
         .ok()
 }
 
-fn builder() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn builder(streams: Streams) -> Builder<Streams> {
+    let mut builder = Builder::new(streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ_TIMEOUT).max_buf_size(HTTP1_BUFFER_BYTES);
     builder
         .http2()

@@ -1,4 +1,4 @@
-//! How long a connection has had nothing to do, or nothing but watches.
+//! How long a connection has had nothing to do, or nothing that moves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,31 +14,34 @@ pub(super) struct Activity(Arc<Mutex<State>>);
 struct State {
     requests: usize,
     idle_since: Instant,
-    /// The requests that end by themselves: all but watches.
-    bounded: usize,
-    unbounded_since: Instant,
+    /// The requests that the server, rather than the client, has something to do for. Watches are never among them.
+    worked_on: usize,
+    /// When something last happened to a request that is no watch.
+    moved: Instant,
 }
 
 /// One request, until its answer was sent.
 #[derive(Debug)]
 pub(super) struct Busy {
     activity: Activity,
-    bounded: bool,
+    is_long_running: bool,
+    is_worked_on: bool,
 }
 
 impl Activity {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self(Arc::new(Mutex::new(State { requests: 0, idle_since: now, bounded: 0, unbounded_since: now })))
+        Self(Arc::new(Mutex::new(State { requests: 0, idle_since: now, worked_on: 0, moved: now })))
     }
 
-    /// Counts a request for as long as the result lives.
+    /// Counts a request for as long as the result lives. The server works on it until something of its answer
+    /// [moves](Busy::moves).
     pub(super) fn begin(&self) -> Busy {
         let mut state = self.0.lock();
         state.requests += 1;
-        state.bounded += 1;
+        state.worked_on += 1;
         drop(state);
-        Busy { activity: self.clone(), bounded: true }
+        Busy { activity: self.clone(), is_long_running: false, is_worked_on: true }
     }
 
     /// Waits until there has been no request for `limit`.
@@ -54,14 +57,14 @@ impl Activity {
         }
     }
 
-    /// Waits until, for `limit` from now on, there has been nothing but watches. What was sent last may still be on its
-    /// way for that long.
-    pub(super) async fn only_long_running_for(&self, limit: Duration) {
+    /// Waits until, for `limit` from now on, nothing has moved but watches, and nothing is left for the server to do. What
+    /// was sent last may still be on its way for that long.
+    pub(super) async fn stalled_for(&self, limit: Duration) {
         let started = Instant::now();
         loop {
-            let State { bounded, unbounded_since, .. } = *self.0.lock();
+            let State { worked_on, moved, .. } = *self.0.lock();
             let now = Instant::now();
-            let since = if bounded == 0 { unbounded_since.max(started) } else { now };
+            let since = if worked_on == 0 { moved.max(started) } else { now };
             if now >= since + limit {
                 return;
             }
@@ -73,34 +76,51 @@ impl Activity {
 impl Busy {
     /// The request is a watch: it ends when it is told to.
     pub(super) fn is_long_running(&mut self) {
-        if std::mem::replace(&mut self.bounded, false) {
-            self.activity.0.lock().end_bounded(Instant::now());
+        self.set_worked_on(false);
+        self.is_long_running = true;
+    }
+
+    /// Something of the answer was made, and it is for the client to take it.
+    pub(super) fn moves(&mut self) {
+        self.set_worked_on(false);
+    }
+
+    /// The client took all that was made, and the server makes more.
+    pub(super) fn works(&mut self) {
+        self.set_worked_on(true);
+    }
+
+    fn set_worked_on(&mut self, worked_on: bool) {
+        if self.is_long_running {
+            return;
+        }
+        let mut state = self.activity.0.lock();
+        state.moved = Instant::now();
+        if self.is_worked_on != worked_on {
+            self.is_worked_on = worked_on;
+            if worked_on {
+                state.worked_on += 1;
+            } else {
+                state.worked_on -= 1;
+            }
         }
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
+        self.set_worked_on(false);
         let mut state = self.activity.0.lock();
-        let now = Instant::now();
         state.requests -= 1;
-        state.idle_since = now;
-        if self.bounded {
-            state.end_bounded(now);
-        }
-    }
-}
-
-impl State {
-    fn end_bounded(&mut self, now: Instant) {
-        self.bounded -= 1;
-        self.unbounded_since = now;
+        state.idle_since = Instant::now();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
 
     #[tokio::test(start_paused = true)]
     async fn idleness_begins_when_the_last_answer_was_sent() {
@@ -118,24 +138,45 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_is_waited_for_briefly_and_a_list_to_its_end() {
-        const LIMIT: Duration = Duration::from_secs(5);
+    async fn a_watch_is_waited_for_briefly_and_a_list_as_long_as_it_moves() {
         let activity = Activity::new();
         let mut watch = activity.begin();
         watch.is_long_running();
         tokio::time::sleep(Duration::from_secs(100)).await;
         let started = Instant::now();
-        activity.only_long_running_for(LIMIT).await;
+        activity.stalled_for(LIMIT).await;
         assert_eq!(started.elapsed(), LIMIT);
 
-        let list = activity.begin();
+        let mut list = activity.begin();
         tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(12)).await;
-            drop(list);
+            for _ in 0..4 {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                list.moves();
+            }
         });
         let started = Instant::now();
-        activity.only_long_running_for(LIMIT).await;
-        assert!(started.elapsed() >= Duration::from_secs(17), "{:?}", started.elapsed());
+        activity.stalled_for(LIMIT).await;
+        assert_eq!(started.elapsed(), Duration::from_secs(17));
         drop(watch);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_nobody_takes_is_waited_for_briefly_and_one_that_is_still_made_is_not() {
+        let activity = Activity::new();
+        let mut list = activity.begin();
+        list.moves();
+        let started = Instant::now();
+        activity.stalled_for(LIMIT).await;
+        assert_eq!(started.elapsed(), LIMIT);
+
+        list.works();
+        let started = Instant::now();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            list.moves();
+            std::future::pending::<()>().await;
+        });
+        activity.stalled_for(LIMIT).await;
+        assert_eq!(started.elapsed(), Duration::from_secs(65));
     }
 }

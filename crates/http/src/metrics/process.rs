@@ -27,6 +27,8 @@ impl MetricSource for ProcessSource {
             ("process_resident_memory_bytes", "Resident memory, in bytes", gauge, status_bytes("VmRSS:")),
             ("process_virtual_memory_bytes", "Virtual memory, in bytes", gauge, status_bytes("VmSize:")),
             ("process_resident_memory_peak_bytes", "Peak resident memory, in bytes", gauge, status_bytes("VmHWM:")),
+            ("process_open_fds", "Open file descriptors", gauge, open_descriptors()),
+            ("process_max_fds", "The most file descriptors that may be open", gauge, most_descriptors()),
             ("process_start_time_seconds", "Start of the process, in seconds since 1970", gauge, self.started),
         ];
         let sample = |(name, help, kind, value): (_, _, _, Option<f64>)| {
@@ -54,6 +56,17 @@ fn start_time() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let boot: f64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
     Some(boot + stat_field(START)? / TICKS_PER_SECOND)
+}
+
+fn open_descriptors() -> Option<f64> {
+    Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64)
+}
+
+/// The soft limit, the first number of its line.
+fn most_descriptors() -> Option<f64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn status_bytes(field: &str) -> Option<f64> {

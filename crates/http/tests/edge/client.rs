@@ -16,7 +16,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use keelson_access::pki::{self, PkiOptions};
 use keelson_access::{Pki, pki::KeyAndCertificate};
 use keelson_discovery::Documents;
-use keelson_http::health::{Health, HealthChecks};
+use keelson_http::filters::FlowLimits;
+use keelson_http::health::Health;
+use keelson_http::listener::Limits;
 use keelson_http::metrics::Metrics;
 use keelson_http::pages::{Pages, ServedDocuments};
 use keelson_http::router::Router;
@@ -39,13 +41,19 @@ use crate::service::Service;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outgoing = BoxBody<Bytes, Failure>;
 
-/// The longest a server is given to end.
-const DRAIN: Duration = Duration::from_secs(30);
+/// The bounds of a server.
+#[derive(Clone, Default)]
+pub(crate) struct Setup {
+    pub(crate) limits: Limits,
+    pub(crate) flow: FlowLimits,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
     Http2,
+    /// HTTP/2 whose client lets nothing of a body come.
+    Shut,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +78,13 @@ fn new_pki() -> Pki {
 
 impl Server {
     pub(crate) async fn start() -> Self {
+        Self::start_with(Setup::default()).await
+    }
+
+    pub(crate) async fn start_with(setup: Setup) -> Self {
         let pki = new_pki();
         let (catalogue, metrics) = (Catalogue::builtin(), Arc::new(Metrics::new()));
-        let health = Health { live: HealthChecks::new(), ready: HealthChecks::new() };
+        let health = Health::default();
         let documents = documents(catalogue);
         let pages = Pages::new(health, metrics.clone(), "127.0.0.1:6443".to_owned());
         let service = Service::default();
@@ -80,16 +92,24 @@ impl Server {
         let router = Router::new(Surface::of_builtin, documents, pages, Arc::new(service));
         let stopping = CancellationToken::new();
         let clock = Arc::new(SystemClock);
-        let pipeline = Pipeline::new(router, metrics, clock, Arc::new(SystemRandom), stopping.clone());
+        let random = Arc::new(SystemRandom);
+        let pipeline = Pipeline::new(router, metrics, clock, random, stopping.clone(), setup.flow);
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = port.local_addr().unwrap();
         let tls = Arc::new(pki.server_config().unwrap());
-        let task = tokio::spawn(listener::serve(port, tls, Arc::new(pipeline), DRAIN));
+        let task = tokio::spawn(listener::serve(port, tls, Arc::new(pipeline), setup.limits));
         Self { address, pki, frames, stopping, task }
     }
 
     pub(crate) async fn connect(&self, protocol: Protocol, credentials: Credentials) -> Client {
         Client::try_connect(self, protocol, credentials).await.unwrap()
+    }
+
+    /// The value of a metric, by its name and labels.
+    pub(crate) async fn metric(&self, series: &str) -> String {
+        let text = self.connect(Protocol::Http2, Credentials::Admin).await.get("/metrics").await.text;
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {series} in\n{text}")).to_owned()
     }
 
     /// The number of frames made of large answers, once it no longer grows.
@@ -142,15 +162,24 @@ impl Client {
                 tokio::spawn(connection);
                 Self::Http1(sender)
             }
-            Protocol::Http2 => {
+            Protocol::Http2 | Protocol::Shut => {
                 // Small windows, so that a body that is not read stays with the server.
+                let window = if protocol == Protocol::Http2 { 64 * 1024 } else { 0 };
                 let mut builder = http2::Builder::new(TokioExecutor::new());
-                builder.initial_stream_window_size(64 * 1024).initial_connection_window_size(64 * 1024);
+                builder.initial_stream_window_size(window).initial_connection_window_size(64 * 1024);
                 let (sender, connection) = builder.handshake(stream).await?;
                 tokio::spawn(connection);
                 Self::Http2(sender)
             }
         })
+    }
+
+    /// The same connection, for another request at the same time.
+    pub(crate) fn beside(&self) -> Self {
+        match self {
+            Self::Http2(sender) => Self::Http2(sender.clone()),
+            Self::Http1(_) => panic!("one request at a time"),
+        }
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Answer {

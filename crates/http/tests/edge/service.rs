@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -22,6 +23,9 @@ pub(crate) const FRAME_BYTES: usize = 64 * 1024;
 /// How many frames a large answer has.
 pub(crate) const LARGE_FRAMES: usize = 256;
 
+/// How long a request holds its thread that is asked to.
+pub(crate) const HELD: Duration = Duration::from_secs(4);
+
 /// Counts the frames it made of large answers.
 #[derive(Default)]
 pub(crate) struct Service {
@@ -36,6 +40,10 @@ impl ApiService for Service {
             let namespace = namespace.unwrap_or_default();
             match (&verb, namespace.as_str()) {
                 (_, "panic") => panic!("asked to"),
+                (_, "held") => {
+                    std::thread::sleep(HELD);
+                    respond::text(StatusCode::OK, "held\n")
+                }
                 (Verb::Create, _) => match request.body.read(MAX_REQUEST_BYTES).await {
                     Ok(bytes) => respond::text(StatusCode::CREATED, format!("{} bytes\n", bytes.len())),
                     Err(error) => respond::error(&error, MediaType::JSON),

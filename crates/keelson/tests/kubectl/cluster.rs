@@ -55,8 +55,11 @@ async fn health_is_told_part_by_part() {
     }
     let verbose = shell.ok("get --raw /readyz?verbose").await;
     assert!(verbose.starts_with("[+]ping ok\n") && verbose.ends_with("readyz check passed\n"), "{verbose}");
-    let without = shell.ok("get --raw /readyz?verbose&exclude=store").await;
-    assert!(without.contains("[+]store excluded: ok\n"), "{without}");
+    let without = shell.ok("get --raw /readyz?verbose&exclude=etcd").await;
+    assert!(without.contains("[+]etcd excluded: ok\n"), "{without}");
+    for check in ["ping", "log", "etcd", "informer-sync", "poststarthook/rbac/bootstrap-roles"] {
+        assert_eq!(shell.ok(&format!("get --raw /healthz/{check}")).await, "ok");
+    }
 }
 
 #[tokio::test]

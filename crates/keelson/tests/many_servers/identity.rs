@@ -175,7 +175,7 @@ async fn of_two_servers_of_one_name_the_earlier_gives_way() {
     raw.post(CONFIG_MAPS, &config_map("after", 1)).await.expect(503);
     until("it is not ready", || async { raw.get("/readyz").await.status == 500 }).await;
     let readiness = raw.get("/readyz").await.expect(500).text();
-    assert!(readiness.contains("[-]store failed"), "{readiness}");
+    assert!(readiness.contains("[-]etcd failed"), "{readiness}");
     let new = lease(&later.raw(), "one").await;
     assert_eq!((&new["metadata"]["uid"], holder(&new) == holder(&old)), (&old["metadata"]["uid"], false));
     until("the lease is renewed", || async { lease(&later.raw(), "one").await["spec"] != new["spec"] }).await;

@@ -130,8 +130,8 @@ async fn while_the_store_refuses_known_reads_go_on_and_the_rest_is_sent_away() {
     assert_eq!(watch.status, 200);
     check_known_reads(&outage).await;
     check_others_are_sent_away(&outage).await;
-    check_unready(&outage, "store").await;
-    check_unready(&outage, "cache").await;
+    check_unready(&outage, "etcd").await;
+    check_unready(&outage, "informer-sync").await;
     check_recovered(&outage).await;
     assert_eq!(next_of(&mut watch, "after").await["type"], "ADDED", "the watch has waited");
 }
@@ -148,7 +148,7 @@ async fn while_the_store_hangs_known_reads_go_on_and_the_rest_ends_in_time() {
     assert_eq!(created["reason"], "Timeout");
     let changed = outage.raw.put(format!("{CONFIG_MAPS}/known-0"), &config_map("known-0", 99)).await;
     check_away(&changed);
-    check_unready(&outage, "store").await;
+    check_unready(&outage, "etcd").await;
     check_recovered(&outage).await;
 }
 
@@ -166,9 +166,9 @@ async fn a_server_whose_tail_stands_still_sends_fresh_reads_away_and_says_that_i
     assert!(text.starts_with(&format!("Timeout: Too large resource version: {newest}, current: ")), "{text}");
     let fresh = outage.cluster.raw(1).get(CONFIG_MAPS).await.expect(200).json();
     assert!(items(&fresh).iter().any(|object| name(object) == "unseen"));
-    check_unready(&outage, "cache").await;
+    check_unready(&outage, "informer-sync").await;
     let answer = outage.raw.get("/readyz?verbose").await.text();
-    assert!(answer.contains("[+]store ok"), "{answer}");
+    assert!(answer.contains("[+]etcd ok"), "{answer}");
     outage.raw.delete(format!("{CONFIG_MAPS}/unseen")).await.expect(503);
     check_recovered(&outage).await;
 }

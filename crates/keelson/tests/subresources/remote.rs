@@ -46,7 +46,7 @@ async fn the_server_says_that_it_connects_to_nobody() {
         check(&lab.raw.get(path).await, 503, "ServiceUnavailable", &told(what));
     }
     let lost = lab.raw.get(format!("{NAMESPACE}/pods/lost/log")).await;
-    check(&lost, 404, "NotFound", "nodes \"gone\" not found");
+    check(&lost, 404, "NotFound", "pods \"gone\" not found");
     let missing = lab.raw.get(format!("{NAMESPACE}/services/t/proxy/")).await;
     check(&missing, 404, "NotFound", "services \"t\" not found");
 }

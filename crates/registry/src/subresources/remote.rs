@@ -47,7 +47,11 @@ impl Registry {
                     }
                     _ => {}
                 }
-                self.named(&other(self, "", "nodes", None)?, node).await?;
+                // Whoever asks looks for the pod's log or for a command in it: that it is not found is told of the pod's resource.
+                self.named(&other(self, "", "nodes", None)?, node).await.map_err(|error| match error {
+                    ApiError::NotFound { name, .. } => ApiError::NotFound { resource: target.group_resource(), name },
+                    error => error,
+                })?;
                 Err(unreachable(&format!("{} of pod \"{name}\" on node \"{node}\"", what(endpoint))))
             }
             (plural, _) => {

@@ -1,0 +1,121 @@
+//! Accepts connections on a thread of its own, and hands them to the runtime.
+//!
+//! The threads of the runtime serve requests, and a fault in one request may hold them all. Who asks then whether the server lives must not
+//! wait for them. So a connection that the runtime does not take in time is served where it was accepted: there, requests for health
+//! are answered on the spot, and all others are handed to the runtime and waited for. A connection that the runtime has taken
+//! before stays there.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
+
+use super::Shared;
+use super::connection::{self, Place};
+use super::connections::Ticket;
+
+/// How long the runtime may take to fetch a connection. Those who ask for health wait a second or more.
+const HAND_OVER: Duration = Duration::from_millis(250);
+/// The wait after a failed accept. It fails when the process is out of file descriptors, and trying at once would only
+/// burn the CPU that could free some.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// How often the log says at the most that connections could not be accepted, in failures.
+const TELL_EVERY: u32 = 1200;
+
+/// A connection that was accepted, until somebody serves it.
+type Offered = Arc<Mutex<Option<(std::net::TcpStream, Ticket)>>>;
+
+/// Accepts connections until the server stops, and waits for the end of those that it kept. The result is told when the port is
+/// closed and these have ended.
+///
+/// # Errors
+/// When the thread can't be started.
+pub(super) fn open(
+    port: std::net::TcpListener,
+    shared: Arc<Shared>,
+    served: TaskTracker,
+) -> io::Result<oneshot::Receiver<()>> {
+    let (ended, end) = oneshot::channel();
+    let runtime = Handle::current();
+    let thread = move || {
+        // Told when it is dropped, whatever the reason.
+        let _ended = ended;
+        match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(own) => own.block_on(accept(port, shared, served, runtime)),
+            Err(error) => tracing::error!(%error, "connections can't be accepted"),
+        }
+    };
+    std::thread::Builder::new().name("keelson-door".to_owned()).spawn(thread)?;
+    Ok(end)
+}
+
+async fn accept(port: std::net::TcpListener, shared: Arc<Shared>, served: TaskTracker, runtime: Handle) {
+    let port = match TcpListener::from_std(port) {
+        Ok(port) => port,
+        Err(error) => return tracing::error!(%error, "connections can't be accepted"),
+    };
+    let kept = TaskTracker::new();
+    let mut failures: u32 = 0;
+    loop {
+        let accepted = tokio::select! {
+            () = shared.pipeline.stopping().cancelled() => break,
+            accepted = port.accept() => accepted,
+        };
+        match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+            Ok((stream, peer)) => {
+                failures = 0;
+                offer(stream, peer, &shared, &served, &kept, &runtime);
+            }
+            Err(error) => {
+                if failures.is_multiple_of(TELL_EVERY) {
+                    tracing::warn!(%error, "connections can't be accepted");
+                }
+                failures = failures.wrapping_add(1);
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+    drop(port);
+    kept.close();
+    kept.wait().await;
+}
+
+/// Has the runtime serve a connection, or this thread if the runtime does not come for it.
+fn offer(
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    shared: &Arc<Shared>,
+    served: &TaskTracker,
+    kept: &TaskTracker,
+    runtime: &Handle,
+) {
+    let Some(ticket) = shared.connections.admit() else { return };
+    tracing::trace!(%peer, "connection accepted");
+    let offered: Offered = Arc::new(Mutex::new(Some((stream, ticket))));
+    served.spawn_on(take(offered.clone(), shared.clone(), Place::Runtime), runtime);
+    let (shared, runtime) = (shared.clone(), runtime.clone());
+    kept.spawn(async move {
+        // A stop waits for nobody here.
+        let stops = tokio::time::timeout(HAND_OVER, shared.pipeline.stopping().cancelled()).await.is_ok();
+        if !stops && offered.lock().is_some() {
+            shared.metrics.count_kept_at_the_door();
+            tracing::debug!("the runtime takes no connections; this one is served by the thread that accepts them");
+            take(offered, shared, Place::Door(runtime)).await;
+        }
+    });
+}
+
+/// Serves a connection, unless somebody else does.
+async fn take(offered: Offered, shared: Arc<Shared>, place: Place) {
+    let Some((stream, ticket)) = offered.lock().take() else { return };
+    match TcpStream::from_std(stream) {
+        Ok(stream) => connection::serve(stream, shared, ticket, place).await,
+        Err(error) => tracing::debug!(%error, "a connection could not be handed over"),
+    }
+}

@@ -1,0 +1,271 @@
+//! Whether a client takes the answer that it asked for.
+//!
+//! A stream of HTTP/2 has a window of its own, which the client opens: one that keeps it shut takes nothing although the connection below
+//! is read, so that the time of a write to the connection says nothing. Here a frame that was made counts as taken when the
+//! next one is asked for. An answer of which nothing is taken for long is given up: on HTTP/2 its stream is reset, and all that it
+//! held is free. On HTTP/1.1 an answer is alone on its connection, so `stall.rs` finds what is not taken.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::task::AtomicWaker;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::rt::Executor;
+use parking_lot::Mutex;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::idle::Busy;
+use super::pinned::PinnedList;
+use crate::body::{BodyError, ResponseBody};
+use crate::metrics::Edge;
+
+/// How many bytes of an answer may be left to the connection when the answer is done for the rest of the server. Nobody can
+/// take these back from a client that does not read them, so what is larger ends with a piece of this size.
+const LAST_BYTES: usize = 16 * 1024;
+
+tokio::task_local! {
+    /// The answer that the stream of this task sends.
+    static CURRENT: Sending;
+}
+
+/// One answer on its way to a client. A clone is the same.
+#[derive(Clone, Debug)]
+pub(super) struct Sending(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    progress: Mutex<Progress>,
+    /// Wakes the task of the stream.
+    stream: AtomicWaker,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Since when something waits for the client.
+    waits_since: Option<Instant>,
+    /// Whether the answer is to end here.
+    is_cut: bool,
+}
+
+impl Sending {
+    /// The answer of the stream whose task this is, or a new one where a connection has no streams.
+    pub(super) fn current() -> Self {
+        CURRENT.try_with(Self::clone).unwrap_or_else(|_| Self(Arc::default()))
+    }
+
+    /// Ends the answer, whatever is left of it.
+    pub(super) fn cut(&self) {
+        self.0.progress.lock().is_cut = true;
+        self.0.stream.wake();
+    }
+
+    /// Something was made, and the client has yet to take it.
+    fn waits(&self) {
+        self.0.progress.lock().waits_since = Some(Instant::now());
+    }
+
+    /// The client took what was made; whether it is to have more.
+    fn goes_on(&self) -> bool {
+        let mut progress = self.0.progress.lock();
+        progress.waits_since = None;
+        !progress.is_cut
+    }
+}
+
+/// Runs the streams of a connection, each in a task of its own, and ends those that are not read.
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    /// How long a client may take nothing of an answer.
+    patience: Duration,
+    metrics: Arc<Edge>,
+}
+
+impl Streams {
+    pub(super) fn new(patience: Duration, metrics: Arc<Edge>) -> Self {
+        Self { patience, metrics }
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        tokio::spawn(watched(stream, self.patience, self.metrics.clone()));
+    }
+}
+
+/// Runs a stream to its end, or until its client took nothing for `patience`. To drop it is to reset it.
+async fn watched(stream: impl Future<Output = ()>, patience: Duration, metrics: Arc<Edge>) {
+    let sending = Sending(Arc::default());
+    let mut stream = pin!(CURRENT.scope(sending.clone(), stream));
+    // Made only for streams that wait for their client, which few do.
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
+    std::future::poll_fn(|context| {
+        sending.0.stream.register(context.waker());
+        if metrics.polls.timed(|| stream.as_mut().poll(context)).is_ready() {
+            return Poll::Ready(());
+        }
+        let (waits_since, is_cut) = {
+            let progress = sending.0.progress.lock();
+            (progress.waits_since, progress.is_cut)
+        };
+        if is_cut {
+            return Poll::Ready(());
+        }
+        let Some(since) = waits_since else {
+            timer = None;
+            return Poll::Pending;
+        };
+        let deadline = since + patience;
+        let waiting = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if waiting.deadline() != deadline {
+            waiting.as_mut().reset(deadline);
+        }
+        ready!(waiting.as_mut().poll(context));
+        tracing::debug!(?patience, "an answer was given up, for its client took nothing of it");
+        metrics.count_unread();
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// The body of an answer, as the connection asks for it.
+pub(super) struct SentBody {
+    inner: ResponseBody,
+    /// The end of the answer, which was cut off from its last frame.
+    rest: Bytes,
+    sending: Sending,
+    busy: Busy,
+    /// What the answer keeps from being freed, as long as it is sent.
+    _pinned: Option<PinnedList>,
+}
+
+impl SentBody {
+    pub(super) fn new(inner: ResponseBody, sending: Sending, busy: Busy, pinned: Option<PinnedList>) -> Self {
+        Self { inner, rest: Bytes::new(), sending, busy, _pinned: pinned }
+    }
+
+    /// Cuts the end off from the last frame if that is large.
+    fn cut_last(&mut self, data: Bytes) -> Bytes {
+        if data.len() <= LAST_BYTES || !self.inner.is_end_stream() {
+            return data;
+        }
+        let (first, last) = data.split_at(data.len() - LAST_BYTES);
+        // A copy: a slice would keep all of the frame.
+        self.rest = Bytes::copy_from_slice(last);
+        data.slice(..first.len())
+    }
+}
+
+impl Body for SentBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        if !this.sending.goes_on() {
+            let why = "its snapshot took memory that others need, and its client was slow".to_owned();
+            return Poll::Ready(Some(Err(BodyError::Aborted(why))));
+        }
+        let frame = if this.rest.is_empty() {
+            match Pin::new(&mut this.inner).poll_frame(context) {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => {
+                    this.busy.works();
+                    return Poll::Pending;
+                }
+            }
+        } else {
+            Some(Ok(Frame::data(std::mem::take(&mut this.rest))))
+        };
+        this.busy.moves();
+        let Some(Ok(frame)) = frame else { return Poll::Ready(frame) };
+        this.sending.waits();
+        Poll::Ready(Some(Ok(match frame.into_data() {
+            Ok(data) => Frame::data(this.cut_last(data)),
+            Err(other) => other,
+        })))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.inner.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::idle::Activity;
+    use super::*;
+    use crate::body::full;
+    use http_body_util::BodyExt as _;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn sent(inner: ResponseBody) -> SentBody {
+        SentBody::new(inner, Sending::current(), Activity::new().begin(), None)
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_ends_with_a_small_piece_of_its_own() {
+        let whole = Bytes::from(vec![7; 100 * 1024]);
+        let mut body = sent(full(whole.clone()));
+        assert_eq!(body.size_hint().exact(), Some(100 * 1024));
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(!body.is_end_stream());
+        let last = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(body.is_end_stream() && last.len() == LAST_BYTES);
+        assert_eq!([first, last].concat(), whole);
+
+        let mut small = sent(full("x"));
+        assert_eq!(small.frame().await.unwrap().unwrap().into_data().unwrap(), "x");
+        assert!(small.is_end_stream());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_when_its_client_takes_nothing_and_not_before() {
+        let started = Instant::now();
+        let metrics = Arc::new(Edge::default());
+        watched(
+            async {
+                let mut body = sent(full("x"));
+                // What the server itself needs long for is not the client's fault.
+                tokio::time::sleep(10 * PATIENCE).await;
+                let _ = body.frame().await;
+                std::future::pending().await
+            },
+            PATIENCE,
+            metrics,
+        )
+        .await;
+        assert_eq!(started.elapsed(), 11 * PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_cut_ends_at_once() {
+        let started = Instant::now();
+        watched(
+            async {
+                let sending = Sending::current();
+                sending.cut();
+                let refused = sent(full("x")).frame().await;
+                assert!(matches!(refused, Some(Err(BodyError::Aborted(_)))));
+                std::future::pending().await
+            },
+            PATIENCE,
+            Arc::new(Edge::default()),
+        )
+        .await;
+        assert_eq!(started.elapsed(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,181 @@
+//! What clients can't do to a server and to each other: keep places, memory, connections or threads that others need.
+
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use keelson_http::filters::{FlowLimits, LevelLimits};
+use keelson_http::listener::Limits;
+
+use crate::client::{Client, Credentials, Protocol, Server, Setup};
+use crate::service::{self, HELD};
+
+const LARGE: &str = "/api/v1/namespaces/large/configmaps";
+const SMALL: &str = "/api/v1/namespaces/a/configmaps/x";
+
+/// A server that answers so many reads of administrators at once, lets so many wait, and gives answers up early.
+async fn narrow(reads: usize, queue: usize, unread: Duration) -> Server {
+    let exempt = LevelLimits { reads, writes: 1, queue };
+    let flow = FlowLimits { exempt, ..FlowLimits::default() };
+    Server::start_with(Setup { flow, limits: Limits { unread, ..Limits::default() } }).await
+}
+
+const SOON: Duration = Duration::from_secs(1);
+const NEVER: Duration = Duration::from_secs(600);
+
+#[tokio::test]
+async fn who_has_no_credentials_takes_no_place() {
+    let server = narrow(1, 0, NEVER).await;
+    let stranger = server.connect(Protocol::Shut, Credentials::None).await;
+    let mut unread = Vec::new();
+    for _ in 0..200 {
+        unread.push(stranger.beside().open("/api/v1/pods").await);
+    }
+    assert!(unread.iter().all(|response| response.status() == 401));
+    let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
+    assert_eq!(admin.get(SMALL).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_small_answer_that_is_not_read_holds_no_place_and_a_list_does_until_it_is_given_up() {
+    let server = narrow(1, 0, SOON).await;
+    let shut = server.connect(Protocol::Shut, Credentials::Admin).await;
+    let mut unread = Vec::new();
+    for _ in 0..10 {
+        unread.push(shut.beside().open(SMALL).await);
+    }
+    assert!(unread.iter().all(|response| response.status() == 200));
+
+    let list = shut.beside().open(LARGE).await;
+    assert_eq!(list.status(), 200);
+    let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let refused = admin.get(SMALL).await;
+    assert_eq!((refused.status, refused.text.as_str()), (429, "Too many requests, please try again later.\n"));
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(refused.headers["content-type"], "text/plain; charset=utf-8");
+
+    let given_up = list.into_body().frame().await.unwrap();
+    assert!(given_up.is_err(), "the stream is reset");
+    assert_eq!(admin.get(SMALL).await.status, 200);
+    let made = server.settled_count().await;
+    assert!(made <= 2, "{made} frames were made for a client that takes none");
+}
+
+#[tokio::test]
+async fn a_watch_that_has_something_to_tell_and_is_not_read_is_given_up() {
+    let server = narrow(1, 0, SOON).await;
+    let mut shut = server.connect(Protocol::Shut, Credentials::Admin).await;
+    let watch = shut.open("/api/v1/namespaces/a/configmaps?watch=1").await;
+    assert!(watch.into_body().frame().await.unwrap().is_err());
+    assert_eq!(server.metric("keelson_answers_unread_total").await, "1.0");
+
+    // One that is read stays, however long it has nothing to tell.
+    let mut open = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let mut watch = open.open("/api/v1/namespaces/a/configmaps?watch=1").await.into_body();
+    watch.frame().await.unwrap().unwrap();
+    assert!(tokio::time::timeout(3 * SOON, watch.frame()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_request_waits_for_its_place() {
+    let server = narrow(1, 1, NEVER).await;
+    let shut = server.connect(Protocol::Shut, Credentials::Admin).await;
+    let list = shut.beside().open(LARGE).await;
+    let mut first = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let waiting = tokio::spawn(async move { first.get(SMALL).await.status });
+    let queued = r#"apiserver_flowcontrol_current_inqueue_requests{priority_level="exempt",request_kind="readOnly"}"#;
+    // A scrape waits for a place too, so the queue is looked at through what a third request is told.
+    let mut second = server.connect(Protocol::Http2, Credentials::Admin).await;
+    while second.get(SMALL).await.status != 429 {}
+    drop(list);
+    assert_eq!(waiting.await.unwrap(), 200);
+    assert_eq!(server.metric(queued).await, "0.0");
+}
+
+/// A stop waits for answers that move, not for those that nobody takes.
+#[tokio::test]
+async fn an_answer_that_is_not_read_does_not_hold_up_the_end() {
+    let stop = async |path: &'static str, credentials| {
+        let server = narrow(10, 10, NEVER).await;
+        let mut shut = server.connect(Protocol::Shut, credentials).await;
+        let _unread = shut.open(path).await;
+        server.settled_count().await;
+        let started = Instant::now();
+        server.stop().await.unwrap();
+        assert!(started.elapsed() < Duration::from_secs(15), "{path} {:?}", started.elapsed());
+    };
+    tokio::join!(stop(LARGE, Credentials::Admin), stop(SMALL, Credentials::Admin), stop(SMALL, Credentials::None));
+}
+
+#[tokio::test]
+async fn strangers_connections_give_way() {
+    let limits = Limits { connections: 16, ..Limits::default() };
+    let server = Server::start_with(Setup { limits, ..Setup::default() }).await;
+    let mut early = server.connect(Protocol::Http2, Credentials::Admin).await;
+    assert_eq!(early.get(SMALL).await.status, 200);
+    let mut strangers = Vec::new();
+    for _ in 0..40 {
+        strangers.push(tokio::net::TcpStream::connect(server.address).await.unwrap());
+    }
+    let mut late = server.connect(Protocol::Http1, Credentials::Admin).await;
+    assert_eq!(late.get(SMALL).await.status, 200);
+    assert_eq!(early.get(SMALL).await.status, 200);
+    let open: f64 = server.metric(r#"keelson_connections{state="stranger"}"#).await.parse().unwrap();
+    assert!(open <= 4.0, "{open} connections of strangers");
+
+    // Who is known is never displaced; when there is room for no more, newcomers are refused.
+    let mut known = vec![early, late];
+    while known.len() < 16 {
+        let Ok(mut client) = Client::try_connect(&server, Protocol::Http2, Credentials::Admin).await else { break };
+        assert_eq!(client.get(SMALL).await.status, 200);
+        known.push(client);
+    }
+    assert!(Client::try_connect(&server, Protocol::Http2, Credentials::Admin).await.is_err());
+    for client in &mut known {
+        assert_eq!(client.get(SMALL).await.status, 200);
+    }
+}
+
+/// Whoever asks for health over a new connection does not wait for threads that requests hold.
+#[test]
+fn health_is_told_while_requests_hold_all_threads() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = runtime.block_on(async { tokio::spawn(Server::start()).await.unwrap() });
+    let others = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    others.block_on(async {
+        let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
+        assert_eq!(admin.get(SMALL).await.status, 200);
+        let started = Instant::now();
+        let held = tokio::spawn(async move { admin.get("/api/v1/namespaces/held/configmaps/x").await.text });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let mut probe = server.connect(Protocol::Http1, Credentials::None).await;
+        assert_eq!(probe.get("/livez").await.text, "ok");
+        assert!(started.elapsed() < HELD, "{:?}", started.elapsed());
+
+        // What the runtime has to answer comes over such a connection too, when it can.
+        let mut late = server.connect(Protocol::Http2, Credentials::Admin).await;
+        assert_eq!(late.get(SMALL).await.status, 200);
+        assert_eq!(held.await.unwrap(), "held\n");
+        let longest = server.metric(r#"keelson_request_poll_seconds_bucket{le="1.0"}"#).await;
+        let all = server.metric("keelson_request_poll_seconds_count").await;
+        assert_ne!(longest, all, "a thread that was held is seen");
+    });
+}
+
+#[tokio::test]
+async fn nobody_acts_as_another_user() {
+    let server = Server::start().await;
+    let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let refused = admin.send("GET", SMALL, &[("impersonate-user", "nobody")], "").await;
+    assert_eq!(refused.status, 403);
+    let text = r#"users \"nobody\" is forbidden: User \"keelson-admin\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"#;
+    assert!(refused.text.contains(text), "{}", refused.text);
+    for header in ["impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
+        for path in [SMALL, "/nowhere"] {
+            assert_eq!(admin.send("GET", path, &[(header, "x")], "").await.status, 400, "{header} {path}");
+        }
+    }
+    let mut stranger = server.connect(Protocol::Http2, Credentials::None).await;
+    assert_eq!(stranger.send("GET", "/healthz", &[("impersonate-user", "x")], "").await.status, 403);
+    let large = service::LARGE_FRAMES * service::FRAME_BYTES;
+    assert_eq!(admin.get(LARGE).await.text.len(), large, "the connection goes on");
+}
