@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -61,6 +62,9 @@ impl Default for Limits {
     }
 }
 
+/// How many answers to strangers may wait to be read at once. What is beyond is answered without a body, which nobody has to read.
+const UNREAD_OF_STRANGERS: usize = 1000;
+
 /// What the connections of a listener share.
 struct Shared {
     pipeline: Arc<Pipeline>,
@@ -69,6 +73,8 @@ struct Shared {
     connections: Arc<Connections>,
     heads: LargeHeads,
     lists: Arc<PinnedLists>,
+    /// A place for each answer to a stranger that waits to be read.
+    unread_of_strangers: Arc<Semaphore>,
     unread: Duration,
     /// Cancelled when what is left is cut.
     cut: CancellationToken,
@@ -89,6 +95,7 @@ pub async fn serve(port: TcpListener, tls: Arc<ServerConfig>, pipeline: Arc<Pipe
         heads: LargeHeads::new(metrics.clone()),
         metrics,
         lists: lists.clone(),
+        unread_of_strangers: Arc::new(Semaphore::new(UNREAD_OF_STRANGERS)),
         unread: limits.unread,
         cut: cut.clone(),
     });

@@ -27,7 +27,7 @@ use super::heads::{HeadGuard, Standing};
 use super::idle::{Activity, Busy};
 use super::sending::{Sending, SentBody, Streams};
 use super::stall::StallGuard;
-use crate::body::{RequestBody, ResponseBody, stream};
+use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::filters::{LongRunning, Peer};
 use crate::health;
 use crate::negotiation::MediaType;
@@ -193,10 +193,13 @@ async fn answer(
     let body = RequestBody::new(body, &parts.headers);
     let response = match place {
         Place::Door(runtime) if !health::is_health_path(parts.uri.path()) => {
-            hand_over(&runtime, shared.clone(), client, parts, body).await
+            hand_over(&runtime, shared.clone(), client.clone(), parts, body).await
         }
         Place::Runtime | Place::Door(_) => shared.pipeline.answer(&*client, parts, body).await,
     };
+    if client.standing.is_strange() {
+        return to_stranger(shared, response, sending, busy);
+    }
     let is_long_running = response.extensions().get::<LongRunning>().is_some();
     if is_long_running {
         busy.is_long_running();
@@ -205,6 +208,22 @@ async fn answer(
     let is_made = !is_long_running && response.body().size_hint().exact().is_none();
     let pinned = is_made.then(|| shared.lists.begin(sending.clone()));
     response.map(|body| stream(SentBody::new(body, sending, busy, pinned)))
+}
+
+/// An answer to a stranger. When too many wait to be read, all that such a client needs is the code.
+fn to_stranger(
+    shared: &Shared,
+    response: Response<ResponseBody>,
+    sending: Sending,
+    busy: Busy,
+) -> Response<ResponseBody> {
+    match shared.unread_of_strangers.clone().try_acquire_owned() {
+        Ok(place) => response.map(|body| {
+            let body = stream(Guarded::new(body, place));
+            stream(SentBody::new(body, sending, busy, None))
+        }),
+        Err(_) => response.map(|_| empty()),
+    }
 }
 
 /// Has the runtime answer a request of a connection that it does not serve.

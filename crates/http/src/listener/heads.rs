@@ -45,6 +45,11 @@ impl Standing {
         !is_known.load(Ordering::Relaxed) && !is_known.swap(true, Ordering::Relaxed)
     }
 
+    /// Whether the client has not proved who it is.
+    pub(super) fn is_strange(&self) -> bool {
+        !self.0.is_known.load(Ordering::Relaxed)
+    }
+
     /// A head has come whole.
     pub(super) fn head_is_whole(&self) {
         self.0.read.store(0, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
+use hyper::body::Body as _;
 use keelson_http::filters::{FlowLimits, LevelLimits};
 use keelson_http::listener::Limits;
 
@@ -89,6 +90,25 @@ async fn a_request_waits_for_its_place() {
     drop(list);
     assert_eq!(waiting.await.unwrap(), 200);
     assert_eq!(server.metric(queued).await, "0.0");
+}
+
+/// What is left unread by strangers would otherwise be theirs to choose.
+#[tokio::test]
+async fn strangers_who_leave_many_answers_unread_are_told_the_code_alone() {
+    let server = Server::start().await;
+    let mut unread = Vec::new();
+    for _ in 0..5 {
+        let stranger = server.connect(Protocol::Shut, Credentials::None).await;
+        for _ in 0..220 {
+            unread.push(stranger.beside().open("/api/v1/pods").await);
+        }
+    }
+    assert!(unread.iter().all(|response| response.status() == 401));
+    let whole = unread.iter().filter(|response| !response.body().is_end_stream()).count();
+    assert_eq!(whole, 1000);
+    let mut stranger = server.connect(Protocol::Http2, Credentials::None).await;
+    assert_eq!(stranger.get("/livez").await.status, 200);
+    drop(unread);
 }
 
 /// A stop waits for answers that move, not for those that nobody takes.
