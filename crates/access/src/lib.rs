@@ -15,7 +15,7 @@ pub mod trust;
 pub mod user;
 
 pub use authenticate::{ClientIdentity, IdentityError};
-pub use authorize::{Attributes, Decision, authorize};
+pub use authorize::{Attributes, Authorizer, Deciding, Decision, PrivilegedGroup, ResourceAttributes, Verdict};
 pub use pki::{Pki, PkiError, PkiOptions};
 pub use token::{Claims, TokenError, TokenIssuer};
 pub use trust::{Mismatch, Trust};

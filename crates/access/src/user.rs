@@ -8,6 +8,8 @@ pub const MASTERS: &str = "system:masters";
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of clients that did not.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The group of every service account.
+pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// The name of clients that did not prove who they are.
 pub const ANONYMOUS: &str = "system:anonymous";
 
@@ -28,6 +30,19 @@ impl User {
     /// A client without credentials.
     pub fn anonymous() -> Self {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+    }
+
+    /// The server itself, which may do anything.
+    pub fn api_server() -> Self {
+        let groups = [MASTERS, AUTHENTICATED].map(str::to_owned).to_vec();
+        Self { name: "system:apiserver".to_owned(), groups, ..Self::default() }
+    }
+
+    /// A service account, as its token says who it is.
+    pub fn service_account(namespace: &str, account: &str) -> Self {
+        let own = format!("{SERVICE_ACCOUNTS}:{namespace}");
+        let groups = vec![SERVICE_ACCOUNTS.to_owned(), own, AUTHENTICATED.to_owned()];
+        Self { name: format!("system:serviceaccount:{namespace}:{account}"), groups, ..Self::default() }
     }
 
     /// Whether the user belongs to a group.

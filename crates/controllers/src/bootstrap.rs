@@ -33,17 +33,17 @@ const MANAGER: &str = "kube-apiserver";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// The steps, by the names that the reference server's health checks give them.
-const STEPS: [(&str, Step); 5] = [
-    ("poststarthook/start-kubernetes-service-cidr-controller", Step::ServiceRange),
-    ("poststarthook/bootstrap-controller", Step::KubernetesService),
-    ("poststarthook/scheduling/bootstrap-system-priority-classes", Step::PriorityClasses),
-    ("poststarthook/rbac/bootstrap-roles", Step::Roles),
-    ("poststarthook/priority-and-fairness-config-producer", Step::FlowControl),
+/// The hooks, by the names that the reference server's health checks give them.
+const HOOKS: [(&str, Hook); 5] = [
+    ("poststarthook/start-kubernetes-service-cidr-controller", Hook::ServiceRange),
+    ("poststarthook/bootstrap-controller", Hook::KubernetesService),
+    ("poststarthook/scheduling/bootstrap-system-priority-classes", Hook::PriorityClasses),
+    ("poststarthook/rbac/bootstrap-roles", Hook::Roles),
+    ("poststarthook/priority-and-fairness-config-producer", Hook::FlowControl),
 ];
 
 #[derive(Clone, Copy)]
-enum Step {
+enum Hook {
     ServiceRange,
     KubernetesService,
     PriorityClasses,
@@ -61,19 +61,19 @@ pub struct Bootstrap {
 
 /// How far it has come.
 pub struct Progress {
-    done: [AtomicBool; STEPS.len()],
+    done: [AtomicBool; HOOKS.len()],
     finished: watch::Sender<bool>,
 }
 
 impl Progress {
     /// The steps, by the name of their health check.
     pub fn steps() -> impl Iterator<Item = &'static str> {
-        STEPS.iter().map(|(name, _)| *name)
+        HOOKS.iter().map(|(name, _)| *name)
     }
 
     /// Whether a step is done.
     pub fn is_done(&self, step: &str) -> bool {
-        let place = STEPS.iter().position(|(name, _)| *name == step);
+        let place = HOOKS.iter().position(|(name, _)| *name == step);
         place.is_some_and(|place| self.done[place].load(Ordering::Acquire))
     }
 
@@ -93,7 +93,7 @@ impl Bootstrap {
         aggregation: Option<Arc<ClusterRoleAggregation>>,
     ) -> Self {
         let progress = Progress { done: Default::default(), finished: watch::Sender::new(false) };
-        Self { client: Client::new(registry, MANAGER), service, aggregation, progress: Arc::new(progress) }
+        Self { client: Client::of_server(registry, MANAGER), service, aggregation, progress: Arc::new(progress) }
     }
 
     /// To be asked how far it has come.
@@ -104,27 +104,27 @@ impl Bootstrap {
     /// Runs until everything is made, or the server stops.
     pub async fn run(self, stopping: CancellationToken) {
         let all = async {
-            let steps = STEPS.iter().enumerate().map(|(place, (name, step))| self.take(place, name, *step));
+            let steps = HOOKS.iter().enumerate().map(|(place, (name, hook))| self.take(place, name, *hook));
             futures::future::join_all(steps).await;
             self.progress.finished.send_replace(true);
         };
         stopping.run_until_cancelled(all).await;
     }
 
-    async fn take(&self, place: usize, name: &str, step: Step) {
-        while let Err(error) = self.step(step).await {
-            tracing::warn!(step = name, %error, "a step of the bootstrap failed and is tried again");
+    async fn take(&self, place: usize, name: &str, hook: Hook) {
+        while let Err(error) = self.run_hook(hook).await {
+            tracing::warn!(hook = name, %error, "a hook of the bootstrap failed and is tried again");
             tokio::time::sleep(AGAIN).await;
         }
         self.progress.done[place].store(true, Ordering::Release);
     }
 
-    async fn step(&self, step: Step) -> Result<(), ApiError> {
-        match step {
-            Step::ServiceRange => self.service.ensure_range().await,
-            Step::KubernetesService => self.service.ensure_service().await,
-            Step::PriorityClasses => self.ensure_all("scheduling.k8s.io", "priorityclasses", priority_classes()).await,
-            Step::Roles => {
+    async fn run_hook(&self, hook: Hook) -> Result<(), ApiError> {
+        match hook {
+            Hook::ServiceRange => self.service.ensure_range().await,
+            Hook::KubernetesService => self.service.ensure_service().await,
+            Hook::PriorityClasses => self.ensure_all("scheduling.k8s.io", "priorityclasses", priority_classes()).await,
+            Hook::Roles => {
                 let pieces = policy::pieces().map_err(ApiError::Internal)?;
                 self.each(pieces, |piece| self.reconcile(piece)).await?;
                 match &self.aggregation {
@@ -132,7 +132,7 @@ impl Bootstrap {
                     None => Ok(()),
                 }
             }
-            Step::FlowControl => {
+            Hook::FlowControl => {
                 let group = "flowcontrol.apiserver.k8s.io";
                 self.ensure_all(group, "prioritylevelconfigurations", flow_control::priority_levels()).await?;
                 self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await

@@ -2,16 +2,18 @@
 //!
 //! An update always states the revision that was read, so that a controller never overwrites what it has not seen.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keelson_cache::Entry;
 use keelson_meta::json::Value;
+use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::options::{
-    CreateOptions, DeleteOptions, FieldValidation, GetOptions, ListOptions, Preconditions, Query, UpdateOptions,
+    CreateOptions, DeleteOptions, FieldValidation, GetOptions, ListOptions, Preconditions, UpdateOptions,
 };
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{Registry, Target, Writer, Written, accept};
+use keelson_registry::{Caller, Registry, Target, Written, accept};
 
 /// How many objects a chunk of a list has.
 const CHUNK: usize = 500;
@@ -22,7 +24,7 @@ const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(crate) struct Client {
     registry: Arc<Registry>,
-    writer: Writer,
+    caller: Caller,
 }
 
 /// An object, and the revision that wrote it.
@@ -33,9 +35,20 @@ pub(crate) struct Stored {
 }
 
 impl Client {
-    /// The verbs for a controller that owns fields by this name.
-    pub(crate) fn new(registry: Arc<Registry>, manager: &str) -> Self {
-        Self { registry, writer: Writer::named(manager) }
+    /// The verbs for the server itself, which owns fields by this name.
+    pub(crate) fn of_server(registry: Arc<Registry>, manager: &'static str) -> Self {
+        Self { registry, caller: Caller::server().managing(manager) }
+    }
+
+    /// The verbs for a controller with this service account, which owns fields by another name.
+    pub(crate) fn of_controller(registry: Arc<Registry>, account: &str, manager: &'static str) -> Self {
+        let caller = registry.controller(account).managing(manager);
+        Self { registry, caller }
+    }
+
+    /// Who calls.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// The collection of a resource, in a namespace or in none.
@@ -59,7 +72,7 @@ impl Client {
 
     /// The object of this name, as it is at this moment or later.
     pub(crate) async fn get(&self, target: &Target, name: &str) -> Result<Option<Stored>, ApiError> {
-        match self.registry.get(target, name, &GetOptions::default()).await {
+        match self.registry.get(target, name, &self.caller, &GetOptions::default()).await {
             Ok(entry) => Ok(Some(read(&entry))),
             Err(ApiError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -68,23 +81,22 @@ impl Client {
 
     /// The objects that have these labels, in chunks; begun anew when it takes longer than history is kept.
     pub(crate) async fn list(&self, target: &Target, labels: &str) -> Result<Vec<Stored>, ApiError> {
+        let label_selector = LabelSelector::parse(labels).map_err(ApiError::Internal)?;
+        let mut options = ListOptions { label_selector, limit: NonZeroUsize::new(CHUNK), ..ListOptions::default() };
         let mut found = Vec::new();
-        let mut token = String::new();
         loop {
-            let labels: String = form_urlencoded::byte_serialize(labels.as_bytes()).collect();
-            let query = format!("labelSelector={labels}&limit={CHUNK}&continue={token}");
-            let page = match self.registry.list(target, &ListOptions::parse(&Query::parse(&query), false)?).await {
-                Err(ApiError::Expired { .. }) if !token.is_empty() => {
+            let page = match self.registry.list(target, &self.caller, &options).await {
+                Err(ApiError::Expired { .. }) if options.continue_token.is_some() => {
                     found.clear();
-                    token.clear();
+                    options.continue_token = None;
                     continue;
                 }
                 page => page?,
             };
             found.extend(page.items.into_entries().await?.iter().map(|entry| read(entry)));
-            match page.continue_token {
-                Some(next) => token = next,
-                None => return Ok(found),
+            options.continue_token = page.continue_token;
+            if options.continue_token.is_none() {
+                return Ok(found);
             }
         }
     }
@@ -93,7 +105,7 @@ impl Client {
     pub(crate) async fn create(&self, target: &Target, object: Value) -> Result<Stored, ApiError> {
         let object = accept(target, object, &[], FieldValidation::Strict)?.object;
         let options = CreateOptions::default();
-        Ok(stored(&self.registry.create(target, object, &self.writer, &options).await?))
+        Ok(stored(&self.registry.create(target, object, &self.caller, &options).await?))
     }
 
     /// Replaces an object that was read; refused when it has changed since.
@@ -101,7 +113,7 @@ impl Client {
         let name = object.name().to_owned();
         let object = accept(target, object.into_value(), &[], FieldValidation::Strict)?.object;
         let options = UpdateOptions::default();
-        Ok(stored(&self.registry.update(target, &name, || Ok(object.clone()), &self.writer, &options).await?))
+        Ok(stored(&self.registry.update(target, &name, object, &self.caller, &options).await?))
     }
 
     /// Deletes an object if it still is as it was read. That it is gone already is as good.
@@ -111,7 +123,7 @@ impl Client {
             resource_version: Some(read.revision.to_string()),
         };
         let options = DeleteOptions { preconditions, ..DeleteOptions::default() };
-        match self.registry.delete(target, read.object.name(), &options).await {
+        match self.registry.delete(target, read.object.name(), &self.caller, &options).await {
             Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::Value;
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Object};
@@ -34,12 +35,14 @@ impl ClusterRoleAggregation {
     /// 500 when the catalogue has no cluster roles.
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
         let roles = collection(&registry, "rbac.authorization.k8s.io", "v1", "clusterroles", None)?;
-        Ok(Self { client: Client::new(registry.clone(), MANAGER), registry, roles, queue: Queue::new(BACKOFF) })
+        let client = Client::of_controller(registry.clone(), MANAGER, MANAGER);
+        Ok(Self { client, registry, roles, queue: Queue::new(BACKOFF) })
     }
 
     /// Runs until the server stops.
     pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
-        let following = follow(&self.registry, &self.roles, "", |_| self.queue.add(()));
+        let following =
+            follow(&self.registry, self.client.caller(), &self.roles, FieldSelector::default(), |_| self.queue.add(()));
         let work = self.queue.run(1, |()| self.turn());
         tokio::select! {
             () = stopping.cancelled() => {}

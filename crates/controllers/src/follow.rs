@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use keelson_cache::Entry;
 use keelson_meta::ApiError;
-use keelson_meta::options::{ListOptions, Query};
-use keelson_registry::{Registry, Target, WatchOutput};
+use keelson_meta::field_selector::FieldSelector;
+use keelson_meta::options::{ListOptions, ResourceVersionMatch};
+use keelson_registry::{Caller, Registry, Target, WatchOutput};
 
 /// How long after a failure a collection is followed anew.
 const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
@@ -18,12 +19,21 @@ const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
 /// goes; anew of all whenever the watch ends. Whoever is told looks for himself what the object is like now.
 pub(crate) async fn follow(
     registry: &Registry,
+    caller: &Caller,
     target: &Target,
-    field_selector: &str,
+    field_selector: FieldSelector,
     seen: impl Fn(&Entry),
 ) -> Infallible {
+    // What exists is told first.
+    let options = ListOptions {
+        field_selector,
+        watch: true,
+        send_initial_events: true,
+        resource_version_match: Some(ResourceVersionMatch::NotOlderThan),
+        ..ListOptions::default()
+    };
     loop {
-        if let Err(error) = watch(registry, target, field_selector, &seen).await {
+        if let Err(error) = watch(registry, caller, target, &options, &seen).await {
             tracing::warn!(resource = %target.group_resource(), %error, "following objects failed and is begun anew");
             tokio::time::sleep(FOLLOW_AGAIN).await;
         }
@@ -32,14 +42,12 @@ pub(crate) async fn follow(
 
 async fn watch(
     registry: &Registry,
+    caller: &Caller,
     target: &Target,
-    field_selector: &str,
+    options: &ListOptions,
     seen: &impl Fn(&Entry),
 ) -> Result<(), ApiError> {
-    let selector: String = form_urlencoded::byte_serialize(field_selector.as_bytes()).collect();
-    let query = format!("watch=1&fieldSelector={selector}");
-    let options = ListOptions::parse(&Query::parse(&query), true)?;
-    let mut watch = registry.watch(target, &options).await?;
+    let mut watch = registry.watch(target, caller, options).await?;
     while let Some(outputs) = watch.next().await {
         for output in outputs {
             match output {

@@ -20,7 +20,7 @@ use keelson_cache::TooOld;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use keelson_meta::options::{DeleteOptions, GetOptions, Preconditions, PropagationPolicy};
 use keelson_meta::{ApiError, Revision};
-use keelson_registry::{Registry, Surface, Target};
+use keelson_registry::{Caller, Registry, Surface, Target};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -28,8 +28,10 @@ use tokio_util::sync::CancellationToken;
 use crate::queue::{Backoff, Outcome, Queue};
 use graph::{Dependent, Graph, ObjectId};
 use metadata::{Metadata, OwnerReference};
-use owners::{Place, find_owner, target_of};
+use owners::{Location, find_owner, target_of};
 
+/// Its service account.
+const ACCOUNT: &str = "generic-garbage-collector";
 /// How many objects are worked on at once: enough to share commits, few enough to leave room for clients.
 const AT_ONCE: usize = 32;
 /// How long an object that could not be dealt with is left alone before it is looked at again.
@@ -42,6 +44,7 @@ const LOAD_AGAIN: Duration = Duration::from_secs(1);
 /// The controller.
 pub struct GarbageCollection {
     registry: Arc<Registry>,
+    caller: Caller,
     graph: Mutex<Graph>,
     queue: Queue<ObjectId>,
 }
@@ -60,7 +63,8 @@ enum Owner {
 impl GarbageCollection {
     /// A collector over a registry.
     pub fn new(registry: Arc<Registry>) -> Self {
-        Self { registry, graph: Mutex::default(), queue: Queue::new(BACKOFF) }
+        let caller = registry.controller(ACCOUNT);
+        Self { registry, caller, graph: Mutex::default(), queue: Queue::new(BACKOFF) }
     }
 
     /// Runs until the server stops.
@@ -131,7 +135,7 @@ impl GarbageCollection {
     /// Does what has to be done about an object now.
     async fn visit(&self, id: &ObjectId) -> Result<(), ApiError> {
         let Some(target) = target_of(&self.registry.surface(), id) else { return Ok(()) };
-        let entry = self.registry.get(&target, id.name(), &GetOptions::default()).await?;
+        let entry = self.registry.get(&target, id.name(), &self.caller, &GetOptions::default()).await?;
         let object = Visited { id, target, metadata: Metadata::read(&entry), revision: entry.revision };
         if object.metadata.holds(FINALIZER_ORPHAN) {
             return self.orphan_dependents(&object).await;
@@ -159,9 +163,9 @@ impl GarbageCollection {
     async fn remove_owner(&self, id: ObjectId, owner: &str) -> Result<(), ApiError> {
         let Some(target) = target_of(&self.registry.surface(), &id) else { return Ok(()) };
         let removed = async {
-            let entry = self.registry.get(&target, id.name(), &GetOptions::default()).await?;
+            let entry = self.registry.get(&target, id.name(), &self.caller, &GetOptions::default()).await?;
             let uid = Metadata::read(&entry).uid;
-            self.registry.remove_owners(&target, id.name(), &uid, &[owner.to_owned()]).await
+            self.registry.remove_owners(&target, id.name(), &uid, &[owner.to_owned()], &self.caller).await
         };
         match removed.await {
             Err(ApiError::NotFound { .. }) => Ok(()),
@@ -182,7 +186,7 @@ impl GarbageCollection {
 
     async fn remove_finalizer(&self, object: &Visited<'_>, finalizer: &str) -> Result<(), ApiError> {
         let uid = &object.metadata.uid;
-        self.registry.remove_finalizer(&object.target, object.id.name(), uid, finalizer).await
+        self.registry.remove_finalizer(&object.target, object.id.name(), uid, finalizer, &self.caller).await
     }
 
     /// Decides about an object by its owners: it stays while it has one, and goes with the last.
@@ -204,7 +208,7 @@ impl GarbageCollection {
         if present {
             return match leaving.as_slice() {
                 [] => Ok(()),
-                leaving => self.registry.remove_owners(target, name, uid, leaving).await,
+                leaving => self.registry.remove_owners(target, name, uid, leaving, &self.caller).await,
             };
         }
         let policy = match waiting {
@@ -224,7 +228,7 @@ impl GarbageCollection {
             dependents.iter().any(|dependent| waiting.contains(&dependent.id))
         };
         if circular {
-            self.registry.unblock_owners(&object.target, object.id.name(), &object.metadata.uid).await?;
+            self.registry.unblock_owners(&object.target, object.id.name(), &object.metadata.uid, &self.caller).await?;
         }
         Ok((!dependents.is_empty()).then_some(PropagationPolicy::Foreground))
     }
@@ -247,16 +251,16 @@ impl GarbageCollection {
             resource_version: Some(object.revision.get().to_string()),
         };
         let options = DeleteOptions { preconditions, propagation_policy: Some(policy), ..DeleteOptions::default() };
-        self.registry.delete(&object.target, object.id.name(), &options).await.map(|_| ())
+        self.registry.delete(&object.target, object.id.name(), &self.caller, &options).await.map(|_| ())
     }
 
     /// Looks for an owner where it must be, and whether what is there is the one that is meant.
     async fn look_up(&self, reference: &OwnerReference<'_>, dependent: &ObjectId) -> Result<Owner, ApiError> {
-        let Some(id) = find_owner(&self.registry.surface(), reference, dependent).map(Place::id) else {
+        let Some(id) = find_owner(&self.registry.surface(), reference, dependent).map(Location::id) else {
             return Ok(Owner::Present);
         };
         let Some(target) = target_of(&self.registry.surface(), &id) else { return Ok(Owner::Present) };
-        let entry = match self.registry.get(&target, id.name(), &GetOptions::default()).await {
+        let entry = match self.registry.get(&target, id.name(), &self.caller, &GetOptions::default()).await {
             Err(ApiError::NotFound { .. }) => return Ok(Owner::Gone),
             found => found?,
         };

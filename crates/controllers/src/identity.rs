@@ -83,7 +83,7 @@ impl IdentityLease {
         random: &dyn Random,
         config: IdentityConfig,
     ) -> Result<Self, ApiError> {
-        let client = Client::new(registry, MANAGER);
+        let client = Client::of_server(registry, MANAGER);
         let key = identity_key(&config.server_id)?;
         let holder = format!("{}{}", leases::holder_prefix(&config.server_id), random.uuid());
         let mut lease = Self { client, fence, config, holder, key, registration: 0, held: None };

@@ -49,7 +49,7 @@ pub struct KubernetesService {
 impl KubernetesService {
     /// For a server that listens on `port`.
     pub fn new(registry: Arc<Registry>, ranges: ServiceRanges, servers: Arc<RegisteredServers>, port: u16) -> Self {
-        Self { client: Client::new(registry, MANAGER), ranges, servers, port }
+        Self { client: Client::of_server(registry, MANAGER), ranges, servers, port }
     }
 
     /// Runs until the server stops, and takes its address away then.

@@ -43,7 +43,7 @@ impl Leadership {
     /// A candidate. `server_id` is stable over restarts, `holder` is of this process: a server that comes back takes the
     /// lease of its earlier process up again at once. That can't lead any longer, since the server has registered anew.
     pub fn new(registry: Arc<Registry>, server_id: impl Into<String>, holder: impl Into<String>) -> Self {
-        let client = Client::new(registry, MANAGER);
+        let client = Client::of_server(registry, MANAGER);
         Self { client, server_id: server_id.into(), holder: holder.into(), first_seen: OnceLock::new() }
     }
 

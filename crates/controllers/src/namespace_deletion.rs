@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_meta::ApiError;
-use keelson_registry::{Registry, Target};
+use keelson_meta::field_selector::FieldSelector;
+use keelson_registry::{Caller, Registry, Target};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Stored};
@@ -32,6 +33,8 @@ const MANAGER: &str = "namespace-controller";
 pub struct NamespaceDeletion {
     registry: Arc<Registry>,
     client: Client,
+    /// The same as it lets a namespace go.
+    releasing: Caller,
     namespaces: Target,
     /// What namespaces hold beside the collections that are served.
     others: Vec<Box<dyn Content>>,
@@ -45,9 +48,10 @@ impl NamespaceDeletion {
     /// # Errors
     /// 500 when namespaces are not served.
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
-        let client = Client::new(registry.clone(), MANAGER);
+        let client = Client::of_controller(registry.clone(), MANAGER, MANAGER);
+        let releasing = registry.controller(MANAGER);
         let namespaces = client.collection("", "v1", "namespaces", None)?;
-        Ok(Self { registry, client, namespaces, others: Vec::new(), queue: Queue::new(BACKOFF) })
+        Ok(Self { registry, client, releasing, namespaces, others: Vec::new(), queue: Queue::new(BACKOFF) })
     }
 
     /// Has it empty something else as well.
@@ -60,11 +64,12 @@ impl NamespaceDeletion {
     /// Runs until the server stops.
     pub async fn run(self, stopping: CancellationToken) {
         let empty = self.queue.run(AT_ONCE, |namespace| self.turn(namespace));
-        let following = follow(&self.registry, &self.namespaces, "", |entry| {
-            if entry.leaving {
-                self.queue.add(entry.name().to_owned());
-            }
-        });
+        let following =
+            follow(&self.registry, self.client.caller(), &self.namespaces, FieldSelector::default(), |entry| {
+                if entry.leaving {
+                    self.queue.add(entry.name().to_owned());
+                }
+            });
         tokio::select! {
             () = stopping.cancelled() => {}
             never = following => match never {},
@@ -105,14 +110,14 @@ impl NamespaceDeletion {
             tracing::info!(namespace = name, %findings, "a namespace being deleted still has content");
             return Ok(false);
         }
-        self.registry.finalize_namespace(name, namespace.uid()).await?;
+        self.registry.finalize_namespace(name, namespace.uid(), &self.releasing).await?;
         Ok(true)
     }
 
     /// Deletes everything in the namespace, pods first. What can't be deleted of one kind does not keep the others.
     async fn empty(&self, namespace: &str) -> Findings {
         let mut findings = Findings::default();
-        let served = contents::of_surface(&self.registry);
+        let served = contents::of_surface(&self.registry, self.client.caller());
         for content in served.iter().chain(&self.others) {
             match content.empty(namespace).await {
                 Ok(left) => findings.add(content.resource(), left),

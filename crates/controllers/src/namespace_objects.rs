@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_cache::Entry;
+use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
@@ -47,17 +49,25 @@ enum Content {
 impl NamespaceObjects {
     /// Gives each namespace a service account for pods that name none.
     pub fn service_accounts(registry: Arc<Registry>) -> Self {
-        Self::new(registry, "service-account-controller", "serviceaccounts", "default", Content::Any)
+        let client =
+            Client::of_controller(registry.clone(), "service-account-controller", "service-account-controller");
+        Self::new(registry, client, "serviceaccounts", "default", Content::Any)
     }
 
     /// Gives each namespace the certificates, in PEM, by which the server is known.
     pub fn root_certificates(registry: Arc<Registry>, certificates_pem: &str) -> Self {
         let data = BTreeMap::from([("ca.crt".to_owned(), certificates_pem.to_owned())]);
-        Self::new(registry, "root-ca-certificate-publisher", "configmaps", ROOT_CA, Content::Data(data))
+        let client = Client::of_controller(registry.clone(), "root-ca-cert-publisher", "root-ca-certificate-publisher");
+        Self::new(registry, client, "configmaps", ROOT_CA, Content::Data(data))
     }
 
-    fn new(registry: Arc<Registry>, manager: &str, plural: &'static str, name: &'static str, content: Content) -> Self {
-        let client = Client::new(registry.clone(), manager);
+    fn new(
+        registry: Arc<Registry>,
+        client: Client,
+        plural: &'static str,
+        name: &'static str,
+        content: Content,
+    ) -> Self {
         Self { registry, client, plural, name, content, queue: Queue::new(BACKOFF) }
     }
 
@@ -68,9 +78,11 @@ impl NamespaceObjects {
         else {
             return;
         };
-        let selector = format!("metadata.name={}", self.name);
-        let of_namespaces = follow(&self.registry, &namespaces, "", |entry| self.queue.add(entry.name().to_owned()));
-        let of_objects = follow(&self.registry, &objects, &selector, |entry| {
+        let Ok(selector) = FieldSelector::parse(&format!("metadata.name={}", self.name)) else { return };
+        let (registry, caller) = (&self.registry, self.client.caller());
+        let add = |entry: &Entry| self.queue.add(entry.name().to_owned());
+        let of_namespaces = follow(registry, caller, &namespaces, FieldSelector::default(), add);
+        let of_objects = follow(registry, caller, &objects, selector, |entry| {
             self.queue.add(entry.namespace().unwrap_or_default().to_owned());
         });
         let work = self.queue.run(AT_ONCE, |namespace| self.turn(namespace));

@@ -11,12 +11,14 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use keelson_cache::Entry;
 use keelson_meta::json::Value;
-use keelson_meta::options::{GetOptions, ListOptions, Query};
+use keelson_meta::options::{GetOptions, ListOptions};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Registry, Target};
+use keelson_registry::{Caller, Registry, Target};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+/// Its service account.
+const ACCOUNT: &str = "pod-garbage-collector";
 /// How long a node may be missing before its pods are ended: what the reference controller gives it.
 pub const QUARANTINE: Duration = Duration::from_secs(40);
 /// How many pods that have ended are kept: what the reference controller keeps when nobody sets it.
@@ -35,6 +37,7 @@ const NODE_GONE: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exist
 /// The controller.
 pub struct PodGarbageCollection {
     registry: Arc<Registry>,
+    caller: Caller,
     quarantine: Duration,
     pods: Target,
     nodes: Target,
@@ -50,7 +53,8 @@ impl PodGarbageCollection {
     /// 500 when the catalogue has no pods and nodes.
     pub fn new(registry: Arc<Registry>, quarantine: Duration) -> Result<Self, ApiError> {
         let (pods, nodes) = (target(&registry, "pods")?, target(&registry, "nodes")?);
-        Ok(Self { registry, quarantine, pods, nodes })
+        let caller = registry.controller(ACCOUNT);
+        Ok(Self { registry, caller, quarantine, pods, nodes })
     }
 
     /// Runs until the server stops.
@@ -112,7 +116,7 @@ impl PodGarbageCollection {
     async fn gone(&self, missing: &Missing) -> Result<HashSet<String>, ApiError> {
         let mut gone = HashSet::new();
         for (node, _) in missing.iter().filter(|(_, since)| since.elapsed() >= self.quarantine) {
-            match self.registry.get(&self.nodes, node, &GetOptions::default()).await {
+            match self.registry.get(&self.nodes, node, &self.caller, &GetOptions::default()).await {
                 Err(ApiError::NotFound { .. }) => drop(gone.insert(node.clone())),
                 Ok(_) => {}
                 Err(error) => return Err(error),
@@ -142,7 +146,7 @@ impl PodGarbageCollection {
         let (namespace, name) = (pod.namespace(), pod.name());
         let mut target = self.pods.clone();
         target.namespace = Some(namespace.to_owned());
-        match self.registry.end_lost_pod(&target, name, pod.uid(), condition).await {
+        match self.registry.end_lost_pod(&target, name, pod.uid(), condition, &self.caller).await {
             Ok(()) => tracing::info!(namespace, name, "a pod that nobody else ends is deleted"),
             Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
             Err(error) => return Err(error),
@@ -151,8 +155,9 @@ impl PodGarbageCollection {
     }
 
     async fn list(&self, target: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
-        let everything = ListOptions::parse(&Query::parse("resourceVersion=0"), false)?;
-        self.registry.list(target, &everything).await?.items.into_entries().await
+        // What is at hand will do.
+        let options = ListOptions { resource_version_raw: "0".to_owned(), ..ListOptions::default() };
+        self.registry.list(target, &self.caller, &options).await?.items.into_entries().await
     }
 }
 

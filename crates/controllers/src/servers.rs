@@ -93,7 +93,7 @@ pub(crate) struct Addresses {
 impl RegisteredServers {
     /// The servers that renew their leases every `interval`, and this one, at `own` if others can reach it.
     pub fn new(registry: Arc<Registry>, own: Option<SocketAddr>, interval: Duration) -> Self {
-        let (client, seen) = (Client::new(registry, MANAGER), Mutex::default());
+        let (client, seen) = (Client::of_server(registry, MANAGER), Mutex::default());
         Self { client, own, interval, seen }
     }
 
@@ -157,7 +157,7 @@ impl IdentityCollection {
     /// A controller over a registry, for leases that stand for `duration`. It shares what is known of `servers`, which
     /// outlives its turns.
     pub fn new(registry: Arc<Registry>, servers: Arc<RegisteredServers>, duration: Duration) -> Self {
-        Self { client: Client::new(registry, MANAGER), servers, interval: duration.min(COLLECTION_INTERVAL) }
+        Self { client: Client::of_server(registry, MANAGER), servers, interval: duration.min(COLLECTION_INTERVAL) }
     }
 
     /// Runs until told to stop.

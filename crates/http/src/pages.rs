@@ -403,7 +403,11 @@ mod tests {
             assert_eq!(ask(&documents, Method::GET, target, "application/*").await, 200, "{target}");
             assert_eq!(ask(&documents, Method::GET, target, "application/json;q=0").await, 200, "{target}");
         }
-        assert_eq!(ask(&documents, Method::OPTIONS, "/apis", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").await, 406);
+        assert_eq!(
+            ask(&documents, Method::OPTIONS, "/apis", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")
+                .await,
+            406
+        );
     }
 
     #[tokio::test]

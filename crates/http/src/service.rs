@@ -1,12 +1,9 @@
 //! What the edge hands to the verb handlers, and what it expects back.
 
-use std::sync::Arc;
-
 use futures::future::BoxFuture;
 use http::Response;
 use http::request::Parts;
-use keelson_access::User;
-use keelson_registry::{Estimate, Target};
+use keelson_registry::{Caller, Estimate, Target};
 use tokio_util::sync::CancellationToken;
 
 use crate::body::{RequestBody, ResponseBody};
@@ -22,8 +19,8 @@ pub struct ApiRequest {
     pub parts: Parts,
     /// The body, not yet read.
     pub body: RequestBody,
-    /// Who asks.
-    pub user: Arc<User>,
+    /// Who asks, and until when.
+    pub caller: Caller,
     /// The form in which an error is told.
     pub error_form: MediaType,
     /// Cancelled when the server begins to stop: streams without end must then end, cleanly.

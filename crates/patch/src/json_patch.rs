@@ -38,28 +38,52 @@ impl Default for Limits {
 const PATCH: &str = "value of type []handlers.jsonPatchOp";
 const OPERATION: &str = "value of type handlers.jsonPatchOp";
 
-/// Applies the operations to a copy of `target`. Cost: one copy of the target, then the work of each operation, which
-/// is proportional to the length of its path, the arrays it shifts, and the values it adds, compares or copies.
+/// The operations of a patch, their fields checked for their types only. Read once, they can be applied to many objects.
+pub struct Operations<'p> {
+    operations: Vec<Operation<'p>>,
+    limits: Limits,
+}
+
+impl<'p> Operations<'p> {
+    /// Reads a patch.
+    ///
+    /// # Errors
+    /// [`PatchError::Malformed`] for what is not an array of objects, and for more operations than the limits allow.
+    pub fn read(patch: &'p Value, limits: Limits) -> Result<Self, PatchError> {
+        let operations = match patch {
+            Value::Array(operations) => &operations[..],
+            // Go decodes null into an empty list.
+            Value::Null => &[],
+            other => return Err(PatchError::malformed(other, PATCH)),
+        };
+        let operations = operations.iter().map(Operation::read).collect::<Result<Vec<_>, _>>()?;
+        if operations.len() > limits.operations {
+            return Err(PatchError::TooManyOperations { limit: limits.operations, actual: operations.len() });
+        }
+        Ok(Self { operations, limits })
+    }
+
+    /// Applies the operations. Cost: the work of each, which is proportional to the length of its path, the arrays it shifts,
+    /// and the values it adds, compares or copies.
+    ///
+    /// # Errors
+    /// The first operation that cannot be applied, or limits that are exceeded.
+    pub fn apply(&self, target: Value) -> Result<Value, PatchError> {
+        let limits = self.limits;
+        let mut patched = Patched { deepest: depth(&target), root: target, limits, copied: 0, passed: 0 };
+        for operation in &self.operations {
+            patched.apply(operation)?;
+        }
+        Ok(patched.root)
+    }
+}
+
+/// Applies a patch to a copy of `target`.
 ///
 /// # Errors
-/// The first operation that cannot be applied, or limits that are exceeded. A patch that is not an array of objects is
-/// [`PatchError::Malformed`].
+/// As for [`Operations`].
 pub fn apply(target: &Value, patch: &Value, limits: Limits) -> Result<Value, PatchError> {
-    let operations = match patch {
-        Value::Array(operations) => &operations[..],
-        // Go decodes null into an empty list.
-        Value::Null => &[],
-        other => return Err(PatchError::malformed(other, PATCH)),
-    };
-    let operations = operations.iter().map(Operation::read).collect::<Result<Vec<_>, _>>()?;
-    if operations.len() > limits.operations {
-        return Err(PatchError::TooManyOperations { limit: limits.operations, actual: operations.len() });
-    }
-    let mut patched = Patched { deepest: depth(target), root: target.clone(), limits, copied: 0, passed: 0 };
-    for operation in &operations {
-        patched.apply(operation)?;
-    }
-    Ok(patched.root)
+    Operations::read(patch, limits)?.apply(target.clone())
 }
 
 /// The same, with the members of every object that an operation steps through in alphabetical order: so upstream writes what a

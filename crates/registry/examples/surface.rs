@@ -19,7 +19,7 @@ use keelson_meta::SystemClock;
 use keelson_meta::names::NameRule;
 use keelson_meta::options::GetOptions;
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Contribution, Registry, RegistryConfig, collection_specs};
+use keelson_registry::{Caller, Contribution, Registry, RegistryConfig, collection_specs};
 use keelson_resources::{FieldRefusal, Resource, Scope, ServedVersion, StorageKind, Verb};
 use keelson_storage::memory::MemoryStore;
 
@@ -74,7 +74,7 @@ async fn others(server: Arc<Registry>, stop: Arc<AtomicBool>) -> Vec<Duration> {
     while !stop.load(Ordering::Relaxed) {
         let started = Instant::now();
         let target = server.surface().target("", "namespaces").unwrap();
-        server.get(&target, "default", &GetOptions::default()).await.unwrap();
+        server.get(&target, "default", &Caller::server(), &GetOptions::default()).await.unwrap();
         taken.push(started.elapsed());
         tokio::time::sleep(Duration::from_micros(200)).await;
     }

@@ -17,7 +17,7 @@ use keelson_meta::clock::SystemClock;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, FieldValidation, PatchOptions, UpdateOptions};
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Surface, Target, Writer, accept};
+use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Surface, Target, accept};
 use keelson_storage::memory::MemoryStore;
 
 /// As the server has it.
@@ -38,7 +38,7 @@ async fn run(rounds: usize, only: &str) {
     let registry = registry().await;
     let mut pods = pods::Pods::new(PODS, vec!["7c1b2a5e-4b1f-4f57-9c7d-3f1e5f0f6a21".to_owned()]);
     pods.pad(3_800);
-    let writer = Writer::named("bench");
+    let writer = Caller::server().managing("bench");
     for namespace in pods::Pods::namespaces() {
         let object = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": namespace}});
         let object = Object::from_value(object).unwrap();
@@ -74,7 +74,7 @@ async fn run(rounds: usize, only: &str) {
                 let target = target(number);
                 let name = target.name.clone().unwrap();
                 let options = UpdateOptions::default();
-                registry.update(&target, &name, || Ok(taken_in(number)), &writer, &options).await.unwrap();
+                registry.update(&target, &name, taken_in(number), &writer, &options).await.unwrap();
                 clock.lap();
             }
             clock.print("update");
@@ -91,12 +91,7 @@ async fn run(rounds: usize, only: &str) {
         if only.is_empty() || only == "apply" {
             let mut clock = Clock::new();
             for number in 0..PODS {
-                let document = json::parse(&pods.labelled(number, round)).unwrap().value;
-                let applied = Patch { kind: PatchKind::Apply, document, faults: Vec::new() };
-                let options = PatchOptions { force: Some(true), ..PatchOptions::default() };
-                let target = target(number);
-                let name = target.name.clone().unwrap();
-                registry.apply(&target, &name, &applied, &Writer::named("applier"), &options).await.unwrap();
+                apply(&registry, &target(number), json::parse(&pods.labelled(number, round)).unwrap().value).await;
                 clock.lap();
             }
             clock.print("apply");
@@ -104,10 +99,18 @@ async fn run(rounds: usize, only: &str) {
     }
 }
 
-async fn patch(registry: &Registry, target: &Target, kind: PatchKind, document: Value, writer: &Writer) {
+async fn patch(registry: &Registry, target: &Target, kind: PatchKind, document: Value, caller: &Caller) {
     let patch = Patch { kind, document, faults: Vec::new() };
     let name = target.name.clone().unwrap();
-    registry.patch(target, &name, &patch, writer, &PatchOptions::default()).await.unwrap();
+    registry.patch(target, &name, &patch, caller, &PatchOptions::default()).await.unwrap();
+}
+
+async fn apply(registry: &Registry, target: &Target, document: Value) {
+    let applied = Patch { kind: PatchKind::Apply, document, faults: Vec::new() };
+    let options = PatchOptions { force: Some(true), ..PatchOptions::default() };
+    let name = target.name.clone().unwrap();
+    let caller = Caller::server().managing("applier");
+    registry.apply(target, &name, &applied, &caller, &options).await.unwrap();
 }
 
 fn time(what: &str, work: impl Fn(usize)) {

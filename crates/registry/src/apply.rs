@@ -2,33 +2,22 @@
 
 use std::borrow::Cow;
 
+use async_trait::async_trait;
+use keelson_cache::Entry;
 use keelson_meta::error::ConflictKind;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, Object};
 
+use crate::admission::WriteOptions;
+use crate::caller::Caller;
 use crate::intake::{place, strict};
-use crate::kinds;
 use crate::managed::{self, Application};
 use crate::patch::Patch;
 use crate::registry::Registry;
-use crate::subresources;
 use crate::target::Target;
 use crate::update::check_preconditions;
-use crate::write::{Draft, Written};
-use crate::writer::Writer;
-
-/// How often an apply begins anew because the object comes and goes under it.
-const ATTEMPTS: usize = 8;
-
-/// What an apply did.
-#[derive(Clone, Debug)]
-pub struct Applied {
-    /// The object as it now stands.
-    pub written: Written,
-    /// Whether it was made.
-    pub created: bool,
-}
+use crate::write::{Live, ManagedObject, Ownership, Proposal, Proposed, WriteRequest, Written};
 
 impl Registry {
     /// Applies the document to the object of the target's URL, and makes the object if there is none.
@@ -42,59 +31,69 @@ impl Registry {
         target: &Target,
         name: &str,
         patch: &Patch,
-        writer: &Writer,
+        caller: &Caller,
         options: &PatchOptions,
-    ) -> Result<Applied, ApiError> {
+    ) -> Result<Written, ApiError> {
         let object = document(patch)?;
-        let warnings = strict(patch.faults().into_iter(), options.field_validation);
-        let strict =
-            || warnings.clone().map_err(|fault| ApiError::BadRequest(format!("error strict decoding YAML: {fault}")));
+        let request = WriteRequest::new(target, name, caller, WriteOptions::Patch(options));
         let force = options.force.unwrap_or_default();
-        let now = self.now();
-        let application = Application { object: &object, manager: writer.manager(), force, now };
-        for _ in 0..ATTEMPTS {
-            let applied = self.change(target, name, options.dry_run, |current| {
-                let mut shown = self.shown(target, current)?;
-                let Draft { object: mut next, managed } =
-                    managed::apply(target, &mut shown.object, shown.managed, &application)?;
-                strict()?;
-                place(target, &mut next)?;
-                check_preconditions(target, name, &shown.object, &next)?;
-                next = subresources::confine(target, &shown.object, next, now)?;
-                kinds::complete_update(target, &shown.object, &mut next, now);
-                self.settle(target, &shown, Draft { object: next, managed })
-            });
-            match applied.await {
-                // Nobody but the change itself says that the object is not there.
-                Err(ApiError::NotFound { .. }) if target.subresource.is_none() => {}
-                applied => {
-                    return Ok(Applied { written: Written { warnings: strict()?, ..applied? }, created: false });
-                }
-            }
-            let new = self.first(target, name, &application)?;
-            let warnings = strict()?;
-            if let Some(written) = self.create_tracked(target, new, writer, options.dry_run).await? {
-                return Ok(Applied { written: Written { warnings, ..written }, created: true });
-            }
-        }
-        Err(ApiError::conflict(target.group_resource(), name, ConflictKind::Modified))
+        let mut apply = Apply {
+            target,
+            name,
+            application: Application { object: &object, manager: caller.field_manager(), force, now: self.now() },
+            is_checked: false,
+            warnings: strict(patch.faults().into_iter(), options.field_validation)
+                .map_err(|fault| ApiError::BadRequest(format!("error strict decoding YAML: {fault}"))),
+        };
+        let written = self.write(&request, &mut apply).await?;
+        Ok(Written { warnings: apply.warnings?, ..written })
+    }
+}
+
+/// The application of a document to an object, or to nothing.
+struct Apply<'a> {
+    target: &'a Target,
+    name: &'a str,
+    application: Application<'a>,
+    /// What strictness says of the document. Upstream tells it after the conflicts.
+    warnings: Result<Vec<String>, ApiError>,
+    is_checked: bool,
+}
+
+#[async_trait]
+impl Proposal for Apply<'_> {
+    fn makes(&self) -> bool {
+        self.target.subresource.is_none()
     }
 
-    /// The object that an apply makes where there is none.
-    fn first(&self, target: &Target, name: &str, application: &Application<'_>) -> Result<Draft, ApiError> {
-        let mut nothing = Object::from_value(target.version.empty().clone()).unwrap_or_default();
-        let Draft { mut object, managed } = managed::apply(target, &mut nothing, None, application)?;
-        if !object.uid().is_empty() {
-            let message = format!(
-                "uid mismatch: the provided object specified uid {}, and no existing object was found",
-                object.uid()
-            );
-            return Err(ApiError::conflict(target.group_resource(), name, ConflictKind::Other(message)));
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
+        let Self { target, name, application, warnings, is_checked } = self;
+        if !std::mem::replace(is_checked, true) {
+            managed::check(target, application)?;
         }
-        object.remove_meta("resourceVersion");
-        place(target, &mut object)?;
-        kinds::complete_new(target, &mut object, application.now);
-        Ok(Draft { object, managed })
+        let Some(live) = live else {
+            let mut nothing = Object::from_value(target.version.empty().clone()).unwrap_or_default();
+            let applied = managed::apply(target, &mut nothing, None, application)?;
+            let ManagedObject { mut object, managed_fields } = applied;
+            if !object.uid().is_empty() {
+                let message = format!(
+                    "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                    object.uid()
+                );
+                return Err(ApiError::conflict(target.group_resource(), *name, ConflictKind::Other(message)));
+            }
+            object.remove_meta("resourceVersion");
+            place(target, &mut object)?;
+            warnings.clone()?;
+            return Ok(Proposed::New(object, Ownership::Known(managed_fields)));
+        };
+        let mut live = Live::in_version_of(target, live)?;
+        let applied = managed::apply(target, &mut live.object, live.managed_fields, application)?;
+        let ManagedObject { object: mut next, managed_fields } = applied;
+        warnings.clone()?;
+        place(target, &mut next)?;
+        check_preconditions(target, name, &live.object, &next)?;
+        Ok(Proposed::Content { live, next, ownership: Ownership::Known(managed_fields) })
     }
 }
 

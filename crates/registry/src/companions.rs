@@ -16,12 +16,12 @@ use crate::target::Target;
 /// What is compared and written together with an object.
 #[derive(Default)]
 pub(crate) struct Companions {
-    compares: Vec<(Compare, Otherwise)>,
+    compares: Vec<(Compare, OnConflict)>,
     writes: Vec<Write>,
 }
 
 /// What becomes of the write of an object when the compare of a companion does not hold.
-pub(crate) enum Otherwise {
+pub(crate) enum OnConflict {
     /// Somebody was faster, and nobody need know: it is planned again on what they left.
     PlanAgain,
     /// The client asked for just this.
@@ -30,15 +30,15 @@ pub(crate) enum Otherwise {
 
 impl Companions {
     /// Takes a key that nobody may have.
-    pub(crate) fn take(&mut self, key: StoreKey, value: Bytes, otherwise: Otherwise) {
-        self.compares.push((Compare { key: key.clone(), condition: Condition::Absent }, otherwise));
+    pub(crate) fn take(&mut self, key: StoreKey, value: Bytes, on_conflict: OnConflict) {
+        self.compares.push((Compare { key: key.clone(), condition: Condition::Absent }, on_conflict));
         self.writes.push(Write::Put { key, value, expires: None });
     }
 
     /// Gives back a key that was found to be the object's, unless it has changed since: then it is looked at again.
     pub(crate) fn give_back(&mut self, found: KeyValue) {
         let condition = Condition::At(found.revision);
-        self.compares.push((Compare { key: found.key.clone(), condition }, Otherwise::PlanAgain));
+        self.compares.push((Compare { key: found.key.clone(), condition }, OnConflict::PlanAgain));
         self.writes.push(Write::Delete { key: found.key });
     }
 
@@ -54,8 +54,8 @@ impl Companions {
     /// What the client is told, where it asked for what it can't have.
     pub(crate) fn lost(self, index: usize) -> Result<(), ApiError> {
         match self.compares.into_iter().nth(index) {
-            Some((_, Otherwise::Refuse(error))) => Err(*error),
-            Some((_, Otherwise::PlanAgain)) | None => Ok(()),
+            Some((_, OnConflict::Refuse(error))) => Err(*error),
+            Some((_, OnConflict::PlanAgain)) | None => Ok(()),
         }
     }
 }
@@ -86,13 +86,13 @@ impl Registry {
     /// # Errors
     /// What a client would be told if they were written.
     pub(crate) async fn rehearse(&self, companions: Companions) -> Result<(), ApiError> {
-        for (compare, otherwise) in companions.compares {
+        for (compare, on_conflict) in companions.compares {
             let current = self.store().get(&compare.key).await.map_err(store_error)?;
-            match otherwise {
-                Otherwise::Refuse(error) if !compare.condition.holds(current.map(|found| found.revision)) => {
+            match on_conflict {
+                OnConflict::Refuse(error) if !compare.condition.holds(current.map(|found| found.revision)) => {
                     return Err(*error);
                 }
-                Otherwise::Refuse(_) | Otherwise::PlanAgain => {}
+                OnConflict::Refuse(_) | OnConflict::PlanAgain => {}
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! What a deletion makes of an object is decided on the object alone, so that others (an eviction) can delete with a
 //! change of their own in the same write.
 
+use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::error::ConflictKind;
@@ -11,10 +12,12 @@ use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use keelson_meta::options::{DeleteOptions, PropagationPolicy};
 use keelson_meta::{ApiError, Object};
 
+use crate::admission::{Operation, WriteOptions};
+use crate::caller::Caller;
 use crate::grace::{self, Grace};
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Change, Written};
+use crate::write::{Change, Edit, Effect, Proposed, WriteRequest, Written};
 
 /// What a delete did.
 #[derive(Clone, Debug)]
@@ -30,17 +33,34 @@ impl Registry {
     ///
     /// # Errors
     /// 404 when there is none, 409 when it is not the one that the preconditions name.
-    pub async fn delete(&self, target: &Target, name: &str, options: &DeleteOptions) -> Result<Deleted, ApiError> {
-        let mut gone = false;
-        let mut written = self
-            .change(target, name, options.dry_run, |current| {
-                let change = self.deletion(target, current.object.decode(current.revision), options)?;
-                gone = matches!(change, Change::Remove(_));
-                Ok(change)
-            })
-            .await?;
+    pub async fn delete(
+        &self,
+        target: &Target,
+        name: &str,
+        caller: &Caller,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, ApiError> {
+        let request = WriteRequest::new(target, name, caller, WriteOptions::Delete(options));
+        self.delete_requested(&request, options).await
+    }
+
+    /// The same for a request that may be about a whole collection.
+    ///
+    /// # Errors
+    /// As [`Registry::delete`].
+    pub(crate) async fn delete_requested(
+        &self,
+        request: &WriteRequest<'_>,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, ApiError> {
+        let target = request.target;
+        let mut delete = Edit::new(|registry: &Registry, live: &Entry| {
+            let change = registry.deletion(target, live.object.decode(live.revision), options)?;
+            Ok(Proposed::Change(change, Some(Operation::Delete)))
+        });
+        let mut written = self.write(request, &mut delete).await?;
         written.warnings.extend(target.strategy().warn_on_delete(options).map(str::to_owned));
-        Ok(if gone { Deleted::Gone(written) } else { Deleted::Pending(written) })
+        Ok(if written.effect == Effect::Removed { Deleted::Gone(written) } else { Deleted::Pending(written) })
     }
 
     /// Whether a delete of this resource is answered with the object as it was, rather than with a `Status`.

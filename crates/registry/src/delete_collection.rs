@@ -7,8 +7,11 @@ use keelson_cache::Entry;
 use keelson_meta::options::{DeleteOptions, ListOptions};
 use keelson_meta::{ApiError, Revision};
 
+use crate::admission::WriteOptions;
+use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::write::WriteRequest;
 
 /// How many deletes are under way at once: enough to share commits, few enough to leave room for others.
 const IN_FLIGHT: usize = 32;
@@ -22,12 +25,13 @@ impl Registry {
     pub async fn delete_collection(
         &self,
         target: &Target,
+        caller: &Caller,
         selected: &ListOptions,
         options: &DeleteOptions,
     ) -> Result<(Revision, Vec<Arc<Entry>>), ApiError> {
-        let page = self.list(target, selected).await?;
+        let page = self.list(target, caller, selected).await?;
         let deleted = stream::iter(page.items.into_entries().await?)
-            .map(|entry| self.delete_listed(target, entry, options))
+            .map(|entry| self.delete_listed(target, entry, caller, options))
             .buffered(IN_FLIGHT)
             .try_filter_map(async |entry| Ok(entry))
             .try_collect()
@@ -39,11 +43,14 @@ impl Registry {
         &self,
         target: &Target,
         entry: Arc<Entry>,
+        caller: &Caller,
         options: &DeleteOptions,
     ) -> Result<Option<Arc<Entry>>, ApiError> {
         let mut one = target.clone();
         one.namespace = entry.namespace().map(str::to_owned);
-        match self.delete(&one, entry.name(), options).await {
+        let options_of = WriteOptions::Delete(options);
+        let request = WriteRequest { of_collection: true, ..WriteRequest::new(&one, entry.name(), caller, options_of) };
+        match self.delete_requested(&request, options).await {
             Ok(_) => Ok(Some(entry)),
             Err(ApiError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),

@@ -6,6 +6,7 @@ use keelson_cache::Entry;
 use keelson_meta::ApiError;
 use keelson_meta::options::{GetOptions, RequestedVersion};
 
+use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::target::Target;
 
@@ -15,7 +16,18 @@ impl Registry {
     ///
     /// # Errors
     /// 404 when there is none, 504 when the resourceVersion does not exist yet.
-    pub async fn get(&self, target: &Target, name: &str, options: &GetOptions) -> Result<Arc<Entry>, ApiError> {
+    pub async fn get(
+        &self,
+        target: &Target,
+        name: &str,
+        caller: &Caller,
+        options: &GetOptions,
+    ) -> Result<Arc<Entry>, ApiError> {
+        caller.in_time(self.read(target, name, options)).await
+    }
+
+    /// The same for the server's own use, whoever is served by it.
+    pub(crate) async fn read(&self, target: &Target, name: &str, options: &GetOptions) -> Result<Arc<Entry>, ApiError> {
         match options.requested_version()? {
             RequestedVersion::Unset => self.catch_up().await?,
             RequestedVersion::Any => {}

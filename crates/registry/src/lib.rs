@@ -4,8 +4,10 @@
 //! framed. Reads are answered from the cache once it has caught up with the store; writes go to the store as
 //! compare-and-set transactions, and the cache is only a hint for them: what the store says wins.
 
+mod admission;
 mod allocation;
 mod apply;
+mod caller;
 mod companions;
 mod complete;
 mod config;
@@ -33,15 +35,14 @@ mod surface;
 mod target;
 mod unreadable;
 mod update;
-mod upsert;
 mod versions;
 mod view;
 mod watch;
 mod write;
-mod writer;
 
+pub use admission::{Admission, AdmissionAttributes, AdmissionChain, Mutation, Operation, WriteOptions};
 pub use allocation::{AddressRange, Family, PortRange, ServiceRanges};
-pub use apply::Applied;
+pub use caller::Caller;
 pub use complete::complete;
 pub use config::{ListBounds, RegistryConfig};
 pub use create::Created;
@@ -62,5 +63,4 @@ pub use target::Target;
 pub use unreadable::not_for_collections;
 pub use view::VersionedView;
 pub use watch::{WatchOutput, WatchStream};
-pub use write::Written;
-pub use writer::Writer;
+pub use write::{Effect, Written};

@@ -1,13 +1,17 @@
 //! Pods that no kubelet will end, because the node that they are on is gone or will not come back.
 
+use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, Preconditions};
 use keelson_meta::{ApiError, Object};
 
+use crate::admission::{Operation, WriteOptions};
+use crate::caller::Caller;
 use crate::kinds;
 use crate::registry::Registry;
 use crate::subresources::set_condition;
 use crate::target::Target;
+use crate::write::{Edit, Proposed, WriteRequest};
 
 impl Registry {
     /// Ends such a pod: it has failed, unless it has ended by itself, and is deleted for good, all in one write. Whoever
@@ -22,18 +26,20 @@ impl Registry {
         name: &str,
         uid: &str,
         condition: Option<(&str, &str)>,
+        caller: &Caller,
     ) -> Result<(), ApiError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let options = DeleteOptions { grace_period_seconds: Some(0), preconditions, ..DeleteOptions::default() };
-        self.change(pods, name, false, |current| {
-            let mut pod = current.object.decode(current.revision);
+        let mut end = Edit::new(|registry: &Registry, live: &Entry| {
+            let mut pod = live.object.decode(live.revision);
             if !has_ended(&pod) {
-                self.fail(pods, &mut pod, condition);
+                registry.fail(pods, &mut pod, condition);
             }
-            self.deletion(pods, pod, &options)
-        })
-        .await
-        .map(|_| ())
+            let change = registry.deletion(pods, pod, &options)?;
+            Ok(Proposed::Change(change, Some(Operation::Delete)))
+        });
+        let request = WriteRequest::new(pods, name, caller, WriteOptions::Delete(&options));
+        self.write(&request, &mut end).await.map(|_| ())
     }
 
     fn fail(&self, pods: &Target, pod: &mut Object, condition: Option<(&str, &str)>) {

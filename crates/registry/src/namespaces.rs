@@ -2,21 +2,19 @@
 //! one that is missing or going away.
 
 use futures::future::try_join_all;
-use keelson_codec::stored::StoredObject;
+use keelson_cache::Entry;
 use keelson_meta::status::StatusCause;
 use keelson_meta::{ApiError, Object};
 use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction};
 
-use crate::intake::fit;
+use crate::admission::{Operation, WriteOptions};
+use crate::caller::Caller;
 use crate::kinds;
 use crate::list::KeyRange;
 use crate::managed;
-use crate::prepare::stamp_new;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
-use crate::update::Shown;
-use crate::write::{Change, Draft};
-use crate::writer::Writer;
+use crate::write::{Change, Edit, Live, ManagedObject, Proposed, WriteRequest};
 
 /// The namespaces that every cluster has.
 const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -45,21 +43,6 @@ impl Registry {
             Ok(_) | Err(CommitError::Compare { .. }) => Ok(()),
             Err(CommitError::Store(error)) => Err(store_error(error)),
         }
-    }
-
-    /// A new object that the server itself makes, as it is stored. It must be right: nobody is told if it is not.
-    ///
-    /// # Errors
-    /// 400 when it does not fit its kind.
-    pub(crate) fn encode_own(&self, target: &Target, mut object: Object) -> Result<StoredObject, ApiError> {
-        object.set_type(target.kind());
-        fit(target, &mut object)?;
-        kinds::complete_new(target, &mut object, self.now());
-        let managed = managed::track_new(target, &mut object, &Writer::server(), self.now());
-        let mut object = self.to_storage(target, object)?;
-        stamp_new(self, target, &mut object);
-        kinds::prepare_create(target, &mut object);
-        Ok(Draft { object, managed }.encode().into_object())
     }
 
     /// The condition under which an object may be created in the target's namespace: that the namespace is as it is now.
@@ -108,23 +91,24 @@ impl Registry {
     ///
     /// # Errors
     /// 404 when it is gone already, or another one of its name is there.
-    pub async fn finalize_namespace(&self, name: &str, uid: &str) -> Result<(), ApiError> {
+    pub async fn finalize_namespace(&self, name: &str, uid: &str, caller: &Caller) -> Result<(), ApiError> {
         let target = self.surface().target("", "namespaces")?;
-        self.change(&target, name, false, |current| {
-            let Shown { object: mut before, managed: known } = Shown::of(current);
+        let mut edit = Edit::new(|registry: &Registry, live: &Entry| {
+            let Live { object: mut before, managed_fields: known } = Live::stored(live);
             let mut namespace = before.clone();
             if namespace.uid() != uid || namespace.deletion_timestamp().is_none() {
                 return Err(ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() });
             }
             kinds::finalize_namespace(&mut namespace);
-            let managed = managed::track(&target, &mut before, &mut namespace, known, &Writer::server(), self.now());
+            let managed_fields = managed::track(&target, &mut before, &mut namespace, known, caller, registry.now());
             namespace.remove_meta("resourceVersion");
             let held = !namespace.finalizers().is_empty() || !target.strategy().may_go(&namespace);
-            let draft = Draft { object: namespace, managed };
-            Ok(if held { Change::Put(draft) } else { Change::Remove(current.object.clone()) })
-        })
-        .await
-        .map(|_| ())
+            let next = ManagedObject { object: namespace, managed_fields };
+            let change = if held { Change::Put(next) } else { Change::Remove(live.object.clone()) };
+            Ok(Proposed::Change(change, Some(Operation::Update)))
+        });
+        let request = WriteRequest::new(&target, name, caller, WriteOptions::None);
+        self.write(&request, &mut edit).await.map(|_| ())
     }
 
     /// How many objects there are below the target's URL, as of a moment after this call began. Those that can't be read

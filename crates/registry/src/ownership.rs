@@ -4,15 +4,16 @@
 //! These are changes of the server's own and touch nothing else, so an object need not be valid by today's rules to be let
 //! go. Each names the uid of the object it means: another one of the same name is left alone.
 
+use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 
+use crate::admission::{Operation, WriteOptions};
+use crate::caller::Caller;
 use crate::managed;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::update::Shown;
-use crate::write::{Change, Draft};
-use crate::writer::Writer;
+use crate::write::{Change, Edit, Live, ManagedObject, Proposed, WriteRequest};
 
 impl Registry {
     /// Takes a finalizer off an object, which goes if it is being deleted and that was all that held it.
@@ -25,8 +26,9 @@ impl Registry {
         name: &str,
         uid: &str,
         finalizer: &str,
+        caller: &Caller,
     ) -> Result<(), ApiError> {
-        self.edit_metadata(target, name, uid, |object| {
+        self.edit_metadata(target, name, uid, caller, |object| {
             retain(object, "finalizers", |held| held != finalizer);
         })
         .await
@@ -42,9 +44,10 @@ impl Registry {
         name: &str,
         uid: &str,
         owners: &[String],
+        caller: &Caller,
     ) -> Result<(), ApiError> {
         let gone = |reference: &Value| owners.iter().any(|owner| reference.get("uid") == Some(&json!(owner)));
-        self.edit_metadata(target, name, uid, |object| {
+        self.edit_metadata(target, name, uid, caller, |object| {
             retain(object, "ownerReferences", |reference| !gone(reference));
         })
         .await
@@ -54,8 +57,14 @@ impl Registry {
     ///
     /// # Errors
     /// 404 when the object is gone.
-    pub async fn unblock_owners(&self, target: &Target, name: &str, uid: &str) -> Result<(), ApiError> {
-        self.edit_metadata(target, name, uid, |object| {
+    pub async fn unblock_owners(
+        &self,
+        target: &Target,
+        name: &str,
+        uid: &str,
+        caller: &Caller,
+    ) -> Result<(), ApiError> {
+        self.edit_metadata(target, name, uid, caller, |object| {
             let Some(Value::Array(references)) = object.metadata_mut().get_mut("ownerReferences") else { return };
             for reference in references.iter_mut().filter_map(Value::as_object_mut) {
                 reference.insert("blockOwnerDeletion", json!(false));
@@ -69,24 +78,26 @@ impl Registry {
         target: &Target,
         name: &str,
         uid: &str,
-        edit: impl Fn(&mut Object),
+        caller: &Caller,
+        edit: impl Fn(&mut Object) + Send + Sync,
     ) -> Result<(), ApiError> {
-        let missing = || ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() };
-        let change = self.change(target, name, false, |current| {
-            let Shown { object: mut before, managed: known } = Shown::of(current);
+        let mut edit = Edit::new(|registry: &Registry, live: &Entry| {
+            let Live { object: mut before, managed_fields: known } = Live::stored(live);
             let mut object = before.clone();
             if object.uid() != uid {
-                return Err(missing());
+                return Err(ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() });
             }
             edit(&mut object);
-            let managed = managed::track(target, &mut before, &mut object, known, &Writer::server(), self.now());
+            let managed_fields = managed::track(target, &mut before, &mut object, known, caller, registry.now());
             object.remove_meta("resourceVersion");
             let held = object.deletion_timestamp().is_none() || !object.finalizers().is_empty();
             let stays = held || !target.strategy().may_go(&object);
-            let draft = Draft { object, managed };
-            Ok(if stays { Change::Put(draft) } else { Change::Remove(draft.encode().into_object()) })
+            let next = ManagedObject { object, managed_fields };
+            let change = if stays { Change::Put(next) } else { Change::Remove(next.encode().into_object()) };
+            Ok(Proposed::Change(change, Some(Operation::Update)))
         });
-        change.await.map(|_| ())
+        let request = WriteRequest::new(target, name, caller, WriteOptions::None);
+        self.write(&request, &mut edit).await.map(|_| ())
     }
 }
 

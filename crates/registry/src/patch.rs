@@ -1,20 +1,24 @@
-//! Patching an object: the patch is applied to the newest state, and again when somebody was faster.
+//! Patching an object: the patch is applied to the newest state, and again when somebody was faster, so that it never
+//! loses to a race. Its document is read once. Server-side apply, which is sent the same way, is in `apply.rs`.
 
+use async_trait::async_trait;
+use keelson_cache::Entry;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Value;
 use keelson_meta::options::{FieldValidation, PatchOptions};
 use keelson_meta::{ApiError, GroupKind, Object};
-use keelson_patch::json_patch::{self, Limits};
-use keelson_patch::{go_text, merge_patch, strategic};
+use keelson_patch::json_patch::{self, Limits, Operations};
+use keelson_patch::{PatchError, go_text, merge_patch, strategic};
 use keelson_schema::{Fault, SchemaRef, WalkOptions, WalkReport};
 
+use crate::admission::WriteOptions;
+use crate::caller::Caller;
 use crate::intake::{check_type, object_of, place, shape};
-use crate::managed::{MANAGED_FIELDS, set_managed};
+use crate::managed::MANAGED_FIELDS;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::update::Shown;
-use crate::write::Written;
-use crate::writer::Writer;
+use crate::update::replacement;
+use crate::write::{Live, Proposal, Proposed, WriteRequest, Written, existing};
 
 /// A patch document and how to read it.
 #[derive(Clone, Debug)]
@@ -51,51 +55,101 @@ impl Registry {
         target: &Target,
         name: &str,
         patch: &Patch,
-        writer: &Writer,
+        caller: &Caller,
         options: &PatchOptions,
     ) -> Result<Written, ApiError> {
-        let kind = target.kind();
-        let kind_schema = target.version.schema();
-        let faults = patch.faults();
-        let with_all = patch.reaches_owners();
-        let mut warnings = Vec::new();
-        let mut written = self
-            .change(target, name, options.dry_run, |current| {
-                let shown = self.shown(target, current)?;
-                let whole = || with_owners(&shown);
-                let patched = patch.apply(kind_schema, if with_all { whole() } else { shown.object.clone() })?;
-                let mut next = object_of(patched, &target.resource.kind)?;
-                check_type(target, &mut next)?;
-                warnings = shape(target, kind, &mut next, &faults, options.field_validation)
-                    .map_err(|fault| patch.unfit(target, whole(), options.field_validation, fault))?;
-                place(target, &mut next)?;
-                self.replace(target, name, shown, next, writer)
-            })
-            .await?;
-        written.warnings = warnings;
+        let request = WriteRequest::new(target, name, caller, WriteOptions::Patch(options));
+        let mut change = PatchOf {
+            target,
+            name,
+            sent: patch,
+            patch: patch.compile(),
+            faults: patch.faults(),
+            validation: options.field_validation,
+            warnings: Vec::new(),
+        };
+        let mut written = self.write(&request, &mut change).await?;
+        written.warnings = change.warnings;
         Ok(written)
     }
 }
 
-impl Patch {
+/// A patch of an object: read once, and applied to whatever the object is.
+struct PatchOf<'p> {
+    target: &'p Target,
+    name: &'p str,
+    sent: &'p Patch,
+    patch: CompiledPatch<'p>,
+    /// What strictness minds about the document itself.
+    faults: Vec<String>,
+    validation: FieldValidation,
+    warnings: Vec<String>,
+}
+
+#[async_trait]
+impl Proposal for PatchOf<'_> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
+        let Self { target, name, patch, .. } = self;
+        let schema = target.version.schema();
+        let live = Live::in_version_of(target, existing(live)?)?;
+        let object = if patch.reaches_owners { live.with_managed_fields() } else { live.object.clone() };
+        let mut next = object_of(patch.apply(schema, object)?, &target.resource.kind)?;
+        check_type(target, &mut next)?;
+        let shaped = shape(target, target.kind(), &mut next, &self.faults, self.validation);
+        self.warnings =
+            shaped.map_err(|fault| self.sent.unfit(target, live.with_managed_fields(), self.validation, fault))?;
+        place(target, &mut next)?;
+        replacement(target, name, live, next)
+    }
+}
+
+/// A patch whose document has been read, to be applied as often as it is needed.
+pub struct CompiledPatch<'p> {
+    form: Form<'p>,
+    /// Whether the patch may look at the owners of fields, or change them.
+    reaches_owners: bool,
+}
+
+enum Form<'p> {
+    /// The operations, or why the document has none: that is told to who applies it.
+    Json(Result<Operations<'p>, PatchError>),
+    Merge(&'p Value),
+    Strategic(&'p Value),
+    /// What an apply leaves is found with the owners of the fields; see `managed`.
+    Apply,
+}
+
+impl CompiledPatch<'_> {
     /// The object, which is of a kind with this schema, as the patch leaves it.
     ///
     /// # Errors
     /// 400, 413 and 422 for a patch that does not apply; 415 for a strategic one of a kind without a schema.
     pub fn apply(&self, schema: Option<SchemaRef<'_>>, mut object: Object) -> Result<Value, ApiError> {
-        match self.kind {
-            PatchKind::Merge => {
-                merge_patch::apply_to_object(&mut object, &self.document)?;
+        match &self.form {
+            Form::Merge(document) => {
+                merge_patch::apply_to_object(&mut object, document)?;
                 Ok(object.into_value())
             }
-            PatchKind::Strategic => {
+            Form::Strategic(document) => {
                 let schema = schema.ok_or(ApiError::UnsupportedPatchType)?;
-                Ok(strategic::apply_to_object(object, &self.document, schema)?.into_value())
+                Ok(strategic::apply_to_object(object, document, schema)?.into_value())
             }
-            // What an apply leaves is found with the owners of the fields; see `managed`.
-            PatchKind::Apply => Err(ApiError::UnsupportedPatchType),
-            PatchKind::Json => Ok(json_patch::apply(&object.into_value(), &self.document, Limits::default())?),
+            Form::Apply => Err(ApiError::UnsupportedPatchType),
+            Form::Json(operations) => Ok(operations.as_ref().map_err(Clone::clone)?.apply(object.into_value())?),
         }
+    }
+}
+
+impl Patch {
+    /// Reads the document.
+    pub fn compile(&self) -> CompiledPatch<'_> {
+        let form = match self.kind {
+            PatchKind::Json => Form::Json(Operations::read(&self.document, Limits::default())),
+            PatchKind::Merge => Form::Merge(&self.document),
+            PatchKind::Strategic => Form::Strategic(&self.document),
+            PatchKind::Apply => Form::Apply,
+        };
+        CompiledPatch { form, reaches_owners: self.reaches_owners() }
     }
 
     /// 422: what the patch leaves of `object` is not an object of its kind, for the reason in `fault`.
@@ -134,6 +188,14 @@ impl Patch {
         patched
     }
 
+    /// Applies the patch once.
+    ///
+    /// # Errors
+    /// As for [`CompiledPatch::apply`].
+    pub fn apply(&self, schema: Option<SchemaRef<'_>>, object: Object) -> Result<Value, ApiError> {
+        self.compile().apply(schema, object)
+    }
+
     /// Whether the patch may look at the owners of fields, or change them.
     fn reaches_owners(&self) -> bool {
         match self.kind {
@@ -168,12 +230,6 @@ fn reaches_owners(pointer: &str) -> bool {
         (None, _) | (Some("metadata"), None | Some(MANAGED_FIELDS)) => true,
         (Some(_), _) => false,
     }
-}
-
-fn with_owners(shown: &Shown<'_>) -> Object {
-    let mut object = shown.object.clone();
-    set_managed(&mut object, shown.managed.and_then(|text| serde_json::from_str(text).ok()));
-    object
 }
 
 /// The fields of an operation (RFC 6902, section 4).

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use keelson_access::{Authorizer, PrivilegedGroup};
 use keelson_cache::{Cache, Collection, Entry};
 use keelson_codec::stored::DecodeError;
 use keelson_meta::{ApiError, Clock, Random, Revision};
 use keelson_storage::{Store, StoreError, StoreKey};
 
+use crate::admission::AdmissionChain;
+use crate::caller::Caller;
 use crate::config::RegistryConfig;
 use crate::list::Rests;
 use crate::newest::{Newest, QuestionStats};
@@ -28,6 +31,8 @@ pub struct Registry {
     pub(crate) rests: Rests,
     questions: Newest,
     counters: Counters,
+    authorizer: Arc<dyn Authorizer>,
+    admission: AdmissionChain,
 }
 
 /// How often the registry took a way that operators want to know of.
@@ -60,7 +65,36 @@ impl Registry {
             rests: Rests::default(),
             questions,
             counters: Counters::default(),
+            authorizer: Arc::new(PrivilegedGroup),
+            admission: AdmissionChain::default(),
         }
+    }
+
+    /// The same whose callers' rights another authorizer knows.
+    #[must_use]
+    pub fn with_authorizer(self, authorizer: Arc<dyn Authorizer>) -> Self {
+        Self { authorizer, ..self }
+    }
+
+    /// The same whose writes these plugins change and judge.
+    #[must_use]
+    pub fn with_admission(self, admission: AdmissionChain) -> Self {
+        Self { admission, ..self }
+    }
+
+    /// The plugins that change and judge what is written.
+    pub(crate) fn admission(&self) -> &AdmissionChain {
+        &self.admission
+    }
+
+    /// Who knows what callers may do.
+    pub fn authorizer(&self) -> &Arc<dyn Authorizer> {
+        &self.authorizer
+    }
+
+    /// The controller of this name as a caller.
+    pub fn controller(&self, account: &str) -> Caller {
+        Caller::controller(account, self.authorizer.clone())
     }
 
     /// The cache that reads are answered from.

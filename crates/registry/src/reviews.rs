@@ -1,25 +1,30 @@
 //! Resources that are questions: who am I, may I. Nothing of them is stored; the answer is written into `status`.
 
-use keelson_access::{Attributes, Decision, User, authorize};
+use keelson_access::{Attributes, Authorizer, Decision, ResourceAttributes, User, Verdict};
 use keelson_meta::clock::rfc3339;
-use keelson_meta::json::{Value, json};
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 
+use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::subresources::user_info;
 use crate::target::Target;
 
 impl Registry {
-    /// Answers a review that `user` sent.
+    /// Answers a review that the caller sent.
     ///
     /// # Errors
     /// 405 for a resource that is neither stored nor a question this server answers.
-    pub fn review(&self, target: &Target, mut review: Object, user: &User) -> Result<Object, ApiError> {
+    pub async fn review(&self, target: &Target, mut review: Object, caller: &Caller) -> Result<Object, ApiError> {
+        self.admit_posted(target, caller, &mut review).await?;
+        let (user, authorizer) = (caller.user(), &**caller.authorizer());
         let status = match &*target.resource.plural {
             "selfsubjectreviews" => json!({ "userInfo": user_info(user) }),
-            "selfsubjectaccessreviews" => access_status(&review, user),
-            "subjectaccessreviews" | "localsubjectaccessreviews" => access_status(&review, &subject(&review)),
-            "selfsubjectrulesreviews" => rules_status(user),
+            "selfsubjectaccessreviews" => access_status(&review, user, authorizer).await,
+            "subjectaccessreviews" | "localsubjectaccessreviews" => {
+                access_status(&review, &subject(&review), authorizer).await
+            }
+            "selfsubjectrulesreviews" => rules_status(user, authorizer).await,
             _ => return Err(ApiError::MethodNotAllowed),
         };
         if target.resource.plural == "selfsubjectreviews" {
@@ -42,12 +47,13 @@ fn subject(review: &Object) -> User {
     }
 }
 
-fn access_status(review: &Object, user: &User) -> Value {
+async fn access_status(review: &Object, user: &User, authorizer: &dyn Authorizer) -> Value {
     let resource = |field: &str| review.get(&["spec", "resourceAttributes", field]).and_then(Value::as_str);
     let path = |field: &str| review.get(&["spec", "nonResourceAttributes", field]).and_then(Value::as_str);
+    let raw = |field: &str| review.get(&["spec", "resourceAttributes", field, "rawSelector"]).and_then(Value::as_str);
     let attributes = match path("path") {
         Some(asked) => Attributes::Path { verb: path("verb").unwrap_or_default(), path: asked },
-        None => Attributes::Resource {
+        None => Attributes::Resource(ResourceAttributes {
             verb: resource("verb").unwrap_or_default(),
             group: resource("group").unwrap_or_default(),
             version: resource("version").unwrap_or_default(),
@@ -55,30 +61,30 @@ fn access_status(review: &Object, user: &User) -> Value {
             subresource: resource("subresource"),
             namespace: resource("namespace"),
             name: resource("name"),
-        },
+            label_selector: raw("labelSelector"),
+            field_selector: raw("fieldSelector"),
+        }),
     };
-    match authorize(user, &attributes) {
-        Decision::Allow => json!({ "allowed": true }),
-        Decision::Deny => json!({ "allowed": false, "reason": "only members of system:masters are allowed anything" }),
+    let Verdict { decision, reason } = authorizer.authorize(user, &attributes).await;
+    let mut status = Map::from_iter([("allowed".to_owned(), json!(decision == Decision::Allow))]);
+    if decision == Decision::Deny {
+        status.insert("denied", json!(true));
     }
+    if !reason.is_empty() {
+        status.insert("reason", json!(reason));
+    }
+    Value::Object(status)
 }
 
-fn rules_status(user: &User) -> Value {
-    let everything = Attributes::Resource {
-        verb: "*",
-        group: "*",
-        version: "*",
-        resource: "*",
-        subresource: None,
-        namespace: None,
-        name: None,
-    };
-    match authorize(user, &everything) {
-        Decision::Allow => json!({
+async fn rules_status(user: &User, authorizer: &dyn Authorizer) -> Value {
+    let all =
+        ResourceAttributes { verb: "*", group: "*", version: "*", resource: "*", ..ResourceAttributes::default() };
+    if authorizer.authorize(user, &Attributes::Resource(all)).await.is_allowed() {
+        return json!({
             "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
             "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
             "incomplete": false,
-        }),
-        Decision::Deny => json!({ "resourceRules": [], "nonResourceRules": [], "incomplete": false }),
+        });
     }
+    json!({ "resourceRules": [], "nonResourceRules": [], "incomplete": false })
 }

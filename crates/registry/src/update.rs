@@ -1,45 +1,22 @@
-//! Replacing an object, or its status.
+//! Replacing an object, or its status. Some resources are made by an update of a name that is free, as their declarations
+//! say (`create_on_update`), so that a client can renew what it holds without asking whether it still is there.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
+use async_trait::async_trait;
 use keelson_cache::Entry;
 use keelson_meta::error::ConflictKind;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::options::UpdateOptions;
 use keelson_meta::{ApiError, GroupKind, Object};
 
-use crate::kinds;
-use crate::managed;
-use crate::prepare::{carry_over, validate_update};
+use crate::admission::WriteOptions;
+use crate::caller::Caller;
 use crate::registry::Registry;
-use crate::subresources;
 use crate::target::Target;
-use crate::versions::convert;
-use crate::write::{Change, Draft, Written, modified};
-use crate::writer::Writer;
-
-/// A stored object as a writer sees it, with its owners beside it: most writes leave them as they are.
-pub(crate) struct Shown<'e> {
-    /// The object, without `metadata.managedFields`.
-    pub(crate) object: Object,
-    /// That as text.
-    pub(crate) managed: Option<&'e str>,
-}
-
-impl<'e> Shown<'e> {
-    /// The object in the version that it is stored in.
-    pub(crate) fn of(current: &'e Entry) -> Self {
-        let (object, managed) = current.object.decode_apart(current.revision);
-        Self { object, managed }
-    }
-}
+use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written, modified};
 
 impl Registry {
     /// Replaces the object of the target's URL by one that [`accept`](crate::accept) has taken in; below `/status` only its
     /// status and metadata, elsewhere everything but its status.
-    ///
-    /// `sent` gives the object, anew for each attempt: nearly all updates need one, which is then not copied.
     ///
     /// # Errors
     /// 404 when there is none, 409 when it has another resourceVersion or uid than the client thinks, 422 when its
@@ -48,80 +25,95 @@ impl Registry {
         &self,
         target: &Target,
         name: &str,
-        mut sent: impl FnMut() -> Result<Object, ApiError>,
-        writer: &Writer,
+        object: Object,
+        caller: &Caller,
         options: &UpdateOptions,
     ) -> Result<Written, ApiError> {
-        let replace = |current: &Arc<Entry>| {
-            let shown = self.shown(target, current)?;
-            self.replace(target, name, shown, sent()?, writer)
-        };
-        self.change(target, name, options.dry_run, replace).await
+        let request = WriteRequest::new(target, name, caller, WriteOptions::Update(options));
+        self.write(&request, &mut Update::new(target, name, object, false)).await
     }
 
-    /// A stored object in the version of the request.
+    /// The same that makes the object where there is none and its resource is declared so.
     ///
     /// # Errors
-    /// 500 when it is in no version of its kind.
-    pub(crate) fn shown<'e>(&self, target: &Target, current: &'e Entry) -> Result<Shown<'e>, ApiError> {
-        let mut shown = Shown::of(current);
-        convert(target, &mut shown.object, target.kind())?;
-        Ok(shown)
-    }
-
-    /// What becomes of `current` when `writer` wants it to be `next` and may change what the target's endpoint lets him.
-    /// Both are in the version of the request.
-    ///
-    /// # Errors
-    /// 409 when it is another object, or has another resourceVersion, than the writer thinks; 422 for what is not valid.
-    pub(crate) fn replace(
+    /// Those of [`Registry::update`] and [`Registry::create`].
+    pub async fn update_or_create(
         &self,
         target: &Target,
         name: &str,
-        mut current: Shown<'_>,
-        mut next: Object,
-        writer: &Writer,
-    ) -> Result<Change, ApiError> {
-        let Shown { object, managed: known } = &mut current;
-        check_preconditions(target, name, object, &next)?;
-        next = subresources::confine(target, object, next, self.now())?;
-        kinds::complete_update(target, object, &mut next, self.now());
-        let managed = managed::track(target, object, &mut next, *known, writer, self.now());
-        self.settle(target, &current, Draft { object: next, managed })
+        object: Object,
+        caller: &Caller,
+        options: &UpdateOptions,
+    ) -> Result<Written, ApiError> {
+        let makes = target.resource.create_on_update && target.subresource.is_none();
+        let request = WriteRequest::new(target, name, caller, WriteOptions::Update(options));
+        self.write(&request, &mut Update::new(target, name, object, makes)).await
+    }
+}
+
+/// The replacement of an object.
+struct Update<'u> {
+    target: &'u Target,
+    name: &'u str,
+    /// What was sent, until it is proposed for good.
+    object: Object,
+    /// Whether it is proposed only once: it names a revision, which the object no longer has when somebody was faster.
+    names_revision: bool,
+    is_spent: bool,
+    makes: bool,
+}
+
+impl<'u> Update<'u> {
+    fn new(target: &'u Target, name: &'u str, object: Object, makes: bool) -> Self {
+        let names_revision = !matches!(object.resource_version(), "" | "0");
+        Self { target, name, object, names_revision, is_spent: false, makes }
     }
 
-    /// What becomes of `current` when it shall be `next`, whose owners are noted already. Both are in the version of the
-    /// request.
-    ///
-    /// # Errors
-    /// 422 for what is not valid.
-    pub(crate) fn settle(&self, target: &Target, current: &Shown<'_>, next: Draft) -> Result<Change, ApiError> {
-        let stored = self.as_stored(target, &current.object)?;
-        let Draft { object: next, managed } = next;
-        let mut next = managed::confine(target, &stored, self.to_storage(target, next)?);
-        target.strategy().check_subresource(target, &next)?;
-        // ORDER: what admission fills in is no change, so the generation is counted after it.
-        kinds::admit_update(self, target, &stored, &mut next)?;
-        carry_over(target, &stored, &mut next);
-        kinds::prepare_update(target, &stored, &mut next);
-        validate_update(target, &stored, &next)?;
-        let managed = managed::keep_times(&stored, current.managed, &mut next, managed);
-        if stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && target.strategy().may_go(&next) {
-            return Ok(Change::Remove(Draft { object: next, managed }.encode().into_object()));
-        }
-        Ok(Change::Put(Draft { object: next, managed }))
+    fn object(&mut self) -> Object {
+        self.is_spent = self.names_revision;
+        if self.names_revision { std::mem::take(&mut self.object) } else { self.object.clone() }
+    }
+}
+
+#[async_trait]
+impl Proposal for Update<'_> {
+    fn makes(&self) -> bool {
+        self.makes
     }
 
-    /// An object of the request's version in the one that is stored, which is nearly always the same.
-    fn as_stored<'o>(&self, target: &Target, object: &'o Object) -> Result<Cow<'o, Object>, ApiError> {
-        let kind = target.storage_kind();
-        if object.api_version() == Some(kind.group_version().to_string().as_str()) {
-            return Ok(Cow::Borrowed(object));
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
+        if self.is_spent {
+            return Err(modified(self.target, self.name));
         }
-        let mut converted = object.clone();
-        convert(target, &mut converted, kind)?;
-        Ok(Cow::Owned(converted))
+        let Some(live) = live else {
+            let mut object = self.object();
+            if !object.uid().is_empty() {
+                let message =
+                    format!("Precondition failed: UID in precondition: {}, UID in object meta: ", object.uid());
+                let conflict = ConflictKind::Other(message);
+                return Err(ApiError::conflict(self.target.group_resource(), self.name, conflict));
+            }
+            object.remove_meta("resourceVersion");
+            return Ok(Proposed::New(object, Ownership::Track));
+        };
+        let live = Live::in_version_of(self.target, live)?;
+        let next = self.object();
+        replacement(self.target, self.name, live, next)
     }
+}
+
+/// The proposal that an object becomes another one, whose writer owns what differs. Both are in the version of the request.
+///
+/// # Errors
+/// 409 when it is another object, or has another resourceVersion, than its writer thinks.
+pub(crate) fn replacement<'e>(
+    target: &Target,
+    name: &str,
+    live: Live<'e>,
+    next: Object,
+) -> Result<Proposed<'e>, ApiError> {
+    check_preconditions(target, name, &live.object, &next)?;
+    Ok(Proposed::Content { live, next, ownership: Ownership::Track })
 }
 
 /// Checks that an object is the one that the client means, in the state that it has seen.

@@ -15,6 +15,7 @@ use keelson_meta::options::{ListOptions, RequestedVersion};
 use keelson_meta::{ApiError, Revision};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::caller::Caller;
 use crate::list::KeyRange;
 use crate::registry::Registry;
 use crate::selection::Selection;
@@ -110,7 +111,16 @@ impl Registry {
     /// # Errors
     /// 400 for selectors and revisions that can't be read, 503 when the store is away or too far ahead. What else goes wrong
     /// is told in the stream.
-    pub async fn watch(&self, target: &Target, options: &ListOptions) -> Result<WatchStream, ApiError> {
+    pub async fn watch(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        options: &ListOptions,
+    ) -> Result<WatchStream, ApiError> {
+        caller.in_time(self.begin_watch(target, options)).await
+    }
+
+    async fn begin_watch(&self, target: &Target, options: &ListOptions) -> Result<WatchStream, ApiError> {
         let selection = Selection::new(target, options)?;
         let requested = options.requested_version()?;
         let collection = self.collection(target)?;

@@ -1,45 +1,37 @@
-//! The compare-and-set loop that every change of an existing object goes through.
+//! One way to write: a write is a value that proposes a change of what it is shown, and one engine does the rest.
 //!
-//! Whoever keeps losing the race for an object queues for it, so that with many writers each gets its turn and none is
-//! told of a conflict that it did not ask to be told of.
+//! A [`Proposal`] is shown the newest state of an object, or that there is none, and says what shall become of it: as often
+//! as others were faster. The engine here owns the loop and the deadline, `stages` what happens to a proposal on its way,
+//! in order, and `commit` the transaction. Whoever keeps losing the race for an object queues for it, so that with many
+//! writers each gets its turn and none is told of a conflict that it did not ask to be told of.
+//!
+//! A write may be dropped at any point: it has happened whole or not at all, and holds nothing afterwards.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
+mod commit;
+mod managed_fields;
+mod queues;
+mod stages;
 
+use async_trait::async_trait;
 use keelson_cache::Entry;
-use keelson_codec::stored::{Checked, StoredObject};
+use keelson_codec::stored::StoredObject;
 use keelson_meta::error::ConflictKind;
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction, Write};
+use keelson_storage::{Compare, StoreKey};
 
-use tokio::sync::{Mutex, MutexGuard};
-
+use crate::admission::{Operation, WriteOptions};
+use crate::caller::Caller;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
-/// How often a change is applied anew when others keep changing the object under it.
-const CHANGE_ATTEMPTS: usize = 32;
+use commit::Commit;
+pub(crate) use managed_fields::{Live, ManagedObject};
+pub(crate) use queues::Queues;
+
+/// How often a proposal is asked for while others keep changing the object under it.
+const ATTEMPTS: usize = 32;
 /// How many of these are made before queueing: a change that names a revision is refused in the second, without a wait.
 const ATTEMPTS_BEFORE_QUEUE: usize = 2;
-/// How many queues there are. Objects that share one wait for each other, which is harmless and rare.
-const QUEUES: usize = 64;
-
-/// Where those wait who keep losing the race for an object.
-pub(crate) struct Queues([Mutex<()>; QUEUES]);
-
-impl Default for Queues {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::new(())))
-    }
-}
-
-impl Queues {
-    async fn turn(&self, key: &StoreKey) -> MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        self.0[hasher.finish() as usize % QUEUES].lock().await
-    }
-}
 
 /// An object as it now stands.
 #[derive(Clone, Debug)]
@@ -48,127 +40,185 @@ pub struct Written {
     pub object: StoredObject,
     /// Its revision; `None` for what was only created in a dry run.
     pub revision: Option<Revision>,
+    /// What the write did.
+    pub effect: Effect,
     /// What the client should be warned of.
     pub warnings: Vec<String>,
 }
 
+/// What a write did to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It is new.
+    Created,
+    /// It was changed, or is as it was.
+    Updated,
+    /// It is gone, and was as it is shown.
+    Removed,
+}
+
 impl Written {
-    pub(crate) fn new(object: StoredObject, revision: Option<Revision>) -> Self {
-        Self { object, revision, warnings: Vec::new() }
+    fn new(object: StoredObject, revision: Option<Revision>, effect: Effect) -> Self {
+        Self { object, revision, effect, warnings: Vec::new() }
     }
 }
 
-/// An object as it shall be stored.
-pub(crate) struct Draft {
-    pub(crate) object: Object,
-    /// `metadata.managedFields` as text, where the object does not have it.
-    pub(crate) managed: Option<String>,
+/// What a write is about, whatever is shown to it.
+pub(crate) struct WriteRequest<'w> {
+    /// The endpoint.
+    pub(crate) target: &'w Target,
+    /// The name of the object; empty where it is known only when it is made.
+    pub(crate) name: &'w str,
+    /// Who writes.
+    pub(crate) caller: &'w Caller,
+    /// What the request said besides.
+    pub(crate) options: WriteOptions<'w>,
+    /// Whether the object is one of many that are deleted together, so that the request does not name it.
+    pub(crate) of_collection: bool,
 }
 
-impl Draft {
-    pub(crate) fn encode(&self) -> Checked {
-        Checked::encode_with(&self.object, self.managed.as_deref())
+impl<'w> WriteRequest<'w> {
+    pub(crate) fn new(target: &'w Target, name: &'w str, caller: &'w Caller, options: WriteOptions<'w>) -> Self {
+        Self { target, name, caller, options, of_collection: false }
+    }
+
+    /// Whether nothing shall be stored.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.caller.is_dry_run() || self.options.is_dry_run()
     }
 }
 
-impl From<Object> for Draft {
-    fn from(object: Object) -> Self {
-        Self { object, managed: None }
+/// A write, as a value.
+#[async_trait]
+pub(crate) trait Proposal: Send {
+    /// Whether it makes an object where there is none. If not, what is missing is not found.
+    fn makes(&self) -> bool {
+        false
     }
+
+    /// Whether it is meant for a name that is free: then nobody looks first whether it is.
+    fn expects_absence(&self) -> bool {
+        false
+    }
+
+    /// What shall become of an object that is `live`, or of a name that is free (`None`). Asked again when somebody was
+    /// faster, so whether that is a conflict is decided here.
+    async fn propose<'s>(
+        &'s mut self,
+        registry: &'s Registry,
+        live: Option<&'s Entry>,
+    ) -> Result<Proposed<'s>, ApiError>;
 }
 
-/// What a change makes of an object.
+/// What shall become of an object.
+pub(crate) enum Proposed<'s> {
+    /// A new one, in the version of the request.
+    New(Object, Ownership),
+    /// Other content, in the version of the request.
+    Content { live: Live<'s>, next: Object, ownership: Ownership },
+    /// A change that the server makes itself, in the version that is stored. Admission is asked of it as of this operation, or
+    /// not at all where it is part of something that was admitted as a whole.
+    Change(Change, Option<Operation>),
+}
+
+/// Who owns the fields of a proposal.
+pub(crate) enum Ownership {
+    /// Whoever changes a field owns it, which has still to be noted.
+    Track,
+    /// It is known already: `metadata.managedFields` as text, if there is any.
+    Known(Option<String>),
+}
+
+/// What becomes of an object, in the version that is stored.
 pub(crate) enum Change {
-    /// This is how it shall be.
-    Put(Draft),
+    /// It is made, on the condition that its namespace is as it was seen.
+    Create { new: ManagedObject, namespace: Option<Compare> },
+    /// It shall be like this.
+    Put(ManagedObject),
     /// It shall go, and this is what it was at last, as the client is shown it.
     Remove(StoredObject),
+    /// It stays as it is, and nothing is written.
+    Keep(StoredObject, Revision),
 }
 
-impl Change {
-    /// What shall be put.
-    fn put(&mut self) -> Option<&mut Object> {
-        match self {
-            Self::Put(draft) => Some(&mut draft.object),
-            Self::Remove(_) => None,
-        }
+/// The object that a write is shown which makes none.
+///
+/// # Errors
+/// 500 when it is shown none, which the engine never does.
+pub(crate) fn existing(live: Option<&Entry>) -> Result<&Entry, ApiError> {
+    live.ok_or_else(|| ApiError::Internal("a write that makes no object was shown none".to_owned()))
+}
+
+/// A change of an object that exists, as a function of what it is.
+pub(crate) struct Edit<'f>(Box<EditFn<'f>>);
+
+type EditFn<'f> = dyn FnMut(&Registry, &Entry) -> Result<Proposed<'static>, ApiError> + Send + 'f;
+
+impl<'f> Edit<'f> {
+    pub(crate) fn new(edit: impl FnMut(&Registry, &Entry) -> Result<Proposed<'static>, ApiError> + Send + 'f) -> Self {
+        Self(Box::new(edit))
+    }
+}
+
+#[async_trait]
+impl Proposal for Edit<'_> {
+    async fn propose<'s>(
+        &'s mut self,
+        registry: &'s Registry,
+        live: Option<&'s Entry>,
+    ) -> Result<Proposed<'s>, ApiError> {
+        (self.0)(registry, existing(live)?)
     }
 }
 
 impl Registry {
-    /// Applies `change` to the newest state of the object and commits the result. When somebody else was faster, the
-    /// change is applied again to what they left, so it must decide itself whether that is a conflict.
+    /// Commits what a write proposes for the newest state of the object; when somebody else was faster, for what they left.
     ///
     /// A change that changes nothing writes nothing and keeps the revision, unless the store lacks what was added on the
     /// way out of it.
     ///
     /// # Errors
-    /// 404 when there is no such object, whatever `change` returns, and 409 when the object never holds still.
-    pub(crate) async fn change(
+    /// 404 when there is no such object and the write makes none, 409 when the object never holds still, 504 at the caller's
+    /// deadline, when a commit that is under way may still take effect; otherwise what the proposal and the stages say.
+    pub(crate) async fn write(
         &self,
-        target: &Target,
-        name: &str,
-        dry_run: bool,
-        mut change: impl FnMut(&Arc<Entry>) -> Result<Change, ApiError>,
+        request: &WriteRequest<'_>,
+        proposal: &mut dyn Proposal,
     ) -> Result<Written, ApiError> {
-        let key = target.relative_key(name);
+        request.caller.in_time(self.write_until_done(request, proposal)).await
+    }
+
+    async fn write_until_done(
+        &self,
+        request: &WriteRequest<'_>,
+        proposal: &mut dyn Proposal,
+    ) -> Result<Written, ApiError> {
+        let WriteRequest { target, name, .. } = *request;
         let collection = self.collection(target)?;
-        let store_key = StoreKey::new(format!("{}{key}", collection.prefix()));
-        let missing = || ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() };
-        let mut current = self.newest(target, &key).await?.ok_or_else(missing)?;
+        let key = target.relative_key(name);
+        let mut live = if proposal.expects_absence() { None } else { self.newest(target, &key).await? };
         let mut turn = None;
-        for attempt in 1..=CHANGE_ATTEMPTS {
-            let mut changed = change(&current)?;
-            let companions = self.accompany(target, Some(&current), changed.put(), attempt - 1).await?;
-            let (write, object, encoded) = match changed {
-                Change::Remove(last) => (Write::Delete { key: store_key.clone() }, last, None),
-                Change::Put(draft) => {
-                    let encoded = draft.encode();
-                    let object = encoded.object().clone();
-                    if object.bytes() == current.object.bytes() && !current.rewritten {
-                        return Ok(Written::new(object, Some(current.revision)));
-                    }
-                    let value = object.bytes().clone();
-                    let put = Write::Put { key: store_key.clone(), value, expires: self.expiry(target) };
-                    (put, object, Some(encoded))
-                }
-            };
-            if dry_run {
-                self.rehearse(companions).await?;
-                return Ok(Written::new(object, Some(current.revision)));
+        for attempt in 1..=ATTEMPTS {
+            if live.is_none() && !proposal.makes() {
+                return Err(ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() });
             }
-            let removed = encoded.is_none();
-            if let Some(encoded) = encoded {
-                collection.announce(encoded);
-            }
-            let mut transaction = Transaction {
-                compares: vec![Compare { key: store_key.clone(), condition: Condition::At(current.revision) }],
-                writes: vec![write],
+            let proposed = proposal.propose(self, live.as_deref()).await?;
+            let change = self.take_through_stages(request, live.as_deref(), proposed).await?;
+            let creates = matches!(change, Change::Create { .. });
+            live = match self.commit(request, live.as_ref(), change).await? {
+                Commit::Done(written) => return Ok(written),
+                Commit::Overtaken(newer) => newer,
             };
-            companions.join(&mut transaction);
-            match self.store().commit(transaction).await {
-                Ok(committed) => {
-                    let revision = if removed { Some(current.revision) } else { committed.revisions.first().copied() };
-                    return Ok(Written::new(object, revision));
-                }
-                Err(CommitError::Store(error)) => return Err(store_error(error)),
-                // The object is as it was: somebody else took what was to be written together with it.
-                Err(CommitError::Compare { index: index @ 1.., .. }) => {
-                    companions.lost(index - 1)?;
-                    self.catch_up().await?;
-                }
-                Err(CommitError::Compare { current: newer, .. }) => {
-                    self.counters().count_write_retry();
-                    let newer = if attempt >= ATTEMPTS_BEFORE_QUEUE && turn.is_none() {
-                        turn = Some(self.queues.turn(&store_key).await);
-                        // Those ahead in the queue have changed it since.
-                        self.store().get(&store_key).await.map_err(store_error)?
-                    } else {
-                        newer
-                    };
-                    let newer = newer.ok_or_else(missing)?;
-                    current = collection.decode(&newer).map_err(|error| self.corrupt(&store_key, &error))?;
-                }
+            if creates {
+                continue;
+            }
+            self.counters().count_write_retry();
+            if attempt >= ATTEMPTS_BEFORE_QUEUE && turn.is_none() {
+                let key = StoreKey::new(format!("{}{key}", collection.prefix()));
+                turn = Some(self.queues.turn(&key).await);
+                // Those ahead in the queue have changed it since.
+                let newer = self.store().get(&key).await.map_err(store_error)?;
+                live = newer.map(|newer| self.decode(&collection, &newer)).transpose()?;
             }
         }
         Err(modified(target, name))

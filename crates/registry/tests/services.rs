@@ -13,7 +13,7 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, FieldValidation, ListOptions, Query, UpdateOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Random};
-use keelson_registry::{Registry, RegistryConfig, ServiceRanges, Surface, Target, Writer, accept, collection_specs};
+use keelson_registry::{Caller, Registry, RegistryConfig, ServiceRanges, Surface, Target, accept, collection_specs};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{RangeRequest, Store, StoreKey};
 
@@ -50,17 +50,17 @@ fn service(name: &str, spec: &Value) -> Object {
 
 async fn create(server: &Registry, name: &str, spec: Value) -> Result<Value, ApiError> {
     let created =
-        server.create(&services(), service(name, &spec), &Writer::server(), &CreateOptions::default()).await?;
+        server.create(&services(), service(name, &spec), &Caller::server(), &CreateOptions::default()).await?;
     Ok(serde_json::from_str(created.object.text()).unwrap())
 }
 
 async fn update(server: &Registry, name: &str, spec: Value) -> Result<(), ApiError> {
     let (object, options) = (service(name, &spec), UpdateOptions::default());
-    server.update(&services(), name, || Ok(object.clone()), &Writer::server(), &options).await.map(|_| ())
+    server.update(&services(), name, object, &Caller::server(), &options).await.map(|_| ())
 }
 
 async fn delete(server: &Registry, name: &str) -> Result<(), ApiError> {
-    server.delete(&services(), name, &DeleteOptions::default()).await.map(|_| ())
+    server.delete(&services(), name, &Caller::server(), &DeleteOptions::default()).await.map(|_| ())
 }
 
 async fn keys(store: &Arc<dyn Store>, prefix: &str) -> BTreeSet<String> {
@@ -73,7 +73,8 @@ async fn keys(store: &Arc<dyn Store>, prefix: &str) -> BTreeSet<String> {
 /// What is taken is what services hold, and each is held by one.
 async fn check_held(store: &Arc<dyn Store>, server: &Registry) {
     let everything = ListOptions::parse(&Query::parse(""), false).unwrap();
-    let listed = server.list(&services(), &everything).await.unwrap().items.into_entries().await.unwrap();
+    let listed =
+        server.list(&services(), &Caller::server(), &everything).await.unwrap().items.into_entries().await.unwrap();
     let (mut addresses, mut ports) = (BTreeMap::new(), BTreeMap::new());
     for entry in listed {
         let service: Value = serde_json::from_str(entry.object.text()).unwrap();

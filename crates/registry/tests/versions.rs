@@ -11,7 +11,7 @@ use keelson_meta::clock::ManualClock;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, PatchOptions};
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Patch, PatchKind, Registry, RegistryConfig, Target, Writer, Written, collection_specs, fit};
+use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Target, Written, collection_specs, fit};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 
@@ -38,7 +38,7 @@ fn autoscalers(server: &Registry, version: &str, name: Option<&str>) -> Target {
 async fn patch(server: &Registry, version: &str, document: Value) -> Written {
     let patch = Patch { kind: PatchKind::Merge, document, faults: Vec::new() };
     server
-        .patch(&autoscalers(server, version, Some("a")), "a", &patch, &Writer::server(), &PatchOptions::default())
+        .patch(&autoscalers(server, version, Some("a")), "a", &patch, &Caller::server(), &PatchOptions::default())
         .await
         .unwrap()
 }
@@ -53,7 +53,7 @@ async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only
     let target = autoscalers(&old, "v2", None);
     let mut object = Object::from_value(body).unwrap();
     fit(&target, &mut object).unwrap();
-    let created = old.create(&target, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
+    let created = old.create(&target, object, &Caller::server(), &CreateOptions::default()).await.unwrap();
     assert_eq!(created.object.api_version(), "autoscaling/v1");
 
     // A write that changes nothing is a way to bring an object up to date.

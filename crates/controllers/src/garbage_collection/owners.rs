@@ -10,13 +10,13 @@ use super::metadata::OwnerReference;
 
 /// Where an object must be.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct Location<'a> {
     collection: CollectionId,
     namespace: Option<&'a str>,
     name: &'a str,
 }
 
-impl Place<'_> {
+impl Location<'_> {
     /// Whether the object would be this one.
     pub(super) fn is_of(self, id: &ObjectId) -> bool {
         self.collection == id.collection && self.name == id.name() && self.namespace == id.namespace()
@@ -39,7 +39,7 @@ pub(super) fn find_owner<'a>(
     surface: &Surface,
     reference: &'a OwnerReference<'_>,
     dependent: &'a ObjectId,
-) -> Option<Place<'a>> {
+) -> Option<Location<'a>> {
     let (group, _) = GroupVersion::split(&reference.api_version)?;
     let collection = surface.by_kind(group, &reference.kind)?.stored()?;
     let namespace = match (collection.is_namespaced(), dependent.namespace()) {
@@ -47,7 +47,7 @@ pub(super) fn find_owner<'a>(
         (true, namespace) => namespace,
         (false, _) => None,
     };
-    Some(Place { collection: collection.id, namespace, name: &reference.name })
+    Some(Location { collection: collection.id, namespace, name: &reference.name })
 }
 
 /// The URL of an object, in the version that it is stored in.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use keelson_cache::Entry;
-use keelson_meta::options::{DeleteOptions, ListOptions, PropagationPolicy, Query};
+use keelson_meta::options::{DeleteOptions, ListOptions, PropagationPolicy};
 use keelson_meta::{ApiError, GroupResource};
-use keelson_registry::{Registry, Target};
+use keelson_registry::{Caller, Registry, Target};
 use keelson_resources::Verb;
 
 /// How many deletes are under way at once in a namespace: enough to share commits, few enough to leave room for clients.
@@ -40,19 +40,22 @@ pub struct Left {
 /// A stored collection.
 struct Collection {
     registry: Arc<Registry>,
+    caller: Caller,
     /// Its target, in no namespace.
     target: Target,
 }
 
 /// Each collection that is served now once, pods first because they hold on to the rest.
-pub(super) fn of_surface(registry: &Arc<Registry>) -> Vec<Box<dyn Content>> {
+pub(super) fn of_surface(registry: &Arc<Registry>, caller: &Caller) -> Vec<Box<dyn Content>> {
     let surface = registry.surface();
     let stored = surface.collections().filter(|collection| collection.is_namespaced());
     let deletable = |target: &Target| target.version.allows(Verb::DeleteCollection);
     let mut targets: Vec<Target> =
         stored.filter_map(|collection| surface.stored_target(collection)).filter(deletable).collect();
     targets.sort_by_key(|target| (target.resource.plural != "pods", target.resource.group_resource()));
-    let content = |target| Box::new(Collection { registry: registry.clone(), target }) as Box<dyn Content>;
+    let content = |target| {
+        Box::new(Collection { registry: registry.clone(), caller: caller.clone(), target }) as Box<dyn Content>
+    };
     targets.into_iter().map(content).collect()
 }
 
@@ -80,15 +83,14 @@ impl Content for Collection {
 
 impl Collection {
     async fn list(&self, target: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
-        let everything = ListOptions::parse(&Query::parse(""), false)?;
-        self.registry.list(target, &everything).await?.items.into_entries().await
+        self.registry.list(target, &self.caller, &ListOptions::default()).await?.items.into_entries().await
     }
 
     async fn delete(&self, target: &Target, entry: Arc<Entry>) -> Result<(), ApiError> {
         // Everything goes, so nothing is left for dependents to be kept for.
         let propagation_policy = Some(PropagationPolicy::Background);
         let options = DeleteOptions { propagation_policy, ..DeleteOptions::default() };
-        match self.registry.delete(target, entry.name(), &options).await {
+        match self.registry.delete(target, entry.name(), &self.caller, &options).await {
             Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }

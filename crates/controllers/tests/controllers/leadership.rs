@@ -1,5 +1,6 @@
 //! Leader election when answers get lost, leaders stop answering and clocks differ: at no time do two servers lead.
 
+use keelson_registry::Caller;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -62,7 +63,8 @@ impl Candidate {
 
     async fn lease(&self) -> Value {
         let leases = target("coordination.k8s.io", "leases", Some("kube-system"));
-        let found = self.registry.get(&leases, "keelson-controllers", &GetOptions::default()).await.unwrap();
+        let found =
+            self.registry.get(&leases, "keelson-controllers", &Caller::server(), &GetOptions::default()).await.unwrap();
         serde_json::from_str(found.object.text()).unwrap()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use keelson_controllers::{GarbageCollection, NamespaceDeletion};
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
-use keelson_registry::{Registry, Target};
+use keelson_registry::{Caller, Registry, Target};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 use tokio::task::JoinHandle;
@@ -39,12 +39,12 @@ impl Server {
     }
 
     async fn delete(&self, target: &Target, name: &str) {
-        self.registry.delete(target, name, &DeleteOptions::default()).await.unwrap();
+        self.registry.delete(target, name, &Caller::server(), &DeleteOptions::default()).await.unwrap();
     }
 
     async fn gone(&self, target: &Target, name: &str) {
         let wait = async {
-            while self.registry.get(target, name, &GetOptions::default()).await.is_ok() {
+            while self.registry.get(target, name, &Caller::server(), &GetOptions::default()).await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
@@ -85,7 +85,7 @@ async fn controllers_stop_at_once_with_work_left() {
     server.create(&namespaces, "held", json!({})).await;
     server.create(&config_maps("held"), "kept", json!({"finalizers": ["example.com/keep"]})).await;
     server.delete(&namespaces, "held").await;
-    server.registry.get(&namespaces, "held", &GetOptions::default()).await.unwrap();
+    server.registry.get(&namespaces, "held", &Caller::server(), &GetOptions::default()).await.unwrap();
     server.stopping.cancel();
     for controller in server.controllers {
         tokio::time::timeout(PATIENCE, controller).await.expect("it stops").unwrap();

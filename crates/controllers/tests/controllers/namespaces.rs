@@ -9,7 +9,7 @@ use keelson_controllers::{Content, Left, NamespaceDeletion};
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
 use keelson_meta::{ApiError, GroupResource};
-use keelson_registry::{Registry, Target};
+use keelson_registry::{Caller, Registry, Target};
 use keelson_storage::memory::MemoryStore;
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,7 @@ impl Content for Remote {
 async fn until(registry: &Registry, target: &Target, name: &str, expected: impl Fn(Option<Value>) -> bool) {
     let wait = async {
         loop {
-            let found = registry.get(target, name, &GetOptions::default()).await.ok();
+            let found = registry.get(target, name, &Caller::server(), &GetOptions::default()).await.ok();
             if expected(found.map(|entry| serde_json::from_str(entry.object.text()).unwrap())) {
                 return;
             }
@@ -55,7 +55,7 @@ async fn what_cannot_be_reached_is_told_and_keeps_nothing_else() {
     let controller = NamespaceDeletion::new(registry.clone()).unwrap().also(Box::new(Remote(reachable.clone())));
     let stopping = CancellationToken::new();
     let running = tokio::spawn(controller.run(stopping.clone()));
-    registry.delete(&namespaces, "team", &DeleteOptions::default()).await.unwrap();
+    registry.delete(&namespaces, "team", &Caller::server(), &DeleteOptions::default()).await.unwrap();
     until(&registry, &config_maps("team"), "content", |content| content.is_none()).await;
     let failure = json!("Failed to delete all resource types, 1 remaining: nobody answers for gadgets");
     until(&registry, &namespaces, "team", |namespace| {

@@ -12,7 +12,7 @@ use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{GetOptions, UpdateOptions};
 use keelson_meta::random::SystemRandom;
-use keelson_registry::{Registry, ServiceRanges, Writer};
+use keelson_registry::{Caller, Registry, ServiceRanges};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Fence, Store};
 use tokio::task::JoinHandle;
@@ -84,7 +84,7 @@ impl Server {
 
     async fn get(&self, group: &str, plural: &str, name: &str) -> Option<(u64, Value)> {
         let target = target(group, plural, Some("default"));
-        let found = self.registry.get(&target, name, &GetOptions::default()).await.ok()?;
+        let found = self.registry.get(&target, name, &Caller::server(), &GetOptions::default()).await.ok()?;
         Some((found.revision.get(), serde_json::from_str(found.object.text()).unwrap()))
     }
 
@@ -115,11 +115,7 @@ impl Server {
         }
         let (target, object) = (target("", "endpoints", Some("default")), Object::from_value(endpoints).unwrap());
         let options = UpdateOptions::default();
-        let written = self
-            .registry
-            .update(&target, "kubernetes", || Ok(object.clone()), &Writer::server(), &options)
-            .await
-            .unwrap();
+        let written = self.registry.update(&target, "kubernetes", object, &Caller::server(), &options).await.unwrap();
         written.revision.unwrap().get()
     }
 

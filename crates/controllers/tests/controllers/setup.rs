@@ -8,7 +8,7 @@ use keelson_meta::json::Value;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{Clock, Object, SystemClock};
-use keelson_registry::{Registry, RegistryConfig, Surface, Target, Writer};
+use keelson_registry::{Caller, Registry, RegistryConfig, Surface, Target};
 use keelson_storage::Store;
 use tokio::time::Instant;
 
@@ -68,6 +68,6 @@ pub(crate) async fn create(registry: &Registry, target: &Target, name: &str, met
     if let Some(namespace) = &target.namespace {
         object.set_meta("namespace", namespace.as_str());
     }
-    let created = registry.create(target, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
+    let created = registry.create(target, object, &Caller::server(), &CreateOptions::default()).await.unwrap();
     created.object.uid().into_owned()
 }

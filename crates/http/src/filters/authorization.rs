@@ -1,32 +1,67 @@
-//! Whether a request may be made by its user.
+//! Whether a request may be made by its user, which the server's authorizer is asked.
 
-use keelson_access::authorize::is_open_to;
-use keelson_access::{Attributes, Decision, User, authorize};
+use std::borrow::Cow;
+
+use http::Uri;
+use keelson_access::user::UNAUTHENTICATED;
+use keelson_access::{Attributes, Authorizer, ResourceAttributes, User};
 use keelson_meta::error::ForbiddenDetail;
 use keelson_meta::{ApiError, GroupResource};
 
-use crate::request_info::RequestInfo;
+use crate::request_info::{RequestInfo, Verb};
 
 /// Lets a request pass, or says why not.
 ///
 /// # Errors
-/// [`ApiError::Unauthorized`] when credentials are missing, [`ApiError::Forbidden`] when they do not suffice.
-pub(super) fn permit(user: &User, info: &RequestInfo) -> Result<(), ApiError> {
-    let attributes = attributes(info);
-    if !is_open_to(user, &attributes) {
+/// [`ApiError::Unauthorized`] when nobody has proved who it is, so that clients know that credentials would help;
+/// [`ApiError::Forbidden`] when they do not suffice.
+pub(super) async fn permit(
+    user: &User,
+    info: &RequestInfo,
+    uri: &Uri,
+    authorizer: &dyn Authorizer,
+) -> Result<(), ApiError> {
+    let selectors = Selectors::of(info, uri);
+    if authorizer.authorize(user, &attributes(info, &selectors)).await.is_allowed() {
+        return Ok(());
+    }
+    if user.is_in(UNAUTHENTICATED) {
         return Err(ApiError::Unauthorized);
     }
-    match authorize(user, &attributes) {
-        Decision::Allow => Ok(()),
-        Decision::Deny => Err(ApiError::Forbidden(Box::new(refusal(user, info)))),
+    Err(ApiError::Forbidden(Box::new(refusal(user, info))))
+}
+
+/// What a request selects of a collection, as it was sent.
+#[derive(Default)]
+struct Selectors<'u> {
+    label: Option<Cow<'u, str>>,
+    field: Option<Cow<'u, str>>,
+}
+
+impl<'u> Selectors<'u> {
+    fn of(info: &RequestInfo, uri: &'u Uri) -> Self {
+        let mut selectors = Self::default();
+        let of_collection = matches!(info.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        for (key, value) in uri.query().filter(|_| of_collection).into_iter().flat_map(pairs) {
+            match &*key {
+                "labelSelector" => drop(selectors.label.get_or_insert(value)),
+                "fieldSelector" => drop(selectors.field.get_or_insert(value)),
+                _ => {}
+            }
+        }
+        selectors
     }
 }
 
-fn attributes(info: &RequestInfo) -> Attributes<'_> {
+fn pairs(query: &str) -> form_urlencoded::Parse<'_> {
+    form_urlencoded::parse(query.as_bytes())
+}
+
+fn attributes<'r>(info: &'r RequestInfo, selectors: &'r Selectors<'_>) -> Attributes<'r> {
     if !info.is_resource_request {
         return Attributes::Path { verb: info.verb.as_str(), path: &info.path };
     }
-    Attributes::Resource {
+    Attributes::Resource(ResourceAttributes {
         verb: info.verb.as_str(),
         group: &info.group,
         version: &info.version,
@@ -34,7 +69,9 @@ fn attributes(info: &RequestInfo) -> Attributes<'_> {
         subresource: info.subresource.as_deref(),
         namespace: info.namespace.as_deref(),
         name: info.name.as_deref(),
-    }
+        label_selector: selectors.label.as_deref(),
+        field_selector: selectors.field.as_deref(),
+    })
 }
 
 fn refusal(user: &User, info: &RequestInfo) -> ForbiddenDetail {
@@ -53,13 +90,18 @@ fn refusal(user: &User, info: &RequestInfo) -> ForbiddenDetail {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt as _;
+    use futures::future::Either;
     use http::Method;
+    use keelson_access::{Deciding, Decision, PrivilegedGroup, Verdict};
 
     fn check(groups: &[&str], target: &str, expect: Result<(), &str>) {
         let groups = groups.iter().map(ToString::to_string).collect();
         let user = User { name: "alice".to_owned(), groups, ..User::default() };
-        let info = RequestInfo::parse(&Method::GET, &target.parse().unwrap());
-        let outcome = permit(&user, &info).map_err(|error| error.status().message);
+        let uri: Uri = target.parse().unwrap();
+        let info = RequestInfo::parse(&Method::GET, &uri);
+        let outcome = permit(&user, &info, &uri, &PrivilegedGroup).now_or_never().expect("it needs no wait");
+        let outcome = outcome.map_err(|error| error.status().message);
         assert_eq!(outcome, expect.map_err(str::to_owned), "{target}");
     }
 
@@ -84,5 +126,43 @@ mod tests {
         check(&[], "/foo", Err("forbidden: User \"alice\" cannot get path \"/foo\""));
         check(&["system:unauthenticated"], "/foo", Err("Unauthorized"));
         check(&["system:unauthenticated"], "/livez", Ok(()));
+    }
+
+    /// Lets everybody read what is labelled as public, and takes its time for it.
+    #[derive(Debug)]
+    struct PublicOnly;
+
+    impl Authorizer for PublicOnly {
+        fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+            let public = matches!(
+                attributes,
+                Attributes::Resource(ResourceAttributes {
+                    label_selector: Some("public=true"),
+                    field_selector: None,
+                    ..
+                })
+            );
+            Either::Right(Box::pin(async move {
+                tokio::task::yield_now().await;
+                let decision = if public { Decision::Allow } else { Decision::NoOpinion };
+                Verdict { decision, reason: "".into() }
+            }))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_authorizer_can_wait_and_knows_what_is_selected() {
+        for (target, allowed) in [
+            ("/api/v1/pods?labelSelector=public%3Dtrue", true),
+            ("/api/v1/pods?labelSelector=public%3Dtrue&watch=1", true),
+            ("/api/v1/pods?labelSelector=public%3Dtrue&fieldSelector=a%3Db", false),
+            ("/api/v1/pods", false),
+            ("/api/v1/namespaces/a/pods/p?labelSelector=public%3Dtrue", false),
+        ] {
+            let uri: Uri = target.parse().unwrap();
+            let info = RequestInfo::parse(&Method::GET, &uri);
+            let outcome = permit(&User::default(), &info, &uri, &PublicOnly).await;
+            assert_eq!(outcome.is_ok(), allowed, "{target}");
+        }
     }
 }

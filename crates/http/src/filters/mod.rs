@@ -21,10 +21,11 @@ use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
 use hyper::body::Body as _;
-use keelson_access::ClientIdentity;
 use keelson_access::user::UNAUTHENTICATED;
+use keelson_access::{Authorizer, ClientIdentity, PrivilegedGroup};
 use keelson_meta::{ApiError, Clock, Random};
-use keelson_registry::Target;
+use keelson_registry::{Caller, Target};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::authentication::TokenAuthenticator;
@@ -59,6 +60,7 @@ pub trait Peer: Send + Sync {
 pub struct Pipeline {
     router: Router,
     tokens: Option<Arc<dyn TokenAuthenticator>>,
+    authorizer: Arc<dyn Authorizer>,
     flow_control: Arc<FlowControl>,
     long_work: LongWork,
     metrics: Arc<Metrics>,
@@ -80,7 +82,24 @@ impl Pipeline {
         let flow_control = Arc::new(FlowControl::new(limits));
         let measured = flow_control.clone();
         metrics.add_source(move || measured.samples());
-        Self { router, tokens: None, flow_control, long_work: LongWork::new(), metrics, clock, random, stopping }
+        Self {
+            router,
+            tokens: None,
+            authorizer: Arc::new(PrivilegedGroup),
+            flow_control,
+            long_work: LongWork::new(),
+            metrics,
+            clock,
+            random,
+            stopping,
+        }
+    }
+
+    /// The same that asks another authorizer what users may do.
+    #[must_use]
+    pub fn with_authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
+        self.authorizer = authorizer;
+        self
     }
 
     /// The same that knows the users of bearer tokens.
@@ -141,8 +160,9 @@ impl Pipeline {
             peer.is_known();
         }
         impersonation::refuse(&user, &parts.headers)?;
-        authorization::permit(&user, &info)?;
+        authorization::permit(&user, &info, &parts.uri, &*self.authorizer).await?;
         let limit = time_limit::of(&info, &parts)?;
+        let deadline = limit.map(|limit| Instant::now() + limit);
         let answered = pin!(async {
             let much = body.has_more_than(flow_control::LONG_BODY_BYTES).await;
             let about = target.as_ref().map(|target| self.router.estimate(&info, &parts, target)).unwrap_or_default();
@@ -152,10 +172,11 @@ impl Pipeline {
                 Ok(places) => places,
                 Err(seconds) => return (respond::overloaded(seconds), None),
             };
-            let request = ApiRequest { info, parts, body, user, error_form, stopping: self.stopping.clone() };
+            let caller = Caller::new(user, self.authorizer.clone()).until(deadline);
+            let request = ApiRequest { info, parts, body, caller, error_form, stopping: self.stopping.clone() };
             (self.route(request, target, cost).await, places)
         });
-        let (response, places) = time_limit::within(limit, answered).await?;
+        let (response, places) = time_limit::within(deadline, answered).await?;
         Ok((time_limit::watched(limit, response), places))
     }
 

@@ -11,7 +11,7 @@ use http::Response;
 use http::request::Parts;
 use hyper::body::Body as _;
 use keelson_meta::ApiError;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::body::{Progress, ResponseBody, stream};
 use crate::request_info::RequestInfo;
@@ -40,12 +40,12 @@ pub(super) fn of(info: &RequestInfo, parts: &Parts) -> Result<Option<Duration>, 
 /// # Errors
 /// [`ApiError::Timeout`] when the time is over.
 pub(super) async fn within<T>(
-    limit: Option<Duration>,
+    deadline: Option<Instant>,
     answer: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, ApiError> {
-    let Some(limit) = limit else { return Ok(answer.await) };
+    let Some(deadline) = deadline else { return Ok(answer.await) };
     let over = |_| ApiError::Timeout("request did not complete within the allotted timeout".to_owned());
-    timeout(limit, answer).await.map_err(over)
+    timeout_at(deadline, answer).await.map_err(over)
 }
 
 /// Watches over the body of an answer that has a limit.
@@ -109,7 +109,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_does_not_begin_is_given_up() {
-        let outcome = within(Some(REQUEST_TIMEOUT), pin!(std::future::pending::<()>())).await;
+        let deadline = Some(Instant::now() + REQUEST_TIMEOUT);
+        let outcome = within(deadline, pin!(std::future::pending::<()>())).await;
         assert_eq!(outcome.unwrap_err().code(), 504);
     }
 }

@@ -17,7 +17,6 @@ pub(super) async fn handle(
     if target.name.as_deref().is_some_and(|name| name != binding.object.name()) {
         return Err(ApiError::BadRequest("name in URL does not match name in Binding object".to_owned()));
     }
-    let namespace = target.namespace.as_deref().unwrap_or_default();
-    registry.bind(namespace, &binding.object, binding.options.dry_run).await?;
+    registry.bind(target, binding.object, &binding.caller).await?;
     Ok(binding.answer.done())
 }

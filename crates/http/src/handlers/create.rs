@@ -6,7 +6,7 @@ use keelson_meta::options::{CreateOptions, Query};
 use keelson_registry::{Registry, Target};
 
 use super::render::Renderer;
-use super::{decode, writer};
+use super::{decode, writing};
 use crate::body::ResponseBody;
 use crate::negotiation::Subject;
 use crate::respond;
@@ -20,8 +20,8 @@ pub(super) async fn handle(
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     let options = CreateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
     let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
-    let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
-    let created = registry.create(target, decoded.object, &writer, &options).await?;
+    let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
+    let created = registry.create(target, decoded.object, &caller, &options).await?;
     let mut response = renderer.answer(StatusCode::CREATED, &created.object, created.revision)?;
     respond::add_warnings(response.headers_mut(), &decoded.warnings);
     Ok(response)

@@ -1,6 +1,5 @@
 //! Request bodies: from bytes to an object, in the encodings that clients send.
 
-use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use keelson_codec::json::Parsed;
@@ -22,36 +21,14 @@ pub(super) async fn object(
     target: &Target,
     validation: FieldValidation,
 ) -> Result<Accepted, ApiError> {
-    Sent::read(headers, body).await?.object(target, validation)
-}
-
-/// What was sent, to be taken in as often as it is needed.
-pub(super) struct Sent {
-    encoding: Encoding,
-    bytes: Bytes,
-}
-
-impl Sent {
-    /// Reads the body of a create or an update.
-    ///
-    /// # Errors
-    /// 413 beyond the size limit, 415 for an unknown encoding.
-    pub(super) async fn read(headers: &HeaderMap, body: RequestBody) -> Result<Self, ApiError> {
-        Ok(Self { encoding: Encoding::of(headers)?, bytes: body.read(MAX_REQUEST_BYTES).await? })
-    }
-
-    /// The object.
-    ///
-    /// # Errors
-    /// 400 for what can't be read or does not fit the URL, and for duplicate fields where the client asked for strictness.
-    pub(super) fn object(&self, target: &Target, validation: FieldValidation) -> Result<Accepted, ApiError> {
-        let kind = target.taken_kind();
-        let version = kind.group_version().to_string();
-        let parsed = self.encoding.parse(&self.bytes, (&version, &kind.kind));
-        let parsed = parsed.map_err(|error| unrecognized(&kind.kind, &error, &self.bytes))?;
-        let faults = self.encoding.faults(parsed.duplicates, validation);
-        accept(target, parsed.value, &faults, validation)
-    }
+    let encoding = Encoding::of(headers)?;
+    let bytes = body.read(MAX_REQUEST_BYTES).await?;
+    let kind = target.taken_kind();
+    let version = kind.group_version().to_string();
+    let parsed = encoding.parse(&bytes, (&version, &kind.kind));
+    let parsed = parsed.map_err(|error| unrecognized(&kind.kind, &error, &bytes))?;
+    let faults = encoding.faults(parsed.duplicates, validation);
+    accept(target, parsed.value, &faults, validation)
 }
 
 /// Reads the options that a DELETE may carry as its body; an empty body is none.

@@ -34,7 +34,7 @@ pub(super) async fn one(
         };
         return Ok(respond::status(&Status::success(details), renderer.media()));
     }
-    let deleted = registry.delete(target, name, &options).await?;
+    let deleted = registry.delete(target, name, &request.caller, &options).await?;
     let mut response = match &deleted {
         Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision)?,
         Deleted::Gone(last) if registry.returns_deleted(target) => {
@@ -68,7 +68,7 @@ pub(super) async fn collection(
     if options.ignore_store_read_error {
         return Err(not_for_collections());
     }
-    let (revision, entries) = registry.delete_collection(target, &selected, &options).await?;
+    let (revision, entries) = registry.delete_collection(target, &request.caller, &selected, &options).await?;
     let kind = target.kind();
     let head = ListHead {
         kind: &target.resource.list_kind(),

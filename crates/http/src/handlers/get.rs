@@ -19,6 +19,6 @@ pub(super) async fn handle(
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     let options = GetOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()));
     let name = resolve::name(target)?;
-    let entry = registry.get(target, name, &options).await?;
+    let entry = registry.get(target, name, &request.caller, &options).await?;
     renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision))
 }

@@ -19,7 +19,7 @@ pub(super) async fn handle(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::List)?;
     let options = ListOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()), false)?;
-    let page = registry.list(target, &options).await?;
+    let page = registry.list(target, &request.caller, &options).await?;
     let kind = target.kind();
     let head = ListHead {
         kind: &target.resource.list_kind(),

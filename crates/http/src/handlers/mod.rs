@@ -22,13 +22,12 @@ mod watch;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use http::Response;
 use http::header::USER_AGENT;
 use http::request::Parts;
-use keelson_access::User;
+use http::{Response, StatusCode};
 use keelson_meta::ApiError;
 use keelson_meta::options::{ListOptions, Query};
-use keelson_registry::{Estimate, Registry, ServiceAccountTokens, Target, Writer};
+use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Written};
 
 use crate::body::ResponseBody;
 use crate::request_info::{RequestInfo, Verb};
@@ -75,10 +74,18 @@ impl ResourceHandlers {
     }
 }
 
-/// Who writes: what the request's options call it, or else its program.
-fn writer(parts: &Parts, user: &Arc<User>, field_manager: Option<&str>) -> Writer {
+/// Who calls, as it writes: under the name that the request's options call it, or else its program.
+fn writing(caller: Caller, parts: &Parts, field_manager: Option<&str>, dry_run: bool) -> Caller {
     let user_agent = parts.headers.get(USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    Writer::of_request(field_manager, user_agent.as_deref().unwrap_or_default(), user)
+    caller.writing(field_manager, user_agent.as_deref().unwrap_or_default(), dry_run)
+}
+
+/// The status of an answer to a write that may have made the object.
+fn status_of(written: &Written) -> StatusCode {
+    match written.effect {
+        Effect::Created => StatusCode::CREATED,
+        Effect::Updated | Effect::Removed => StatusCode::OK,
+    }
 }
 
 impl ApiService for ResourceHandlers {

@@ -1,15 +1,15 @@
 //! `PATCH` of an object, or of its status: a change of what is there, or server-side apply.
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response};
 use keelson_codec::{json, yaml};
 use keelson_meta::json::{Found, Value};
 use keelson_meta::options::{self, FieldValidation, PatchOptions, Query};
 use keelson_meta::{ApiError, go_format};
-use keelson_registry::{Applied, Patch, PatchKind, Registry, Target};
+use keelson_registry::{Patch, PatchKind, Registry, Target};
 
 use super::render::Renderer;
-use super::{decode, resolve, writer};
+use super::{decode, resolve, status_of, writing};
 use crate::body::{MAX_REQUEST_BYTES, RequestBody, ResponseBody};
 use crate::negotiation::Subject;
 use crate::respond;
@@ -25,15 +25,14 @@ pub(super) async fn handle(
     let options = options(&Query::parse(request.parts.uri.query().unwrap_or_default()), kind)?;
     let patch = document(kind, request.body, options.field_validation).await?;
     let name = resolve::name(target)?;
-    let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
-    let Applied { written, created } = match kind {
-        PatchKind::Apply => registry.apply(target, name, &patch, &writer, &options).await?,
+    let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
+    let written = match kind {
+        PatchKind::Apply => registry.apply(target, name, &patch, &caller, &options).await?,
         PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => {
-            let written = registry.patch(target, name, &patch, &writer, &options).await?;
-            Applied { written, created: false }
+            registry.patch(target, name, &patch, &caller, &options).await?
         }
     };
-    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+    let status = status_of(&written);
     let mut response = renderer.answer(status, &written.object, written.revision)?;
     respond::add_warnings(response.headers_mut(), &written.warnings);
     Ok(response)

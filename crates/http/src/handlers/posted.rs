@@ -3,9 +3,9 @@
 use http::{Response, StatusCode};
 use keelson_meta::options::{CreateOptions, Query};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Accepted, Target};
+use keelson_registry::{Accepted, Caller, Target};
 
-use super::decode;
+use super::{decode, writing};
 use crate::body::ResponseBody;
 use crate::negotiation::{MediaType, OBJECT_OFFERS, negotiate_routed};
 use crate::respond;
@@ -15,8 +15,8 @@ use crate::service::ApiRequest;
 pub(super) struct Posted {
     /// What was sent.
     pub(super) object: Object,
-    /// How it shall be taken.
-    pub(super) options: CreateOptions,
+    /// Who sent it.
+    pub(super) caller: Caller,
     /// How it is answered.
     pub(super) answer: AnswerForm,
 }
@@ -33,12 +33,13 @@ impl Posted {
     /// # Errors
     /// 406 for a form that can't be made, 422 for options that are not allowed; otherwise as [`decode::object`].
     pub(super) async fn read(target: &Target, request: ApiRequest) -> Result<Self, ApiError> {
-        let ApiRequest { parts, body, .. } = request;
+        let ApiRequest { parts, body, caller, .. } = request;
         let media = negotiate_routed(&parts, OBJECT_OFFERS)?;
         let options = CreateOptions::parse(&Query::parse(parts.uri.query().unwrap_or_default()))?;
         let Accepted { object, warnings } =
             decode::object(&parts.headers, body, target, options.field_validation).await?;
-        Ok(Self { object, options, answer: AnswerForm { media, warnings } })
+        let caller = writing(caller, &parts, options.field_manager.as_deref(), options.dry_run);
+        Ok(Self { object, caller, answer: AnswerForm { media, warnings } })
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) async fn handle(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let container = query.get("container").unwrap_or_default();
-    match registry.remote(target, resolve::name(target)?, container).await? {
+    match registry.remote(target, resolve::name(target)?, container, &request.caller).await? {
         Remote::Nothing => {
             let mut response = Response::new(empty());
             *response.status_mut() = StatusCode::NO_CONTENT;

@@ -14,11 +14,10 @@ pub(super) async fn handle(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let user = request.user.clone();
-    let Posted { object: question, answer, .. } = Posted::read(target, request).await?;
+    let Posted { object: question, caller, answer } = Posted::read(target, request).await?;
     let reviewed = match &*target.resource.plural {
-        "tokenreviews" => tokens.review(question).await?,
-        _ => registry.review(target, question, &user)?,
+        "tokenreviews" => tokens.review(target, question, &caller).await?,
+        _ => registry.review(target, question, &caller).await?,
     };
     Ok(answer.with(reviewed))
 }

@@ -3,9 +3,9 @@
 use http::{Response, StatusCode};
 use keelson_meta::options::{GetOptions, Query, UpdateOptions};
 use keelson_meta::{ApiError, GroupVersionKind, Object};
-use keelson_registry::{PatchKind, Registry, Target, object_of};
+use keelson_registry::{PatchKind, Registry, Target, WriteOptions, object_of};
 
-use super::{decode, patch, resolve, writer};
+use super::{decode, patch, resolve, writing};
 use crate::body::ResponseBody;
 use crate::negotiation::{OBJECT_OFFERS, negotiate_routed};
 use crate::request_info::Verb;
@@ -24,7 +24,7 @@ pub(super) async fn handle(
     let mut warnings = Vec::new();
     let scale = match request.info.verb {
         Verb::Get => {
-            let entry = registry.get(target, name, &GetOptions::parse(&query)).await?;
+            let entry = registry.get(target, name, &request.caller, &GetOptions::parse(&query)).await?;
             registry.scale(&entry)
         }
         Verb::Update => {
@@ -32,26 +32,29 @@ pub(super) async fn handle(
             let body = decode::of_kind(headers, request.body, ("autoscaling/v1", "Scale")).await?;
             let wanted = body.ok_or_else(|| ApiError::BadRequest("the body of the request is empty".to_owned()))?;
             check_name(name, &wanted)?;
-            let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
-            registry.change_scale(target, name, &writer, options.dry_run, |_| Ok(wanted.clone())).await?
+            let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
+            let options = WriteOptions::Update(&options);
+            registry.change_scale(target, name, &caller, options, |_| Ok(wanted.clone())).await?
         }
         Verb::Patch => {
             let form = patch::kind(headers)?;
             let options = patch::options(&query, form)?;
             let patch = patch::document(form, request.body, options.field_validation).await?;
-            let writer = writer(&request.parts, &request.user, options.field_manager.as_deref());
+            let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
             if form == PatchKind::Apply {
-                let applied = registry.apply_scale(target, name, &patch, &writer, &options).await?;
-                warnings = applied.written.warnings.clone();
-                registry.scale_written(&applied.written)
+                let applied = registry.apply_scale(target, name, &patch, &caller, &options).await?;
+                let scale = registry.scale_written(&applied);
+                warnings = applied.warnings;
+                scale
             } else {
+                let (kind, patch) = (kind(), patch.compile());
+                let schema = target.version.schema_taken_by("scale", &kind);
                 let change = |scale| {
-                    let patched =
-                        object_of(patch.apply(target.version.schema_taken_by("scale", &kind()), scale)?, "Scale")?;
+                    let patched = object_of(patch.apply(schema, scale)?, "Scale")?;
                     check_name(name, &patched)?;
                     Ok(patched)
                 };
-                registry.change_scale(target, name, &writer, options.dry_run, change).await?
+                registry.change_scale(target, name, &caller, WriteOptions::Patch(&options), change).await?
             }
         }
         _ => return Err(ApiError::MethodNotAllowed),

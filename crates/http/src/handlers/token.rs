@@ -14,8 +14,7 @@ pub(super) async fn create(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let Posted { object: wanted, answer, .. } = Posted::read(target, request).await?;
-    let namespace = target.namespace.as_deref().unwrap_or_default();
-    let issued = tokens.issue(namespace, resolve::name(target)?, wanted).await?;
+    let Posted { object: wanted, caller, answer } = Posted::read(target, request).await?;
+    let issued = tokens.issue(target, resolve::name(target)?, wanted, &caller).await?;
     Ok(answer.with(issued))
 }

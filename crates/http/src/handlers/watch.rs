@@ -25,7 +25,7 @@ pub(super) async fn handle(
     let content_type = renderer.media().kind.watch_content_type();
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let options = ListOptions::parse(&query, true)?;
-    let watch = registry.watch(target, &options).await?;
+    let watch = registry.watch(target, &request.caller, &options).await?;
     let frames = frames(watch, EventEncoder::new(renderer), request.stopping);
     let body = body::stream(StreamBody::new(frames.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)))));
     Ok(respond::stream(StatusCode::OK, content_type, body))

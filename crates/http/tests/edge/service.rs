@@ -55,7 +55,7 @@ impl ApiService for Service {
                 (_, "large") => json(body::stream(Large { frames, left: LARGE_FRAMES })),
                 _ => {
                     let name = name.unwrap_or_default();
-                    let text = format!("{} {verb} {resource} {namespace}/{name}\n", request.user.name);
+                    let text = format!("{} {verb} {resource} {namespace}/{name}\n", request.caller.user().name);
                     respond::text(StatusCode::OK, text)
                 }
             }

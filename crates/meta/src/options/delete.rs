@@ -56,11 +56,18 @@ impl DeleteOptions {
     /// # Errors
     /// 400 for values of the wrong type, 422 for values and combinations that are not allowed.
     pub fn parse(query: &Query<'_>, body: Option<&Object>) -> Result<Self, ApiError> {
-        let raw = match body {
-            Some(body) => Raw::from_body(body)?,
-            None => Raw::from_query(query)?,
-        };
-        raw.check()
+        match body {
+            Some(body) => Self::from_object(body),
+            None => Raw::from_query(query)?.check(),
+        }
+    }
+
+    /// Reads the options that an object says.
+    ///
+    /// # Errors
+    /// 400 for fields of wrong types, 422 for values that are not allowed.
+    pub fn from_object(object: &Object) -> Result<Self, ApiError> {
+        Raw::from_body(object)?.check()
     }
 }
 

@@ -11,7 +11,7 @@ use keelson_storage::{KeyValue, StoreKey};
 use super::ranges::{AddressRange, Family};
 use super::spec::{Spec as _, held_addresses, is_headless, needs_addresses};
 use super::{FULL, Place, families};
-use crate::companions::{Companions, Otherwise};
+use crate::companions::{Companions, OnConflict};
 use crate::registry::Registry;
 use crate::target::Target;
 
@@ -35,12 +35,12 @@ pub(super) fn assign(
     let target = target(registry, "ipaddresses")?;
     let mut addresses: Vec<String> = spec.texts("clusterIPs").into_iter().map(str::to_owned).collect();
     for (index, family) in families::families(spec).into_iter().enumerate() {
-        let (address, otherwise) = match addresses.get(index).map(String::as_str) {
+        let (address, on_conflict) = match addresses.get(index).map(String::as_str) {
             None | Some("") => {
                 let address = choose(registry, &target, family)?;
                 addresses.resize(addresses.len().max(index + 1), String::new());
                 addresses[index] = address.to_string();
-                (address, Otherwise::PlanAgain)
+                (address, OnConflict::PlanAgain)
             }
             Some(text) => {
                 let Ok(address) = text.parse::<IpAddr>() else { continue };
@@ -54,11 +54,11 @@ pub(super) fn assign(
                 if !ranges(registry)?.iter().any(|range| range.holds(address)) {
                     return Err(refused("the provided network does not match the current range"));
                 }
-                (address, Otherwise::Refuse(Box::new(refused("provided IP is already allocated"))))
+                (address, OnConflict::Refuse(Box::new(refused("provided IP is already allocated"))))
             }
         };
         let object = registry.encode_own(&target, describe(place, address))?;
-        companions.take(key(registry, &target, address)?, object.bytes().clone(), otherwise);
+        companions.take(key(registry, &target, address)?, object.bytes().clone(), on_conflict);
     }
     spec.put("clusterIP", addresses.first().map(|address| json!(address)));
     spec.put("clusterIPs", Some(json!(addresses)));

@@ -10,7 +10,7 @@ use keelson_storage::{KeyValue, RangeRequest, StoreKey};
 
 use super::spec::{Spec as _, held_ports, needs_health_check, needs_node_ports};
 use super::{FULL, Place};
-use crate::companions::{Companions, Otherwise};
+use crate::companions::{Companions, OnConflict};
 use crate::registry::{Registry, store_error};
 
 /// Where the keys are; `0` follows `/` in byte order.
@@ -131,11 +131,11 @@ impl Taking<'_> {
             let why = format!("provided port is not in the valid range. The range of valid ports is {range}");
             return Err(refused(self.place, &why));
         }
-        let otherwise = refused(self.place, TAKEN);
+        let taken = refused(self.place, TAKEN);
         if !self.new.insert(port) {
-            return Err(otherwise);
+            return Err(taken);
         }
-        self.companions.take(key(port), self.owner(), Otherwise::Refuse(Box::new(otherwise)));
+        self.companions.take(key(port), self.owner(), OnConflict::Refuse(Box::new(taken)));
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl Taking<'_> {
         let free = |port: &u16| [&self.held, &self.taken, &self.new].iter().all(|taken| !taken.contains(port));
         let port = ports.find(free)?;
         self.new.insert(port);
-        self.companions.take(key(port), self.owner(), Otherwise::PlanAgain);
+        self.companions.take(key(port), self.owner(), OnConflict::PlanAgain);
         Some(port)
     }
 

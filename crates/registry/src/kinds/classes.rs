@@ -164,7 +164,9 @@ fn policy(class: &Object) -> String {
 }
 
 fn refused(target: &Target, object: &Object, message: String) -> ApiError {
-    ApiError::Refused { resource: target.group_resource(), name: object.name().to_owned(), message, causes: Vec::new() }
+    // A new object has no name yet where that is generated.
+    let name = if object.name().is_empty() { object.generate_name() } else { object.name() };
+    ApiError::Refused { resource: target.group_resource(), name: name.to_owned(), message, causes: Vec::new() }
 }
 
 fn find(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Option<Object>, ApiError> {

@@ -17,6 +17,7 @@ use keelson_cache::{Entry, RangeCursor};
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
 
+use crate::caller::Caller;
 pub(crate) use crate::list::history::Rests;
 pub(crate) use crate::list::page::KeyRange;
 pub(crate) use crate::list::plan::ListPlan;
@@ -88,7 +89,12 @@ impl Registry {
     /// # Errors
     /// 400 for selectors and tokens that can't be read, 410 when the revision asked for is no longer known (with a
     /// token to go on from for a continued list), 504 when it does not exist yet, 500 when something in it can't be read.
-    pub async fn list(&self, target: &Target, options: &ListOptions) -> Result<ListPage, ApiError> {
+    pub async fn list(&self, target: &Target, caller: &Caller, options: &ListOptions) -> Result<ListPage, ApiError> {
+        caller.in_time(self.read_list(target, options)).await
+    }
+
+    /// The same for the server's own use, whoever is served by it.
+    pub(crate) async fn read_list(&self, target: &Target, options: &ListOptions) -> Result<ListPage, ApiError> {
         let selection = Selection::new(target, options)?;
         let plan = ListPlan::new(target, options, &self.config)?;
         if target.is_empty_by_nature() {

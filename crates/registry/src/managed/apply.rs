@@ -16,7 +16,7 @@ use keelson_schema::SchemaRef;
 use super::{KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, lend};
 use crate::intake::shape;
 use crate::target::Target;
-use crate::write::Draft;
+use crate::write::ManagedObject;
 
 /// What somebody applies: an object that says only what they want.
 #[derive(Clone, Debug)]
@@ -31,25 +31,36 @@ pub(crate) struct Application<'a> {
     pub(crate) now: SystemTime,
 }
 
+/// Checks what is applied by itself, before it is applied to anything.
+///
+/// # Errors
+/// 400 for another kind or version, or for owners in what is applied; 500, as upstream has it, for what does not fit the
+/// schema.
+pub(crate) fn check(target: &Target, application: &Application<'_>) -> Result<(), ApiError> {
+    let kind = target.kind();
+    let version = kind.group_version().to_string();
+    let schema = KindVersions::of(target).schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
+    check_applied(schema, kind, application.object)
+}
+
 /// Applies to a live object, which is in the version of the request, or to what a kind always has. The result is in the
 /// same version, with its owners (`managed` are those of the live object).
 ///
-/// Stored objects had their schema's shape when they were taken in, so only what is applied is checked against it.
+/// Stored objects had their schema's shape when they were taken in, and what is applied has been [`check`]ed, so nothing
+/// here is checked against it.
 ///
 /// # Errors
-/// 400 for another kind or version, or for owners in what is applied; 409 for fields that others want otherwise; 500, as
-/// upstream has it, for what does not fit the schema.
+/// 409 for fields that others want otherwise; 500, as upstream has it, for owners that can't be read.
 pub(crate) fn apply(
     target: &Target,
     live: &mut Object,
     managed: Option<&str>,
     application: &Application<'_>,
-) -> Result<Draft, ApiError> {
+) -> Result<ManagedObject, ApiError> {
     let kind = target.kind();
     let version = kind.group_version().to_string();
     let versions = KindVersions::of(target);
     let schema = versions.schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
-    check_applied(schema, kind, application.object)?;
     let known = managed
         .map_or_else(|| Ok(Owners::default()), Owners::read_text)
         .map_err(|error| ApiError::Unclassified(format!("failed to decode managed fields: {error}")))?;
@@ -70,7 +81,7 @@ pub(crate) fn apply(
     // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
     let managed =
         if done.owners.are_still(&known) { managed.map(str::to_owned) } else { Some(done.owners.write_text()) };
-    Ok(Draft { object, managed: managed.filter(|_| !done.owners.is_empty()) })
+    Ok(ManagedObject { object, managed_fields: managed.filter(|_| !done.owners.is_empty()) })
 }
 
 /// How an apply writes.

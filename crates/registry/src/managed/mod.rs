@@ -17,10 +17,10 @@ use keelson_meta::json::Value;
 use keelson_patch::equal::{equal, side_by_side};
 use keelson_patch::fields::{self, Manager, Owners};
 
+use crate::caller::Caller;
 use crate::target::Target;
-use crate::writer::Writer;
 
-pub(crate) use apply::{Application, apply, check_applied};
+pub(crate) use apply::{Application, apply, check, check_applied};
 pub(crate) use endpoints::confine;
 use versions::KindVersions;
 
@@ -33,10 +33,10 @@ pub(crate) const MANAGED_FIELDS: &str = "managedFields";
 ///
 /// Returns the owners as text, unless the client had a say in them: then they are in the object, to be checked like all
 /// that a client says.
-pub(crate) fn track_new(target: &Target, object: &mut Object, writer: &Writer, now: SystemTime) -> Option<String> {
+pub(crate) fn track_new(target: &Target, object: &mut Object, caller: &Caller, now: SystemTime) -> Option<String> {
     let sent = take_managed(object);
     let owners = sent.as_ref().and_then(|sent| Owners::read(sent).ok()).unwrap_or_default();
-    let after = updated(target, &owners, writer, now, target.version.empty(), object);
+    let after = updated(target, &owners, caller, now, target.version.empty(), object);
     noted(object, &after, !owners.is_empty())
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn track(
     current: &mut Object,
     next: &mut Object,
     known: Option<&str>,
-    writer: &Writer,
+    caller: &Caller,
     now: SystemTime,
 ) -> Option<String> {
     let sent = take_managed(next).filter(|_| target.subresource.is_none());
@@ -62,7 +62,7 @@ pub(crate) fn track(
         return None;
     }
     let before = lend(current);
-    let after = updated(target, &owners, writer, now, &before, next);
+    let after = updated(target, &owners, caller, now, &before, next);
     give_back(current, before);
     // What nobody changed keeps its form too, so that a write without effect leaves the same bytes.
     if !is_wanted && after.are_still(&owners) {
@@ -127,14 +127,14 @@ fn same_otherwise(left: &Object, right: &Object) -> bool {
 fn updated(
     target: &Target,
     owners: &Owners,
-    writer: &Writer,
+    caller: &Caller,
     now: SystemTime,
     before: &Value,
     after: &mut Object,
 ) -> Owners {
     let version = after.api_version().unwrap_or_default().to_owned();
     let subresource = target.subresource_name().unwrap_or_default();
-    let manager = Manager::updates(writer.manager(), &version, subresource);
+    let manager = Manager::updates(caller.field_manager(), &version, subresource);
     let time = (!is_untimed(subresource)).then(|| rfc3339(now));
     let writer = fields::Writer { manager: &manager, version: &version, now: time.as_deref() };
     let new = lend(after);

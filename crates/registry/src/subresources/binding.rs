@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use keelson_cache::Entry;
 use keelson_meta::error::ConflictKind;
 use keelson_meta::field_error::{self, FieldError};
 use keelson_meta::json::{Map, Value, json};
@@ -9,34 +10,41 @@ use keelson_meta::options::GetOptions;
 use keelson_meta::{ApiError, GroupResource, Object};
 
 use super::{conditions, other};
+use crate::admission::WriteOptions;
+use crate::caller::Caller;
 use crate::kinds;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Change, modified};
+use crate::write::{Change, Edit, Proposed, WriteRequest, modified};
 
 /// The labels by which workloads know where they run; a bound pod has those of its node (KEP-4742).
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 impl Registry {
-    /// Binds the pod that a Binding names to the node that it names.
+    /// Binds the pod that a Binding names to the node that it names; `target` is where it was posted.
     ///
     /// # Errors
     /// 404 when there is no such pod, 409 when it is bound, held back, being deleted, or another one than the Binding
     /// means; 500 for a Binding that names no node, as upstream has it.
-    pub async fn bind(&self, namespace: &str, binding: &Object, dry_run: bool) -> Result<(), ApiError> {
-        let node = node_of(binding)?;
-        let pods = other(self, "", "pods", Some(namespace))?;
+    pub async fn bind(&self, target: &Target, mut binding: Object, caller: &Caller) -> Result<(), ApiError> {
+        self.admit_posted(target, caller, &mut binding).await?;
+        let node = node_of(&binding)?;
+        let pods = other(self, "", "pods", target.namespace.as_deref())?;
         let topology = self.topology(node).await?;
-        let change = |pod| bound(&pods, pod, binding, node, &topology, self.now());
-        self.change(&pods, binding.name(), dry_run, |current| change(current.object.decode(current.revision)))
-            .await
-            .map(|_| ())
+        let mut bind = Edit::new(|registry: &Registry, live: &Entry| {
+            let pod = live.object.decode(live.revision);
+            // Admission was asked of the binding.
+            let change = bound(&pods, pod, &binding, node, &topology, registry.now())?;
+            Ok(Proposed::Change(change, None))
+        });
+        let request = WriteRequest::new(&pods, binding.name(), caller, WriteOptions::None);
+        self.write(&request, &mut bind).await.map(|_| ())
     }
 
     /// What a node says of where it is; nothing when there is no such node.
     async fn topology(&self, node: &str) -> Result<Map, ApiError> {
         let nodes = other(self, "", "nodes", None)?;
-        match self.get(&nodes, node, &GetOptions::default()).await {
+        match self.read(&nodes, node, &GetOptions::default()).await {
             Ok(entry) => {
                 let node = entry.object.decode(entry.revision);
                 let labels = node.labels().filter(|(name, _)| TOPOLOGY.contains(name));

@@ -5,15 +5,20 @@
 
 use std::time::SystemTime;
 
+use async_trait::async_trait;
+use keelson_cache::Entry;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
-use keelson_meta::options::{ListOptions, Query};
+use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, GroupResource, Object};
 
 use super::{conditions, other, selector};
+use crate::admission::WriteOptions;
+use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::writer::Writer;
+use crate::update::replacement;
+use crate::write::{Live, Proposal, Proposed, WriteRequest, existing};
 
 /// How many evictions may wait to be noticed by a budget's controller.
 const MAX_DISRUPTED_PODS: usize = 2000;
@@ -27,8 +32,7 @@ impl Registry {
     /// 500 when several do: which of them would count is not defined.
     pub(super) async fn budget_of(&self, namespace: &str, pod: &Object) -> Result<Option<Object>, ApiError> {
         let budgets = other(self, "policy", "poddisruptionbudgets", Some(namespace))?;
-        let everything = ListOptions::parse(&Query::parse(""), false)?;
-        let entries = self.list(&budgets, &everything).await?.items.into_entries().await?;
+        let entries = self.read_list(&budgets, &ListOptions::default()).await?.items.into_entries().await?;
         let found = entries.iter().map(|entry| entry.object.decode(entry.revision));
         let mut guarding = found.filter(|budget| guards(budget, pod));
         let first = guarding.next();
@@ -50,18 +54,38 @@ impl Registry {
         namespace: &str,
         budget: &str,
         pod: &str,
+        caller: &Caller,
         dry_run: bool,
     ) -> Result<(), ApiError> {
         let mut budgets = other(self, "policy", "poddisruptionbudgets", Some(namespace))?;
         budgets = budgets.below("status");
-        self.change(&budgets, budget, dry_run, |current| {
-            let current = self.shown(&budgets, current)?;
-            check(&current.object)?;
-            let next = decremented(&budgets, &current.object, pod, self.now());
-            self.replace(&budgets, budget, current, next, &Writer::server())
-        })
-        .await
-        .map(|_| ())
+        // The count is the server's own.
+        let server = Caller::server().until(caller.deadline());
+        let server = if dry_run || caller.is_dry_run() { server.rehearsing() } else { server };
+        let request = WriteRequest::new(&budgets, budget, &server, WriteOptions::None);
+        let mut take = TakeDisruption { budgets: &budgets, budget, pod };
+        self.write(&request, &mut take).await.map(|_| ())
+    }
+}
+
+/// The write that takes one disruption from a budget, for a pod.
+struct TakeDisruption<'t> {
+    budgets: &'t Target,
+    budget: &'t str,
+    pod: &'t str,
+}
+
+#[async_trait]
+impl Proposal for TakeDisruption<'_> {
+    async fn propose<'s>(
+        &'s mut self,
+        registry: &'s Registry,
+        live: Option<&'s Entry>,
+    ) -> Result<Proposed<'s>, ApiError> {
+        let live = Live::in_version_of(self.budgets, existing(live)?)?;
+        check(&live.object)?;
+        let next = decremented(self.budgets, &live.object, self.pod, registry.now());
+        replacement(self.budgets, self.budget, live, next)
     }
 }
 

@@ -3,37 +3,49 @@
 //! Whether a pod may go without its budget is decided on the state that is deleted, in the same write, so that a pod that
 //! becomes ready meanwhile is never lost to a race.
 
+use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
 use keelson_meta::{ApiError, Object};
 
 use super::{budget, conditions, other};
+use crate::admission::WriteOptions;
+use crate::caller::Caller;
 use crate::kinds;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::Change;
+use crate::write::{Change, Edit, Proposed, WriteRequest};
 
 impl Registry {
-    /// Evicts a pod.
+    /// Evicts the pod of the target's URL, as an Eviction says that was posted there.
     ///
     /// # Errors
     /// 404 when there is none, 409 when it is not the one that the preconditions name, 429 when its budget has no room.
-    pub async fn evict(&self, namespace: &str, name: &str, options: &DeleteOptions) -> Result<(), ApiError> {
+    pub async fn evict(
+        &self,
+        target: &Target,
+        name: &str,
+        mut eviction: Object,
+        caller: &Caller,
+    ) -> Result<(), ApiError> {
+        self.admit_posted(target, caller, &mut eviction).await?;
+        let options = &delete_options(&eviction)?;
+        let namespace = target.namespace.as_deref().unwrap_or_default();
         let pods = other(self, "", "pods", Some(namespace))?;
-        if self.evict_if(&pods, name, options, is_no_disruption).await? {
+        if self.evict_if(&pods, name, caller, options, is_no_disruption).await? {
             return Ok(());
         }
-        let pod = self.get(&pods, name, &GetOptions::default()).await?;
+        let pod = self.read(&pods, name, &GetOptions::default()).await?;
         let pod = pod.object.decode(pod.revision);
         let Some(budget) = self.budget_of(namespace, &pod).await? else {
-            return self.evict_if(&pods, name, options, |_| true).await.map(|_| ());
+            return self.evict_if(&pods, name, caller, options, |_| true).await.map(|_| ());
         };
         if !is_ready(&pod) && budget::lets_unready_go(&budget) {
-            let gone = self.evict_if(&pods, name, options, |pod| !is_ready(pod)).await?;
+            let gone = self.evict_if(&pods, name, caller, options, |pod| !is_ready(pod)).await?;
             return if gone { Ok(()) } else { Err(budget::unsettled(budget.name())) };
         }
-        self.take_disruption(namespace, budget.name(), name, options.dry_run).await?;
-        self.evict_if(&pods, name, options, |_| true).await.map(|_| ())
+        self.take_disruption(namespace, budget.name(), name, caller, options.dry_run).await?;
+        self.evict_if(&pods, name, caller, options, |_| true).await.map(|_| ())
     }
 
     /// Deletes a pod as evicted if it is as `condition` wants it; tells whether it was.
@@ -41,22 +53,33 @@ impl Registry {
         &self,
         pods: &Target,
         name: &str,
+        caller: &Caller,
         options: &DeleteOptions,
-        condition: impl Fn(&Object) -> bool,
+        condition: impl Fn(&Object) -> bool + Send + Sync,
     ) -> Result<bool, ApiError> {
         let mut applies = false;
-        self.change(pods, name, options.dry_run, |current| {
-            let mut pod = current.object.decode(current.revision);
+        let mut evict = Edit::new(|registry: &Registry, live: &Entry| {
+            let mut pod = live.object.decode(live.revision);
             applies = condition(&pod);
             if !applies {
-                pod.remove_meta("resourceVersion");
-                return Ok(Change::Put(pod.into()));
+                return Ok(Proposed::Change(Change::Keep(live.object.clone(), live.revision), None));
             }
-            mark(pods, &mut pod, self.now());
-            self.deletion(pods, pod, options)
-        })
-        .await?;
+            mark(pods, &mut pod, registry.now());
+            // Admission was asked of the eviction.
+            Ok(Proposed::Change(registry.deletion(pods, pod, options)?, None))
+        });
+        let request = WriteRequest::new(pods, name, caller, WriteOptions::Delete(options));
+        self.write(&request, &mut evict).await?;
+        drop(evict);
         Ok(applies)
+    }
+}
+
+/// How the pod shall be deleted.
+fn delete_options(eviction: &Object) -> Result<DeleteOptions, ApiError> {
+    match eviction.0.get("deleteOptions").cloned().and_then(Object::from_value) {
+        Some(stated) => DeleteOptions::from_object(&stated),
+        None => Ok(DeleteOptions::default()),
     }
 }
 

@@ -10,6 +10,7 @@ use keelson_meta::options::GetOptions;
 use keelson_meta::{ApiError, Object};
 
 use super::other;
+use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::target::Target;
 
@@ -25,7 +26,21 @@ impl Registry {
     ///
     /// # Errors
     /// 404 when the object is not there, 400 when the request could not be passed on by anybody, and 503 otherwise.
-    pub async fn remote(&self, target: &Target, name: &str, container: &str) -> Result<Remote, ApiError> {
+    pub async fn remote(
+        &self,
+        target: &Target,
+        name: &str,
+        container: &str,
+        caller: &Caller,
+    ) -> Result<Remote, ApiError> {
+        let answer = async {
+            self.admit_connection(target, name, caller).await?;
+            self.answer_for(target, name, container).await
+        };
+        caller.in_time(answer).await
+    }
+
+    async fn answer_for(&self, target: &Target, name: &str, container: &str) -> Result<Remote, ApiError> {
         let endpoint = target.subresource_name().unwrap_or_default();
         match (&*target.resource.plural, endpoint) {
             ("pods", "proxy") => {
@@ -62,7 +77,7 @@ impl Registry {
     }
 
     async fn named(&self, target: &Target, name: &str) -> Result<Object, ApiError> {
-        let entry = self.get(target, name, &GetOptions::default()).await?;
+        let entry = self.read(target, name, &GetOptions::default()).await?;
         Ok(entry.object.decode(entry.revision))
     }
 }

@@ -1,8 +1,7 @@
 //! The scale of a workload: how many replicas are wanted, how many there are, and which pods they are
 //! (`autoscaling/v1` Scale, the subresource that `kubectl scale` and autoscalers use).
 
-use std::sync::Arc;
-
+use async_trait::async_trait;
 use keelson_cache::Entry;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Map, Value, json};
@@ -10,13 +9,15 @@ use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, GroupKind, GroupVersionKind, Object};
 
 use super::selector;
-use crate::apply::{Applied, document};
+use crate::admission::WriteOptions;
+use crate::apply::document;
+use crate::caller::Caller;
 use crate::managed;
 use crate::patch::{Patch, PatchKind};
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Change, Written};
-use crate::writer::Writer;
+use crate::update::replacement;
+use crate::write::{Live, Proposal, Proposed, WriteRequest, Written, existing};
 
 /// The group and the kind of a scale.
 const GROUP: &str = "autoscaling";
@@ -38,16 +39,12 @@ impl Registry {
         &self,
         target: &Target,
         name: &str,
-        writer: &Writer,
-        dry_run: bool,
-        change: impl Fn(Object) -> Result<Object, ApiError>,
+        caller: &Caller,
+        options: WriteOptions<'_>,
+        change: impl Fn(Object) -> Result<Object, ApiError> + Send,
     ) -> Result<Object, ApiError> {
-        let written = self
-            .change(target, name, dry_run, |current| {
-                let next = change(self.scale(current))?;
-                self.rescaled(target, name, current, &next, writer)
-            })
-            .await?;
+        let request = WriteRequest::new(target, name, caller, options);
+        let written = self.write(&request, &mut Rescale { target, name, change }).await?;
         Ok(scale_of(&written.object.decode(written.revision.unwrap_or_default())))
     }
 
@@ -60,28 +57,37 @@ impl Registry {
         target: &Target,
         name: &str,
         patch: &Patch,
-        writer: &Writer,
+        caller: &Caller,
         options: &PatchOptions,
-    ) -> Result<Applied, ApiError> {
+    ) -> Result<Written, ApiError> {
         let scale = document(patch)?;
         let document = configuration(target, &scale)?.into_value();
         let patch = Patch { kind: PatchKind::Apply, document, faults: patch.faults.clone() };
-        self.apply(target, name, &patch, writer, options).await
+        self.apply(target, name, &patch, caller, options).await
     }
 
     /// The scale of a workload that was written.
     pub fn scale_written(&self, written: &Written) -> Object {
         scale_of(&written.object.decode(written.revision.unwrap_or_default()))
     }
+}
 
-    fn rescaled(
-        &self,
-        target: &Target,
-        name: &str,
-        current: &Arc<Entry>,
-        scale: &Object,
-        writer: &Writer,
-    ) -> Result<Change, ApiError> {
+/// A change of the wanted replicas of a workload.
+struct Rescale<'r, F> {
+    target: &'r Target,
+    name: &'r str,
+    change: F,
+}
+
+#[async_trait]
+impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, F> {
+    async fn propose<'s>(
+        &'s mut self,
+        registry: &'s Registry,
+        live: Option<&'s Entry>,
+    ) -> Result<Proposed<'s>, ApiError> {
+        let (entry, name) = (existing(live)?, self.name);
+        let scale = (self.change)(registry.scale(entry))?;
         let wanted = match scale.get(&["spec", "replicas"]) {
             None | Some(Value::Null) => 0,
             Some(number) => number.as_i64().ok_or_else(|| invalid(name, number, "must be an integer"))?,
@@ -89,15 +95,15 @@ impl Registry {
         if wanted < 0 {
             return Err(invalid(name, &json!(wanted), "must be greater than or equal to 0"));
         }
-        let current = self.shown(target, current)?;
-        let mut next = current.object.clone();
+        let live = Live::in_version_of(self.target, entry)?;
+        let mut next = live.object.clone();
         next.set_meta("uid", scale.uid());
         next.set_meta("resourceVersion", scale.resource_version());
         let spec = next.0.entry("spec").or_insert_with(|| json!({}));
         if let Value::Object(spec) = spec {
             spec.insert("replicas", json!(wanted));
         }
-        self.replace(target, name, current, next, writer)
+        replacement(self.target, name, live, next)
     }
 }
 

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use keelson_access::User;
 use keelson_access::token::{Claims, LEEWAY, ObjectRef, TokenError, TokenIssuer, seconds};
-use keelson_access::{User, user};
 use keelson_cache::Entry;
 use keelson_meta::clock::{parse_rfc3339, rfc3339};
 use keelson_meta::error::ConflictKind;
@@ -16,7 +16,9 @@ use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, GroupKind, GroupResource, GroupVersion, Object};
 
 use super::other;
+use crate::caller::Caller;
 use crate::registry::Registry;
+use crate::target::Target;
 
 /// The shortest and the longest time that may be asked for, in seconds.
 const MIN_SECONDS: i64 = 600;
@@ -53,12 +55,20 @@ impl ServiceAccountTokens {
         &self.issuer
     }
 
-    /// Answers a TokenRequest for an account.
+    /// Answers a TokenRequest for the account of the target's URL.
     ///
     /// # Errors
     /// 404 when the account or the object that the token shall be bound to is not there, 409 when that is another one, 422
     /// for a time that is too short or too long.
-    pub async fn issue(&self, namespace: &str, name: &str, mut request: Object) -> Result<Object, ApiError> {
+    pub async fn issue(
+        &self,
+        target: &Target,
+        name: &str,
+        mut request: Object,
+        caller: &Caller,
+    ) -> Result<Object, ApiError> {
+        self.registry.admit_posted(target, caller, &mut request).await?;
+        let namespace = target.namespace.as_deref().unwrap_or_default();
         check_place(&request, namespace, name)?;
         let account = self.find("serviceaccounts", Some(namespace), name).await?;
         let now = self.registry.now();
@@ -230,7 +240,8 @@ impl ServiceAccountTokens {
     ///
     /// # Errors
     /// 400 when it has no token, 503 when nobody can tell now.
-    pub async fn review(&self, mut review: Object) -> Result<Object, ApiError> {
+    pub async fn review(&self, target: &Target, mut review: Object, caller: &Caller) -> Result<Object, ApiError> {
+        self.registry.admit_posted(target, caller, &mut review).await?;
         let token = review.get(&["spec", "token"]).and_then(Value::as_str).unwrap_or_default().to_owned();
         if token.is_empty() {
             return Err(ApiError::BadRequest("token is required for TokenReview in authentication".to_owned()));
@@ -329,19 +340,13 @@ fn user_of(claims: &Claims) -> User {
     };
     tell(["pod-name", "pod-uid"], &claims.pod);
     tell(["node-name", "node-uid"], &claims.node);
-    let groups = [
-        "system:serviceaccounts".to_owned(),
-        format!("system:serviceaccounts:{}", claims.namespace),
-        user::AUTHENTICATED.to_owned(),
-    ];
     User {
-        name: claims.subject(),
         uid: Some(claims.account.uid.clone()),
-        groups: groups.into(),
         extra: extra
             .into_iter()
             .map(|(name, value)| (format!("authentication.kubernetes.io/{name}"), vec![value]))
             .collect(),
+        ..User::service_account(&claims.namespace, &claims.account.name)
     }
 }
 

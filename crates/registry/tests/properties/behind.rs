@@ -8,7 +8,7 @@ use keelson_meta::clock::ManualClock;
 use keelson_meta::options::GetOptions;
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Revision};
-use keelson_registry::{Registry, RegistryConfig};
+use keelson_registry::{Caller, Registry, RegistryConfig};
 use keelson_storage::memory::MemoryStore;
 
 use crate::cluster::*;
@@ -34,7 +34,7 @@ fn a_read_that_names_no_revision_is_asked_to_come_again() {
         let server = server().await;
         check_asked_to_come_again(&list(&server, Place::Everywhere, "").await.err().unwrap());
         check_asked_to_come_again(&list(&server, Place::Everywhere, "limit=1").await.err().unwrap());
-        let got = server.get(&pods(Some("q")), "a", &GetOptions::default()).await;
+        let got = server.get(&pods(Some("q")), "a", &Caller::server(), &GetOptions::default()).await;
         check_asked_to_come_again(&got.err().unwrap());
         let named = list(&server, Place::Everywhere, "resourceVersion=1000").await.err().unwrap();
         assert_eq!(named.code(), 504, "{named}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keelson_meta::Object;
 use keelson_meta::json::json;
 use keelson_meta::options::CreateOptions;
-use keelson_registry::{WatchOutput, Writer};
+use keelson_registry::{Caller, WatchOutput};
 use proptest::prelude::*;
 use tokio::time::Instant;
 
@@ -35,7 +35,8 @@ enum Heard {
 }
 
 async fn hear(cluster: &Cluster, place: Place, query: &str) -> tokio::task::JoinHandle<Vec<Heard>> {
-    let mut watch = cluster.server(0).watch(&pods(place.namespace()), &watch_options(query)).await.unwrap();
+    let mut watch =
+        cluster.server(0).watch(&pods(place.namespace()), &Caller::server(), &watch_options(query)).await.unwrap();
     let begun = Instant::now();
     tokio::spawn(async move {
         let mut heard = Vec::new();
@@ -122,7 +123,7 @@ async fn create_configmap(cluster: &Cluster, number: usize) {
         "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": format!("c{number}"), "namespace": "q"},
     });
     let (object, target) = (Object::from_value(object).unwrap(), target("configmaps", Some("q")));
-    cluster.server(0).create(&target, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
+    cluster.server(0).create(&target, object, &Caller::server(), &CreateOptions::default()).await.unwrap();
 }
 
 fn step() -> impl Strategy<Value = Step> {

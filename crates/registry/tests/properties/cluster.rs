@@ -9,7 +9,7 @@ use keelson_meta::json::json;
 use keelson_meta::options::{CreateOptions, DeleteOptions, ListOptions, PatchOptions, Query, UpdateOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Random, Revision};
-use keelson_registry::{ListItems, Patch, PatchKind, Registry, RegistryConfig, Surface, Target, Writer};
+use keelson_registry::{Caller, ListItems, Patch, PatchKind, Registry, RegistryConfig, Surface, Target};
 use keelson_storage::Store;
 use keelson_storage::faulty::{Fault, FaultyStore};
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ impl Cluster {
         let object = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}});
         let object = Object::from_value(object).unwrap();
         self.server(0)
-            .create(&target("namespaces", None), object, &Writer::server(), &CreateOptions::default())
+            .create(&target("namespaces", None), object, &Caller::server(), &CreateOptions::default())
             .await
             .unwrap();
     }
@@ -245,21 +245,21 @@ impl Write {
         let written = match &self.action {
             Action::Create(pod) => {
                 let options = CreateOptions { dry_run, ..CreateOptions::default() };
-                server.create(&target, fitted(&target, pod.object(&self.key)), &Writer::server(), &options).await
+                server.create(&target, fitted(&target, pod.object(&self.key)), &Caller::server(), &options).await
             }
             Action::Update(pod) => {
                 let options = UpdateOptions { dry_run, ..UpdateOptions::default() };
-                let sent = || Ok(fitted(&named, pod.object(&self.key)));
-                server.update(&named, name, sent, &Writer::server(), &options).await
+                let sent = fitted(&named, pod.object(&self.key));
+                server.update(&named, name, sent, &Caller::server(), &options).await
             }
             Action::Merge(pod) => {
                 let patch = Patch { kind: PatchKind::Merge, document: pod.merge_patch(), faults: Vec::new() };
                 let options = PatchOptions { dry_run, ..PatchOptions::default() };
-                server.patch(&named, name, &patch, &Writer::server(), &options).await
+                server.patch(&named, name, &patch, &Caller::server(), &options).await
             }
             Action::Delete => {
                 let options = DeleteOptions { dry_run, ..at_once() };
-                let deleted = server.delete(&named, name, &options).await;
+                let deleted = server.delete(&named, name, &Caller::server(), &options).await;
                 return deleted.map(|_| None).map_err(|error| error.code());
             }
         };
@@ -323,7 +323,7 @@ pub(crate) fn watch_options(query: &str) -> ListOptions {
 
 /// Lists as a client would, with these query parameters.
 pub(crate) async fn list(server: &Registry, place: Place, query: &str) -> Result<Page, ApiError> {
-    let page = server.list(&pods(place.namespace()), &options(query)).await?;
+    let page = server.list(&pods(place.namespace()), &Caller::server(), &options(query)).await?;
     let items = match page.items {
         ListItems::Range { cursor, bytes } => {
             let entries: Vec<_> = cursor.flat_map(|leaf| leaf.entries().to_vec()).collect();

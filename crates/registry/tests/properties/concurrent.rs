@@ -12,7 +12,7 @@ use keelson_cache::CollectionSpec;
 use keelson_codec::StoredObject;
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{Random, Revision};
-use keelson_registry::{Registry, WatchOutput, WatchStream};
+use keelson_registry::{Caller, Registry, WatchOutput, WatchStream};
 use keelson_storage::Store;
 use keelson_teststores::EtcdServer;
 
@@ -120,7 +120,7 @@ async fn come_and_go(server: Arc<Registry>, progress: Arc<Progress>) {
 async fn begin(server: &Registry, place: Place) -> (u64, WatchStream) {
     let begun = list(server, place, "").await.unwrap().revision;
     let query = format!("&resourceVersion={begun}&allowWatchBookmarks=true");
-    (begun, server.watch(&pods(place.namespace()), &watch_options(&query)).await.unwrap())
+    (begun, server.watch(&pods(place.namespace()), &Caller::server(), &watch_options(&query)).await.unwrap())
 }
 
 /// What a watcher is told until the last pod of each of its namespaces is created.

@@ -15,7 +15,7 @@ use keelson_meta::options::{
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{
-    Contribution, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target, WatchOutput, Writer,
+    Caller, Contribution, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target, WatchOutput,
     accept, collection_specs,
 };
 use keelson_resources::{
@@ -111,12 +111,12 @@ fn list_options(query: &str) -> ListOptions {
 async fn create(server: &Registry, target: &Target, name: &str, colour: &str) -> Result<Object, ApiError> {
     let sent = json!({ "metadata": { "name": name }, "spec": { "colour": colour }, "status": { "phase": "mine" } });
     let object = accept(target, sent, &[], FieldValidation::Strict)?.object;
-    let created = server.create(target, object, &Writer::server(), &CreateOptions::default()).await?;
+    let created = server.create(target, object, &Caller::server(), &CreateOptions::default()).await?;
     Ok(created.object.decode(created.revision.unwrap_or(Revision::ZERO)))
 }
 
 async fn names(server: &Registry, target: &Target, query: &str) -> Result<Vec<String>, ApiError> {
-    let page = server.list(target, &list_options(query)).await?;
+    let page = server.list(target, &Caller::server(), &list_options(query)).await?;
     Ok(page.items.into_entries().await?.iter().map(|entry| entry.name().to_owned()).collect())
 }
 
@@ -129,25 +129,25 @@ async fn use_every_verb(server: &Registry, number: usize) {
     assert_eq!((made.generation(), made.finalizers()), (Some(1), Vec::new()));
     create(server, &target, "b", "blue").await.unwrap();
 
-    let read = server.get(&target, "a", &GetOptions::default()).await.unwrap();
+    let read = server.get(&target, "a", &Caller::server(), &GetOptions::default()).await.unwrap();
     let mut next = read.object.decode(read.revision);
     next.0.insert("spec", json!({ "colour": "green" }));
     let updated =
-        server.update(&target, "a", || Ok(next.clone()), &Writer::server(), &UpdateOptions::default()).await.unwrap();
+        server.update(&target, "a", next.clone(), &Caller::server(), &UpdateOptions::default()).await.unwrap();
     let updated = updated.object.decode(updated.revision.unwrap());
     assert_eq!((updated.get(&["spec", "colour"]), updated.generation()), (Some(&json!("green")), Some(2)));
 
     let patch = |document: Value, kind| Patch { kind, document, faults: Vec::new() };
     let merge = patch(json!({ "metadata": { "labels": { "size": "big" } } }), PatchKind::Merge);
-    server.patch(&target, "a", &merge, &Writer::server(), &PatchOptions::default()).await.unwrap();
+    server.patch(&target, "a", &merge, &Caller::server(), &PatchOptions::default()).await.unwrap();
     let strategic = patch(json!({ "spec": {} }), PatchKind::Strategic);
     let refused =
-        server.patch(&target, "a", &strategic, &Writer::server(), &PatchOptions::default()).await.unwrap_err();
+        server.patch(&target, "a", &strategic, &Caller::server(), &PatchOptions::default()).await.unwrap_err();
     assert!(matches!(refused, ApiError::UnsupportedPatchType), "{refused}");
 
     let status = target.clone().below("status");
     let phase = patch(json!({ "spec": { "colour": "no" }, "status": { "phase": "Ready" } }), PatchKind::Merge);
-    let written = server.patch(&status, "a", &phase, &Writer::server(), &PatchOptions::default()).await.unwrap();
+    let written = server.patch(&status, "a", &phase, &Caller::server(), &PatchOptions::default()).await.unwrap();
     let written = written.object.decode(Revision::ZERO);
     assert_eq!(written.get(&["spec", "colour"]), Some(&json!("green")), "below status only the status is written");
     assert_eq!(written.get(&["status", "phase"]), Some(&json!("Ready")));
@@ -162,8 +162,8 @@ async fn use_every_verb(server: &Registry, number: usize) {
 
     let watched = ListOptions::parse(&Query::parse("watch=1&resourceVersion=0&sendInitialEvents=false"), true);
     let watched = watched.unwrap_or_else(|_| ListOptions::parse(&Query::parse("watch=1"), true).unwrap());
-    let mut watch = server.watch(&target, &watched).await.unwrap();
-    server.delete(&target, "b", &DeleteOptions::default()).await.unwrap();
+    let mut watch = server.watch(&target, &Caller::server(), &watched).await.unwrap();
+    server.delete(&target, "b", &Caller::server(), &DeleteOptions::default()).await.unwrap();
     let gone = async {
         loop {
             let outputs = watch.next().await.expect("the watch goes on");
@@ -191,8 +191,8 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
                 let number = written.fetch_add(1, Ordering::Relaxed);
                 let sent = json!({ "metadata": { "name": format!("m{number}") } });
                 let object = accept(&maps, sent, &[], FieldValidation::Strict).unwrap().object;
-                server.create(&maps, object, &Writer::server(), &CreateOptions::default()).await.unwrap();
-                let page = server.list(&maps, &list_options("limit=1")).await.unwrap();
+                server.create(&maps, object, &Caller::server(), &CreateOptions::default()).await.unwrap();
+                let page = server.list(&maps, &Caller::server(), &list_options("limit=1")).await.unwrap();
                 assert!(!matches!(page.items, ListItems::History(_)));
                 assert_eq!(names(&server, &maps, "").await.unwrap().len(), number + 1, "no write of others is lost");
                 tokio::task::yield_now().await;
@@ -212,11 +212,11 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
     let old = target(&server, 1, "v1");
     let changed = |number| Contribution::new(resource(number, plural(number), &["v2", "v1"], &["spec.colour"]));
     server.surfaces().put((0..USED).map(changed).collect()).await.unwrap();
-    assert_eq!(server.get(&old, "a", &GetOptions::default()).await.unwrap().name(), "a");
+    assert_eq!(server.get(&old, "a", &Caller::server(), &GetOptions::default()).await.unwrap().name(), "a");
     for number in 0..USED {
         let (one, two) = (target(&server, number, "v1"), target(&server, number, "v2"));
         for target in [&one, &two] {
-            let entry = server.get(target, "a", &GetOptions::default()).await.unwrap();
+            let entry = server.get(target, "a", &Caller::server(), &GetOptions::default()).await.unwrap();
             let shown = target.view().decode(&entry.object, entry.revision);
             assert_eq!(shown.api_version(), Some(target.version.api_version()), "whatever it is stored as");
             assert_eq!(names(&server, target, "fieldSelector=spec.colour%3Dgreen").await.unwrap(), ["a"]);

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use keelson_registry::ListItems;
+use keelson_registry::{Caller, ListItems};
 use keelson_teststores::EtcdServer;
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ async fn walk(cluster: &Cluster, place: Place, selector: &Selector, limit: usize
     loop {
         let next = token.map(|token: String| format!("&continue={token}")).unwrap_or_default();
         let query = format!("{}&limit={limit}{next}", selector.query());
-        let page = cluster.server(0).list(&pods(place.namespace()), &options(&query)).await.unwrap();
+        let page = cluster.server(0).list(&pods(place.namespace()), &Caller::server(), &options(&query)).await.unwrap();
         let entries = match page.items {
             ListItems::Range { cursor, .. } => cursor.flat_map(|leaf| leaf.entries().to_vec()).collect(),
             others => others.into_entries().await.unwrap(),

@@ -1,5 +1,6 @@
 //! Generated names: what is taken is never overwritten, whatever the randomness says.
 
+use keelson_registry::Caller;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,10 +36,7 @@ async fn generate(cluster: &Cluster, server: usize, number: usize) -> Result<Str
         "data": {"number": number.to_string()},
     });
     let (object, target) = (Object::from_value(object).unwrap(), target("configmaps", Some("q")));
-    let created = cluster
-        .server(server)
-        .create(&target, object, &keelson_registry::Writer::server(), &CreateOptions::default())
-        .await?;
+    let created = cluster.server(server).create(&target, object, &Caller::server(), &CreateOptions::default()).await?;
     Ok(created.object.decode(created.revision.unwrap()).name().to_owned())
 }
 
@@ -70,7 +68,8 @@ fn names_generated_at_once_on_two_servers_are_all_different() {
         let outcomes: Vec<_> = join_all(tasks).await.into_iter().map(Result::unwrap).collect();
         let names: Vec<&String> = outcomes.iter().flatten().collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-        let page = cluster.server(0).list(&target("configmaps", Some("q")), &options("")).await.unwrap();
+        let page =
+            cluster.server(0).list(&target("configmaps", Some("q")), &Caller::server(), &options("")).await.unwrap();
         let keelson_registry::ListItems::Range { cursor, .. } = page.items else { panic!("an unselected list") };
         assert_eq!(cursor.remaining(), names.len(), "each one that was acknowledged is there");
         let refused = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());

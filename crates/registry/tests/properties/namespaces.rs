@@ -3,7 +3,7 @@
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PropagationPolicy};
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{Registry, Target, Writer};
+use keelson_registry::{Caller, Registry, Target};
 
 use crate::cluster::{Cluster, Engine, Settings, run, target};
 
@@ -20,20 +20,20 @@ async fn create(server: &Registry, target: &Target, name: &str, spec: Option<Val
     if let Some(namespace) = &target.namespace {
         object.set_meta("namespace", namespace.as_str());
     }
-    server.create(target, object, &Writer::server(), &CreateOptions::default()).await.map(|_| ())
+    server.create(target, object, &Caller::server(), &CreateOptions::default()).await.map(|_| ())
 }
 
 async fn uid(server: &Registry, name: &str) -> String {
     let namespaces = target("namespaces", None);
-    let entry = server.get(&namespaces, name, &GetOptions::default()).await.unwrap();
+    let entry = server.get(&namespaces, name, &Caller::server(), &GetOptions::default()).await.unwrap();
     entry.object.uid().into_owned()
 }
 
 /// Marks a namespace and lets it go, as if it were empty.
 async fn end(server: &Registry, name: &str) {
     let namespaces = target("namespaces", None);
-    server.delete(&namespaces, name, &DeleteOptions::default()).await.unwrap();
-    server.finalize_namespace(name, &uid(server, name).await).await.unwrap();
+    server.delete(&namespaces, name, &Caller::server(), &DeleteOptions::default()).await.unwrap();
+    server.finalize_namespace(name, &uid(server, name).await, &Caller::server()).await.unwrap();
 }
 
 #[test]
@@ -47,14 +47,14 @@ fn a_namespace_made_anew_on_another_server_takes_content_at_once() {
         for round in 0..ROUNDS {
             let name = format!("round-{round}");
             create(here, &config_maps, &name, None).await.unwrap();
-            there.delete(&config_maps, &name, &DeleteOptions::default()).await.unwrap();
-            there.delete(&namespaces, "again", &DeleteOptions::default()).await.unwrap();
+            there.delete(&config_maps, &name, &Caller::server(), &DeleteOptions::default()).await.unwrap();
+            there.delete(&namespaces, "again", &Caller::server(), &DeleteOptions::default()).await.unwrap();
             let refused = create(here, &config_maps, &name, None).await.unwrap_err();
             assert_eq!(refused.code(), 403);
-            there.finalize_namespace("again", &uid(there, "again").await).await.unwrap();
+            there.finalize_namespace("again", &uid(there, "again").await, &Caller::server()).await.unwrap();
             create(there, &namespaces, "again", None).await.unwrap();
             create(here, &config_maps, &name, None).await.unwrap();
-            there.delete(&config_maps, &name, &DeleteOptions::default()).await.unwrap();
+            there.delete(&config_maps, &name, &Caller::server(), &DeleteOptions::default()).await.unwrap();
         }
     });
 }
@@ -67,11 +67,15 @@ fn a_namespace_is_only_finalized_while_it_is_being_deleted() {
         let namespaces = target("namespaces", None);
         create(server, &namespaces, "alive", None).await.unwrap();
         let alive = uid(server, "alive").await;
-        assert_eq!(server.finalize_namespace("alive", &alive).await.unwrap_err().code(), 404);
+        assert_eq!(server.finalize_namespace("alive", &alive, &Caller::server()).await.unwrap_err().code(), 404);
         end(server, "alive").await;
         create(server, &namespaces, "alive", None).await.unwrap();
-        server.delete(&namespaces, "alive", &DeleteOptions::default()).await.unwrap();
-        assert_eq!(server.finalize_namespace("alive", &alive).await.unwrap_err().code(), 404, "that was another one");
+        server.delete(&namespaces, "alive", &Caller::server(), &DeleteOptions::default()).await.unwrap();
+        assert_eq!(
+            server.finalize_namespace("alive", &alive, &Caller::server()).await.unwrap_err().code(),
+            404,
+            "that was another one"
+        );
     });
 }
 
@@ -83,11 +87,11 @@ fn whatever_the_spec_a_namespace_does_not_go_before_it_was_emptied() {
         let namespaces = target("namespaces", None);
         for spec in [json!(null), json!([]), json!("x"), json!({"finalizers": "zz"}), json!({"finalizers": {}})] {
             create(server, &namespaces, "odd", Some(spec.clone())).await.unwrap();
-            server.delete(&namespaces, "odd", &DeleteOptions::default()).await.unwrap();
-            let marked = server.get(&namespaces, "odd", &GetOptions::default()).await;
+            server.delete(&namespaces, "odd", &Caller::server(), &DeleteOptions::default()).await.unwrap();
+            let marked = server.get(&namespaces, "odd", &Caller::server(), &GetOptions::default()).await;
             assert!(marked.is_ok_and(|entry| entry.leaving), "{spec}");
-            server.finalize_namespace("odd", &uid(server, "odd").await).await.unwrap();
-            assert!(server.get(&namespaces, "odd", &GetOptions::default()).await.is_err(), "{spec}");
+            server.finalize_namespace("odd", &uid(server, "odd").await, &Caller::server()).await.unwrap();
+            assert!(server.get(&namespaces, "odd", &Caller::server(), &GetOptions::default()).await.is_err(), "{spec}");
         }
     });
 }
@@ -106,7 +110,7 @@ fn a_second_deletion_takes_back_what_the_first_asked_for_dependents() {
         ];
         for (policy, expect) in policies {
             let options = DeleteOptions { propagation_policy: Some(policy), ..DeleteOptions::default() };
-            let marked = server.delete(&namespaces, "team", &options).await.unwrap();
+            let marked = server.delete(&namespaces, "team", &Caller::server(), &options).await.unwrap();
             assert_eq!(marked.object().decode(Revision::ZERO).finalizers(), expect);
         }
     });

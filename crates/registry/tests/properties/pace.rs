@@ -1,6 +1,7 @@
 //! When a watcher is told: the first event after a rest at once, those of a steady stream together, and less often the more
 //! there are who watch the same. Time passes only while everybody waits.
 
+use keelson_registry::Caller;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,7 +15,13 @@ async fn heard(watchers: usize, writes: &[u64]) -> Vec<(u64, usize)> {
     let mut model = Model::default();
     let mut watches = Vec::new();
     for _ in 0..watchers {
-        watches.push(cluster.server(0).watch(&pods(Some("q")), &watch_options("&timeoutSeconds=60")).await.unwrap());
+        watches.push(
+            cluster
+                .server(0)
+                .watch(&pods(Some("q")), &Caller::server(), &watch_options("&timeoutSeconds=60"))
+                .await
+                .unwrap(),
+        );
     }
     let begun = Instant::now();
     let mut first = watches.remove(0);

@@ -58,7 +58,7 @@ async fn cluster() -> (Cluster, Model) {
             keelson_registry::fit(&configmaps, &mut fitted).unwrap();
             cluster
                 .server(0)
-                .create(&configmaps, fitted, &keelson_registry::Writer::server(), &CreateOptions::default())
+                .create(&configmaps, fitted, &keelson_registry::Caller::server(), &CreateOptions::default())
                 .await
                 .unwrap();
         }

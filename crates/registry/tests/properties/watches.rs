@@ -10,7 +10,7 @@ use std::time::Duration;
 use keelson_cache::FrameKind;
 use keelson_meta::Object;
 use keelson_meta::json::Value;
-use keelson_registry::{WatchOutput, WatchStream};
+use keelson_registry::{Caller, WatchOutput, WatchStream};
 use proptest::prelude::*;
 
 use crate::cluster::*;
@@ -109,7 +109,8 @@ impl Watcher {
 
     async fn open(&mut self, cluster: &Cluster, how: &str) {
         let options = watch_options(&format!("{}{how}", self.selector.query()));
-        let stream = cluster.server(self.server).watch(&pods(self.place.namespace()), &options).await;
+        let stream =
+            cluster.server(self.server).watch(&pods(self.place.namespace()), &Caller::server(), &options).await;
         self.stream = Some(stream.unwrap());
     }
 
@@ -272,7 +273,7 @@ fn what_leaves_a_selection_is_deleted_with_its_old_content() {
         let write = |action| Write { key: "q/a".to_owned(), action };
         cluster.write(&mut model, 0, &write(Action::Create(of(1, 7)))).await;
         let options = watch_options("&fieldSelector=spec.nodeName=n1&labelSelector=app=a1");
-        let mut watch = cluster.server(0).watch(&pods(None), &options).await.unwrap();
+        let mut watch = cluster.server(0).watch(&pods(None), &Caller::server(), &options).await.unwrap();
         assert!(matches!(watch.next().await.unwrap()[..], [WatchOutput::Initial(_)]));
         cluster.write(&mut model, 0, &write(Action::Merge(of(2, 8)))).await;
         let outputs = watch.next().await.unwrap();
@@ -291,7 +292,7 @@ fn a_watch_from_the_future_begins_there() {
         let mut model = Model::default();
         let begin = cluster.revision().await + 3;
         let query = format!("&resourceVersion={begin}&allowWatchBookmarks=true");
-        let mut watch = cluster.server(0).watch(&pods(None), &watch_options(&query)).await.unwrap();
+        let mut watch = cluster.server(0).watch(&pods(None), &Caller::server(), &watch_options(&query)).await.unwrap();
         for number in 0..6 {
             let pod = Pod { app: None, node: None, number };
             let action = if number == 0 { Action::Create(pod) } else { Action::Merge(pod) };

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PatchOptions, UpdateOptions};
 use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{Deleted, Patch, PatchKind, Registry, Target, Writer, Written};
+use keelson_registry::{Caller, Deleted, Patch, PatchKind, Registry, Target, Written};
 use proptest::prelude::*;
 
 use crate::cluster::*;
@@ -34,11 +34,11 @@ fn named(name: &str) -> Target {
 }
 
 async fn create(server: &Registry, object: Object) -> Result<Written, ApiError> {
-    server.create(&target("configmaps", Some("q")), object, &Writer::server(), &CreateOptions::default()).await
+    server.create(&target("configmaps", Some("q")), object, &Caller::server(), &CreateOptions::default()).await
 }
 
 async fn read(server: &Registry, name: &str) -> Result<Object, ApiError> {
-    let entry = server.get(&named(name), name, &GetOptions::default()).await?;
+    let entry = server.get(&named(name), name, &Caller::server(), &GetOptions::default()).await?;
     Ok(entry.object.decode(entry.revision))
 }
 
@@ -60,11 +60,7 @@ async fn update_from_one_revision(engine: Engine) {
         let outcomes = all_at_once(&cluster, |number, server| {
             let mut next = current.clone();
             next.0.insert("data", json!({"round": round.to_string(), "by": number.to_string()}));
-            async move {
-                server
-                    .update(&named("one"), "one", || Ok(next.clone()), &Writer::server(), &UpdateOptions::default())
-                    .await
-            }
+            async move { server.update(&named("one"), "one", next, &Caller::server(), &UpdateOptions::default()).await }
         })
         .await;
         let won: Vec<usize> = (0..WRITERS).filter(|number| outcomes[*number].is_ok()).collect();
@@ -94,7 +90,7 @@ async fn create_one_name(engine: Engine) {
     let left = read(cluster.server(1), "same").await.unwrap();
     assert_eq!(left.get(&["data", "by"]), Some(&json!(won[0].to_string())));
     let deleted = all_at_once(&cluster, |_, server| async move {
-        server.delete(&named("same"), "same", &DeleteOptions::default()).await
+        server.delete(&named("same"), "same", &Caller::server(), &DeleteOptions::default()).await
     })
     .await;
     assert_eq!(deleted.iter().filter(|outcome| matches!(outcome, Ok(Deleted::Gone(_)))).count(), 1);
@@ -126,7 +122,7 @@ async fn patch_one_object(engine: Engine) {
                     faults: Vec::new(),
                 }
             };
-            server.patch(&named("one"), "one", &patch, &Writer::server(), &PatchOptions::default()).await?;
+            server.patch(&named("one"), "one", &patch, &Caller::server(), &PatchOptions::default()).await?;
         }
         Ok::<(), ApiError>(())
     })
@@ -153,12 +149,13 @@ fn a_read_on_any_server_sees_what_was_acknowledged_before_it() {
                 let name = format!("own-{number}");
                 let created = create(&server, configmap(&name, &json!({}))).await.unwrap();
                 assert!(read(&other, &name).await.is_ok());
-                let page = other.list(&target("configmaps", None), &options("")).await.unwrap();
+                let page = other.list(&target("configmaps", None), &Caller::server(), &options("")).await.unwrap();
                 assert!(Some(page.revision) >= created.revision);
                 let selected = format!("fieldSelector=metadata.name={name}");
-                let page = other.list(&target("configmaps", None), &options(&selected)).await.unwrap();
+                let page =
+                    other.list(&target("configmaps", None), &Caller::server(), &options(&selected)).await.unwrap();
                 assert!(matches!(page.items, keelson_registry::ListItems::Chosen(found) if found.len() == 1));
-                server.delete(&named(&name), &name, &DeleteOptions::default()).await.unwrap();
+                server.delete(&named(&name), &name, &Caller::server(), &DeleteOptions::default()).await.unwrap();
                 assert_eq!(read(&other, &name).await.unwrap_err().code(), 404);
             }
         })
@@ -174,7 +171,7 @@ fn nothing_is_created_in_a_namespace_after_it_was_marked() {
         let outcomes = all_at_once(&cluster, |number, server| async move {
             if number == WRITERS / 2 {
                 let target = target("namespaces", None).named("q");
-                let deleted = server.delete(&target, "q", &DeleteOptions::default()).await.unwrap();
+                let deleted = server.delete(&target, "q", &Caller::server(), &DeleteOptions::default()).await.unwrap();
                 let Deleted::Pending(marked) = deleted else { panic!("a namespace is marked first") };
                 return Err(marked.revision.unwrap());
             }
@@ -204,7 +201,11 @@ fn finalizers_hold_an_object_until_the_last_is_taken() {
         create(cluster.server(0), object).await.unwrap();
         for server in 0..2 {
             let target = named("held");
-            let deleted = cluster.server(server).delete(&target, "held", &DeleteOptions::default()).await.unwrap();
+            let deleted = cluster
+                .server(server)
+                .delete(&target, "held", &Caller::server(), &DeleteOptions::default())
+                .await
+                .unwrap();
             assert!(matches!(deleted, Deleted::Pending(_)), "deleting again changes nothing");
         }
         let marked = read(cluster.server(0), "held").await.unwrap();
@@ -217,7 +218,7 @@ fn finalizers_hold_an_object_until_the_last_is_taken() {
             };
             cluster
                 .server(server)
-                .patch(&named("held"), "held", &patch, &Writer::server(), &PatchOptions::default())
+                .patch(&named("held"), "held", &patch, &Caller::server(), &PatchOptions::default())
                 .await
                 .unwrap();
         }
@@ -257,7 +258,7 @@ async fn delete_selected(writes: Vec<Write>, place: Place, selector: Selector) {
     let selected = model.listed(u64::MAX, place, &selector);
     let (_, deleted) = cluster
         .server(0)
-        .delete_collection(&pods(place.namespace()), &options(&selector.query()), &at_once())
+        .delete_collection(&pods(place.namespace()), &Caller::server(), &options(&selector.query()), &at_once())
         .await
         .unwrap();
     assert_eq!(deleted.iter().map(|entry| read_entry(entry)).collect::<Vec<_>>(), selected);

@@ -1,0 +1,166 @@
+//! Who calls a verb: the user, the name under which it owns the fields that it writes (`manager` in
+//! `metadata.managedFields`), whether it only rehearses, how long it waits, and the authorizer that knows its rights.
+//!
+//! Clients, controllers and the server itself call alike, each by a name of its own. The subresource and the version of
+//! an entry in `managedFields` are those of the target; they are no matter of the caller.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use keelson_access::{Authorizer, PrivilegedGroup, User};
+use keelson_meta::ApiError;
+use keelson_meta::go_format::is_print;
+use keelson_meta::options::FIELD_MANAGER_MAX;
+use tokio::time::{Instant, timeout_at};
+
+/// The field manager of a client that names neither itself nor its program.
+const UNKNOWN: &str = "unknown";
+/// The field manager of the server itself.
+const SERVER: &str = "keelson";
+/// Where the service accounts of controllers are.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+
+/// Who calls a verb.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    user: Arc<User>,
+    authorizer: Arc<dyn Authorizer>,
+    field_manager: Cow<'static, str>,
+    dry_run: bool,
+    deadline: Option<Instant>,
+}
+
+impl Caller {
+    /// A user whose rights an authorizer knows. It writes for good, under no name of its own, and waits for as long as it takes.
+    pub fn new(user: Arc<User>, authorizer: Arc<dyn Authorizer>) -> Self {
+        Self { user, authorizer, field_manager: Cow::Borrowed(UNKNOWN), dry_run: false, deadline: None }
+    }
+
+    /// The server itself.
+    pub fn server() -> Self {
+        Self::new(Arc::new(User::api_server()), Arc::new(PrivilegedGroup)).managing(SERVER)
+    }
+
+    /// A controller, which has a service account as it has where controllers are programs of their own.
+    pub fn controller(account: &str, authorizer: Arc<dyn Authorizer>) -> Self {
+        Self::new(Arc::new(User::service_account(SYSTEM_NAMESPACE, account)), authorizer).managing(SERVER)
+    }
+
+    /// The same under this field manager.
+    #[must_use]
+    pub fn managing(self, field_manager: impl Into<Cow<'static, str>>) -> Self {
+        Self { field_manager: field_manager.into(), ..self }
+    }
+
+    /// The same as a request writes: under the `fieldManager` of its options, or else as the program that its `User-Agent`
+    /// begins with.
+    #[must_use]
+    pub fn writing(self, field_manager: Option<&str>, user_agent: &str, dry_run: bool) -> Self {
+        let manager = match field_manager {
+            Some(manager) if !manager.is_empty() => manager.to_owned(),
+            _ => program(user_agent),
+        };
+        let manager = if manager.is_empty() { Cow::Borrowed(UNKNOWN) } else { Cow::Owned(manager) };
+        Self { dry_run, ..self.managing(manager) }
+    }
+
+    /// The same that rehearses its writes: all is checked, and nothing stored.
+    #[must_use]
+    pub fn rehearsing(self) -> Self {
+        Self { dry_run: true, ..self }
+    }
+
+    /// The same that waits until then at the longest; `None` for as long as it takes.
+    #[must_use]
+    pub fn until(self, deadline: Option<Instant>) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// The user.
+    pub fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+
+    /// Who knows what the user may do.
+    pub fn authorizer(&self) -> &Arc<dyn Authorizer> {
+        &self.authorizer
+    }
+
+    /// The name under which it owns the fields that it writes.
+    pub fn field_manager(&self) -> &str {
+        &self.field_manager
+    }
+
+    /// Whether it only rehearses its writes.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// When it no longer waits.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// What a piece of work comes to before the deadline. What is dropped at the deadline has been done whole or not at all.
+    ///
+    /// # Errors
+    /// [`ApiError::Timeout`] when the deadline is over.
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+        match self.deadline {
+            None => work.await,
+            Some(deadline) => timeout_at(deadline, work).await.unwrap_or_else(|_| {
+                let message = "request did not complete within the allotted timeout";
+                Err(ApiError::Timeout(message.to_owned()))
+            }),
+        }
+    }
+}
+
+/// What stands before the first slash of a `User-Agent`, as far as it can be shown and is not too long.
+fn program(user_agent: &str) -> String {
+    let mut name = String::new();
+    for c in user_agent.split('/').next().unwrap_or_default().chars().filter(|c| is_print(*c)) {
+        if name.len() + c.len_utf8() > FIELD_MANAGER_MAX {
+            break;
+        }
+        name.push(c);
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_manager_is_who_it_says_or_else_its_program() {
+        let check = |field_manager: Option<&str>, user_agent: &str, expected: &str| {
+            let caller = Caller::server().writing(field_manager, user_agent, false);
+            assert_eq!(caller.field_manager(), expected);
+        };
+        check(Some("me"), "kubectl/v1.36.2", "me");
+        check(None, "kubectl/v1.36.2 (linux/amd64)", "kubectl");
+        check(Some(""), "curl", "curl");
+        check(None, "", "unknown");
+        check(None, "/x", "unknown");
+        check(None, "a\u{7}b/1", "ab");
+        check(None, &"é".repeat(65), &"é".repeat(64));
+    }
+
+    #[test]
+    fn a_controller_is_a_service_account() {
+        let caller = Caller::controller("namespace-controller", Arc::new(PrivilegedGroup));
+        assert_eq!(caller.user().name, "system:serviceaccount:kube-system:namespace-controller");
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
+        assert_eq!(caller.user().groups, groups);
+        assert!(Caller::server().user().is_in("system:masters"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_past_the_deadline() {
+        let deadline = Instant::now() + std::time::Duration::from_secs(3);
+        let caller = Caller::server().until(Some(deadline));
+        let error = caller.in_time(std::future::pending::<Result<(), _>>()).await.unwrap_err();
+        assert_eq!((error.code(), error.retry_after(), Instant::now()), (504, None, deadline));
+    }
+}

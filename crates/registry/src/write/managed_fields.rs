@@ -1,0 +1,109 @@
+//! Objects with their `metadata.managedFields` beside them, as text: it is much of an object, and most writes leave it as
+//! it is, so it is read only for who looks at it. What it says is `crate::managed`'s matter.
+
+use keelson_cache::Entry;
+use keelson_codec::stored::Checked;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+use keelson_patch::fields::Owners;
+
+use crate::managed::{set_managed, take_managed};
+use crate::target::Target;
+use crate::versions::convert;
+
+/// An object that shall be stored.
+pub(crate) struct ManagedObject {
+    pub(crate) object: Object,
+    /// The managed fields as text, where the object itself does not have them.
+    pub(crate) managed_fields: Option<String>,
+}
+
+impl ManagedObject {
+    pub(crate) fn encode(&self) -> Checked {
+        Checked::encode_with(&self.object, self.managed_fields.as_deref())
+    }
+
+    /// The whole object.
+    pub(crate) fn with_managed_fields(&self) -> Object {
+        let mut object = self.object.clone();
+        if let Some(text) = &self.managed_fields {
+            set_managed(&mut object, read(text));
+        }
+        object
+    }
+}
+
+impl From<Object> for ManagedObject {
+    fn from(object: Object) -> Self {
+        Self { object, managed_fields: None }
+    }
+}
+
+/// A stored object as a write sees it.
+pub(crate) struct Live<'e> {
+    /// The object, without `metadata.managedFields`.
+    pub(crate) object: Object,
+    /// That as text.
+    pub(crate) managed_fields: Option<&'e str>,
+}
+
+impl<'e> Live<'e> {
+    /// The object in the version that it is stored in.
+    pub(crate) fn stored(entry: &'e Entry) -> Self {
+        let (object, managed_fields) = entry.object.decode_apart(entry.revision);
+        Self { object, managed_fields }
+    }
+
+    /// The object in the version of the request.
+    ///
+    /// # Errors
+    /// 500 when it is in no version of its kind.
+    pub(crate) fn in_version_of(target: &Target, entry: &'e Entry) -> Result<Self, ApiError> {
+        let mut live = Self::stored(entry);
+        convert(target, &mut live.object, target.kind())?;
+        Ok(live)
+    }
+
+    /// The whole object.
+    pub(crate) fn with_managed_fields(&self) -> Object {
+        let mut object = self.object.clone();
+        set_managed(&mut object, self.managed_fields.and_then(read));
+        object
+    }
+}
+
+/// Managed fields that are in an object while admission looks at it.
+pub(super) struct Lent {
+    text: Option<String>,
+    value: Option<Value>,
+}
+
+impl Lent {
+    /// Puts managed fields into an object that does not have them.
+    pub(super) fn to(object: &mut Object, text: Option<String>) -> Self {
+        let value = text.as_deref().and_then(read);
+        if value.is_some() {
+            set_managed(object, value.clone());
+        }
+        Self { text, value }
+    }
+
+    /// Takes them out again: as they were, or as admission left them. As upstream has it, what can't be read is not
+    /// heeded; what can stays in the object, to be checked like all that others say of it.
+    pub(super) fn take_back(self, object: &mut Object) -> Option<String> {
+        let Self { text, value } = self;
+        let text = text?;
+        let left = take_managed(object);
+        match &left {
+            Some(changed) if left != value && Owners::read(changed).is_ok() => {
+                set_managed(object, left);
+                None
+            }
+            _ => Some(text),
+        }
+    }
+}
+
+fn read(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}

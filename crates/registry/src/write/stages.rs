@@ -1,0 +1,242 @@
+//! What happens to a proposal on its way to the store, in the order in which it happens:
+//!
+//! complete → own → admission that may change → shape again → convert → prepare → validate → admission that may refuse.
+//!
+//! Complete is what a kind reads into what was said, which its writer therefore owns; what admission and preparation add
+//! nobody owns, as upstream has it. Everything up to the conversion is in the version of the request, the rest in the one
+//! that is stored. All of it is done again when somebody else was faster, so nothing here may have an effect of its own.
+
+use std::borrow::Cow;
+
+use keelson_cache::Entry;
+use keelson_codec::stored::StoredObject;
+use keelson_meta::names::generate_name;
+use keelson_meta::options::FieldValidation;
+use keelson_meta::{ApiError, Object};
+
+use super::managed_fields::Lent;
+use super::{Change, Live, ManagedObject, Ownership, Proposed, WriteRequest};
+use crate::admission::{AdmissionAttributes, Operation};
+use crate::caller::Caller;
+use crate::intake::{check_type, fit, place, shape};
+use crate::kinds;
+use crate::managed;
+use crate::prepare::{carry_over, check_new, stamp_new, validate_update};
+use crate::registry::Registry;
+use crate::subresources;
+use crate::target::Target;
+use crate::versions::convert;
+
+impl Registry {
+    /// What becomes of an object that is `live` when this was proposed for it.
+    ///
+    /// # Errors
+    /// What a stage says against it.
+    pub(super) async fn take_through_stages(
+        &self,
+        request: &WriteRequest<'_>,
+        live: Option<&Entry>,
+        proposed: Proposed<'_>,
+    ) -> Result<Change, ApiError> {
+        match proposed {
+            Proposed::New(object, ownership) => self.stages_of_new(request, object, ownership).await,
+            Proposed::Content { live, next, ownership } => self.stages_of_content(request, live, next, ownership).await,
+            Proposed::Change(change, None) => Ok(change),
+            Proposed::Change(change, Some(operation)) => {
+                if self.admission().is_empty() {
+                    return Ok(change);
+                }
+                let old = live.map(|live| Live::in_version_of(request.target, live)).transpose()?;
+                let old = old.map(|old| old.with_managed_fields());
+                let attributes = AdmissionAttributes::of(request, operation, old.as_ref());
+                self.admit_own_change(&attributes, change).await
+            }
+        }
+    }
+
+    async fn stages_of_new(
+        &self,
+        request: &WriteRequest<'_>,
+        mut object: Object,
+        ownership: Ownership,
+    ) -> Result<Change, ApiError> {
+        let (target, caller) = (request.target, request.caller);
+        // Complete, own.
+        let mut managed_fields = self.complete_new(target, &mut object, ownership, caller);
+        // Admission that may change. It knows neither the uid nor a name that is generated.
+        let namespace = self.namespace_guard(target, name_or_base(&object)).await?;
+        kinds::admit_new(self, target, &mut object)?;
+        if !self.admission().is_empty() {
+            let attributes = AdmissionAttributes::of(request, Operation::Create, None);
+            self.admit_changes(&attributes, &mut object, &mut managed_fields).await?;
+        }
+        // Convert, prepare.
+        let object = self.prepare_new(target, object, caller)?;
+        // Validate.
+        check_new(target, &object)?;
+        // Admission that may refuse.
+        let new = ManagedObject { object, managed_fields };
+        if !self.admission().is_empty() {
+            let attributes = AdmissionAttributes::of(request, Operation::Create, None);
+            self.admission().validate(&attributes, Some(&new.with_managed_fields())).await?;
+        }
+        Ok(Change::Create { new, namespace })
+    }
+
+    async fn stages_of_content(
+        &self,
+        request: &WriteRequest<'_>,
+        mut live: Live<'_>,
+        mut next: Object,
+        ownership: Ownership,
+    ) -> Result<Change, ApiError> {
+        let (target, caller) = (request.target, request.caller);
+        // Complete.
+        next = subresources::confine(target, &live.object, next, self.now())?;
+        kinds::complete_update(target, &live.object, &mut next, self.now());
+        // Own.
+        let mut managed_fields = match ownership {
+            Ownership::Known(managed_fields) => managed_fields,
+            Ownership::Track => {
+                managed::track(target, &mut live.object, &mut next, live.managed_fields, caller, self.now())
+            }
+        };
+        // Admission that may change.
+        kinds::admit_update(self, target, &live.object, &mut next)?;
+        let old = (!self.admission().is_empty()).then(|| live.with_managed_fields());
+        let attributes = old.as_ref().map(|old| AdmissionAttributes::of(request, Operation::Update, Some(old)));
+        if let Some(attributes) = &attributes {
+            self.admit_changes(attributes, &mut next, &mut managed_fields).await?;
+        }
+        // Convert.
+        let stored = self.as_stored(target, &live.object)?;
+        let next = self.to_storage(target, next)?;
+        // Prepare. What admission fills in is no change, so the generation is counted after it.
+        let mut next = managed::confine(target, &stored, next);
+        target.strategy().check_subresource(target, &next)?;
+        carry_over(target, &stored, &mut next);
+        kinds::prepare_update(target, &stored, &mut next);
+        // Validate.
+        validate_update(target, &stored, &next)?;
+        let managed_fields = managed::keep_times(&stored, live.managed_fields, &mut next, managed_fields);
+        let goes =
+            stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && target.strategy().may_go(&next);
+        // Admission that may refuse.
+        let next = ManagedObject { object: next, managed_fields };
+        if let Some(attributes) = &attributes {
+            self.admission().validate(attributes, Some(&next.with_managed_fields())).await?;
+        }
+        Ok(if goes { Change::Remove(next.encode().into_object()) } else { Change::Put(next) })
+    }
+
+    /// The stages of an object that the server itself makes beside what it was asked for, as it is stored. It must be right:
+    /// nobody is told if it is not, and admission is not asked.
+    ///
+    /// # Errors
+    /// 400 when it does not fit its kind.
+    pub(crate) fn encode_own(&self, target: &Target, mut object: Object) -> Result<StoredObject, ApiError> {
+        let caller = Caller::server();
+        object.set_type(target.kind());
+        fit(target, &mut object)?;
+        let managed_fields = self.complete_new(target, &mut object, Ownership::Track, &caller);
+        let object = self.prepare_new(target, object, &caller)?;
+        Ok(ManagedObject { object, managed_fields }.encode().into_object())
+    }
+
+    /// Completes a new object and notes who owns its fields.
+    fn complete_new(
+        &self,
+        target: &Target,
+        object: &mut Object,
+        ownership: Ownership,
+        caller: &Caller,
+    ) -> Option<String> {
+        kinds::complete_new(target, object, self.now());
+        match ownership {
+            Ownership::Known(managed_fields) => managed_fields,
+            Ownership::Track => managed::track_new(target, object, caller, self.now()),
+        }
+    }
+
+    /// A new object in the version that is stored, with what only the server can give it.
+    fn prepare_new(&self, target: &Target, object: Object, caller: &Caller) -> Result<Object, ApiError> {
+        let mut object = self.to_storage(target, object)?;
+        if object.name().is_empty() && !object.generate_name().is_empty() {
+            let name = generate_name(object.generate_name(), &*self.random);
+            object.set_meta("name", name);
+        }
+        if target.strategy().attribute(&mut object, caller.user()) {
+            kinds::in_order(target, &mut object);
+        }
+        stamp_new(self, target, &mut object);
+        kinds::prepare_create(target, &mut object);
+        Ok(object)
+    }
+
+    /// An object of the request's version in the one that is stored, which is nearly always the same.
+    fn as_stored<'o>(&self, target: &Target, object: &'o Object) -> Result<Cow<'o, Object>, ApiError> {
+        let kind = target.storage_kind();
+        if object.api_version() == Some(kind.group_version().to_string().as_str()) {
+            return Ok(Cow::Borrowed(object));
+        }
+        let mut converted = object.clone();
+        convert(target, &mut converted, kind)?;
+        Ok(Cow::Owned(converted))
+    }
+
+    /// Has admission change an object, and gives what it changed the shape of the kind.
+    async fn admit_changes(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: &mut Object,
+        managed_fields: &mut Option<String>,
+    ) -> Result<(), ApiError> {
+        let lent = Lent::to(object, managed_fields.take());
+        let changed = self.admission().mutate(attributes, Some(object)).await?;
+        if changed {
+            reshape(attributes.target, object)?;
+        }
+        *managed_fields = lent.take_back(object);
+        Ok(())
+    }
+
+    /// Asks admission of a change that the server makes itself.
+    async fn admit_own_change(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        mut change: Change,
+    ) -> Result<Change, ApiError> {
+        let admission = self.admission();
+        let next = match &mut change {
+            Change::Put(next) if attributes.operation != Operation::Delete => Some(next),
+            _ => None,
+        };
+        let Some(next) = next else {
+            admission.mutate(attributes, None).await?;
+            admission.validate(attributes, None).await?;
+            return Ok(change);
+        };
+        let target = attributes.target;
+        convert(target, &mut next.object, target.kind())?;
+        self.admit_changes(attributes, &mut next.object, &mut next.managed_fields).await?;
+        next.object = self.to_storage(target, std::mem::take(&mut next.object))?;
+        admission.validate(attributes, Some(&next.with_managed_fields())).await?;
+        Ok(change)
+    }
+}
+
+/// Gives an object that a plugin changed the shape of its kind again, and checks that it still is the one of the URL.
+///
+/// # Errors
+/// 400 when it says to be another one, 500 when it does not fit its kind.
+fn reshape(target: &Target, object: &mut Object) -> Result<(), ApiError> {
+    check_type(target, object)?;
+    shape(target, target.kind(), object, &[], FieldValidation::Ignore)
+        .map_err(|fault| ApiError::Internal(format!("what admission made of the object does not fit it: {fault}")))?;
+    place(target, object)
+}
+
+/// The name of an object, or what its name will be generated from.
+fn name_or_base(object: &Object) -> &str {
+    if object.name().is_empty() { object.generate_name() } else { object.name() }
+}
