@@ -424,9 +424,8 @@ fn health(
     let log = LogProbe::new();
     let shared = HealthChecks::new().add("log", move || log.check());
     let live = shared.clone().add_each(move || {
-        // Only what has failed is named: which tasks run differs from server to server.
-        let failed = |(task, failure): (_, Option<Failure>)| Some((format!("task/{task}"), Err(failure?.to_string())));
-        supervisor.tasks().into_iter().filter_map(failed).collect()
+        let result = |failure: Option<Failure>| failure.map_or(Ok(()), |failure| Err(failure.to_string()));
+        supervisor.tasks().into_iter().map(|(task, failure)| (format!("task/{task}"), result(failure))).collect()
     });
     let store = Arc::new(store);
     let ready_store = store.clone();
