@@ -310,7 +310,7 @@ async fn a_resource_can_be_stored_in_another_version() {
     let metrics = json!([{"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 5}}}]);
     let body = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
-        "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "a"}, "metrics": metrics},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}, "metrics": metrics},
     });
     let created = server.raw().post(v2.as_str(), &body).await.expect(201).json();
     assert_eq!(created["spec"]["metrics"], metrics);
