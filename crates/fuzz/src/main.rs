@@ -40,7 +40,7 @@ fn main() -> anyhow::Result<ExitCode> {
         let end = Instant::now() + Duration::from_secs(options.seconds);
         match run(target, seed, Budget::Until(end)) {
             Ok(summary) => {
-                println!("{}: {} inputs of {} kinds, seed {seed}", target.name, summary.inputs, summary.kinds)
+                println!("{}: {} inputs of {} kinds, seed {seed}", target.name, summary.inputs, summary.kinds);
             }
             Err(Finding { input, why }) => {
                 println!("{}: {why}\n  input: \"{}\"\n  seed {seed}", target.name, input.escape_ascii());

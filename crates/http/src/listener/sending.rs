@@ -242,7 +242,7 @@ mod tests {
                 // What the server itself needs long for is not the client's fault.
                 tokio::time::sleep(10 * PATIENCE).await;
                 let _ = body.frame().await;
-                std::future::pending().await
+                std::future::pending::<()>().await;
             },
             PATIENCE,
             metrics,
@@ -260,7 +260,7 @@ mod tests {
                 sending.cut();
                 let refused = sent(full("x")).frame().await;
                 assert!(matches!(refused, Some(Err(BodyError::Aborted(_)))));
-                std::future::pending().await
+                std::future::pending::<()>().await;
             },
             PATIENCE,
             Arc::new(Edge::default()),

@@ -106,11 +106,8 @@ impl Writer {
                 }
             }
             Err(Failure::Lost(lost)) => {
-                let left = match timeout(FIND_OUT, self.find_out(link, &lost, group)).await {
-                    Ok(left) => left,
-                    // Dropped with their callers waiting, who learn so that nothing is known.
-                    Err(_) => return,
-                };
+                // Callers who wait are dropped otherwise, and learn so that nothing is known.
+                let Ok(left) = timeout(FIND_OUT, self.find_out(link, &lost, group)).await else { return };
                 match losses.checked_sub(1) {
                     _ if left.is_empty() => {}
                     Some(losses) => Box::pin(self.commit(link, left, losses)).await,

@@ -31,7 +31,7 @@ pub(crate) fn get(connection: &Connection, key: &StoreKey, at: Revision) -> rusq
     let mut statement = connection.prepare_cached(
         "SELECT revision, path, value, sum FROM history WHERE path = ?1 AND revision <= ?2 ORDER BY revision DESC LIMIT 1",
     )?;
-    let row = statement.query_row(params![key.as_str(), number(at)], |row| change_at(row)).optional()?;
+    let row = statement.query_row(params![key.as_str(), number(at)], change_at).optional()?;
     Ok(row.and_then(|change| Some(KeyValue { key: key.clone(), value: change.value?, revision: change.revision })))
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn range(
         if version.get::<_, i64>(2)? > 1 {
             check_versions(connection, path, at)?;
         }
-        let change = row_of.query_row([number(revision)], |row| change_at(row)).optional()?;
+        let change = row_of.query_row([number(revision)], change_at).optional()?;
         // The index and the table are damaged apart from each other.
         let Some(change) = change.filter(|change| change.key.as_str() == path) else {
             return Err(sum::missing(revision).into());

@@ -45,7 +45,8 @@ const CLASS_UPDATE: Shape = Shape::of(&[
 ]);
 
 fn class_parameters_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
-    if !at.is_unchanged() && !(at.is_empty() && crate::at::is_empty(at.old)) {
+    let stays_empty = at.is_empty() && crate::at::is_empty(at.old);
+    if !at.is_unchanged() && !stays_empty {
         at.invalid(run, at.value.clone(), IMMUTABLE);
     }
 }

@@ -247,7 +247,7 @@ mod tests {
         drop(held);
         let mut order = Vec::new();
         for expect in [0, 2, 1] {
-            let granted: Vec<_> = waiting.iter_mut().map(|waiter| waiter.now_or_never()).collect();
+            let granted: Vec<_> = waiting.iter_mut().map(futures::FutureExt::now_or_never).collect();
             let at = granted.iter().position(Option::is_some).unwrap();
             order.push(at);
             assert_eq!(at, expect, "{order:?}");
