@@ -21,6 +21,7 @@ mod stall;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -103,8 +104,9 @@ pub async fn serve(port: TcpListener, tls: Arc<ServerConfig>, pipeline: Arc<Pipe
     let _cut = cut.drop_guard();
     let served = TaskTracker::new();
     let opened = port.into_std().and_then(|port| door::open(port, shared, served.clone()));
-    let mut door = match opened {
-        Ok(door) => door,
+    let door = match opened {
+        // Its end is waited for in two places, either of which may see it first.
+        Ok(door) => door.map(|_| ()).shared(),
         Err(error) => return tracing::error!(%error, "connections can't be accepted"),
     };
     let mut look = tokio::time::interval(pinned::LOOK_EVERY);
@@ -113,13 +115,13 @@ pub async fn serve(port: TcpListener, tls: Arc<ServerConfig>, pipeline: Arc<Pipe
         tokio::select! {
             () = stopping.cancelled() => break,
             // Never before the server stops, unless the thread died.
-            _ = &mut door => break,
+            () = door.clone() => break,
             _ = look.tick() => lists.enforce(),
         }
     }
     served.close();
     let drained = async {
-        let _ = (&mut door).await;
+        door.await;
         served.wait().await;
     };
     if tokio::time::timeout(limits.drain, drained).await.is_err() {
