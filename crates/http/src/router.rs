@@ -21,31 +21,34 @@ use crate::service::{ApiRequest, ApiService};
 /// Tells what is served now.
 type SurfaceSource = Box<dyn Fn() -> Arc<Surface> + Send + Sync>;
 
+/// Tells the documents of what is served.
+type DocumentsSource = Box<dyn Fn(&Surface) -> Arc<ServedDocuments> + Send + Sync>;
+
 /// Finds the handler of each request.
 pub struct Router {
     surface: SurfaceSource,
-    documents: Arc<ServedDocuments>,
+    documents: DocumentsSource,
     pages: Pages,
     service: Arc<dyn ApiService>,
 }
 
 impl Router {
-    /// Routes resources to `service`, and the rest to `pages`, which show `documents`. Each request asks `surface` once what is
+    /// Routes resources to `service`, and the rest to `pages`, which show the documents of what is served. Each request asks `surface` once what is
     /// served.
     pub fn new(
         surface: impl Fn() -> Arc<Surface> + Send + Sync + 'static,
-        documents: Arc<ServedDocuments>,
+        documents: impl Fn(&Surface) -> Arc<ServedDocuments> + Send + Sync + 'static,
         pages: Pages,
         service: Arc<dyn ApiService>,
     ) -> Self {
-        Self { surface: Box::new(surface), documents, pages, service }
+        Self { surface: Box::new(surface), documents: Box::new(documents), pages, service }
     }
 
     /// Answers a request that passed the filters, and that is for [`target`](Self::target).
     pub async fn route(&self, request: ApiRequest, target: Option<Target>) -> Response<ResponseBody> {
         let ApiRequest { info, parts, error_form, .. } = &request;
         if !info.is_resource_request {
-            return self.pages.answer(&self.documents, info, parts).await;
+            return self.pages.answer(&(self.documents)(&(self.surface)()), info, parts).await;
         }
         if target.is_none() && !info.group.is_empty() && !(self.surface)().has_group(&info.group) {
             return respond::no_such_page();
@@ -141,7 +144,8 @@ mod tests {
     fn check(method: &str, uri: &str, expect: u16) {
         let surface = Surface::of_builtin();
         let documents = ServedDocuments::builtin();
-        let router = Router::new(move || surface.clone(), documents, Pages::for_tests(), Arc::new(Nothing));
+        let router =
+            Router::new(move || surface.clone(), move |_| documents.clone(), Pages::for_tests(), Arc::new(Nothing));
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::parse(&method, &uri.parse().unwrap());
         let checked = super::check(&info, router.target(&info), &method);

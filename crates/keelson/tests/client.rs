@@ -276,7 +276,8 @@ async fn a_watch_of_one_node_sees_the_pods_of_that_node() {
         api.create(&PostParams::default(), &pod(name, node)).await.unwrap();
     }
     api.delete("c", &DeleteParams::default()).await.unwrap();
-    api.delete("b", &DeleteParams::default()).await.unwrap();
+    // No kubelet will end it.
+    api.delete("b", &DeleteParams::default().grace_period(0)).await.unwrap();
     let mut seen = Vec::new();
     while seen.last() != Some(&"DELETED b".to_owned()) {
         let next = tokio::time::timeout(PATIENCE, watch.try_next()).await.unwrap().unwrap();

@@ -75,7 +75,7 @@ impl ResourceDescription {
     /// server does not answer them.
     pub fn of(resource: &Resource, served: &ServedVersion) -> Self {
         let ServedVersion { name: version, .. } = served;
-        let answered = served.subresources.iter().filter(|subresource| !subresource.proxied);
+        let answered = served.subresources.iter().filter(|subresource| !subresource.is_proxied());
         let subresources = answered.map(|subresource| SubresourceDescription {
             name: subresource.name.to_string(),
             kind: subresource.gvk(resource, version),

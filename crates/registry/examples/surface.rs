@@ -124,6 +124,7 @@ fn resource(number: usize) -> Resource {
         create_on_update: false,
         unconditional_update: false,
         lifetime: None,
+        question: None,
     }
 }
 

@@ -4,6 +4,7 @@ use keelson_access::{Attributes, Authorizer, Decision, ResourceAttributes, User,
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
+use keelson_resources::Question;
 
 use crate::caller::Caller;
 use crate::registry::Registry;
@@ -18,16 +19,16 @@ impl Registry {
     pub async fn review(&self, target: &Target, mut review: Object, caller: &Caller) -> Result<Object, ApiError> {
         self.admit_posted(target, caller, &mut review).await?;
         let (user, authorizer) = (caller.user(), &**caller.authorizer());
-        let status = match &*target.resource.plural {
-            "selfsubjectreviews" => json!({ "userInfo": user_info(user) }),
-            "selfsubjectaccessreviews" => access_status(&review, user, authorizer).await,
-            "subjectaccessreviews" | "localsubjectaccessreviews" => {
-                access_status(&review, &subject(&review), authorizer).await
-            }
-            "selfsubjectrulesreviews" => rules_status(user, authorizer).await,
-            _ => return Err(ApiError::MethodNotAllowed),
+        let question = target.resource.question.ok_or(ApiError::MethodNotAllowed)?;
+        let status = match question {
+            Question::SelfSubjectReview => json!({ "userInfo": user_info(user) }),
+            Question::SelfSubjectAccessReview => access_status(&review, user, authorizer).await,
+            Question::SubjectAccessReview => access_status(&review, &subject(&review), authorizer).await,
+            Question::SelfSubjectRulesReview => rules_status(user, authorizer).await,
+            // Others answer these.
+            Question::Binding | Question::TokenReview => return Err(ApiError::MethodNotAllowed),
         };
-        if target.resource.plural == "selfsubjectreviews" {
+        if question == Question::SelfSubjectReview {
             // It is answered by a new object, whatever was sent.
             review.0.insert("metadata", json!({ "creationTimestamp": rfc3339(self.now()) }));
         }

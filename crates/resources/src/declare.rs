@@ -11,7 +11,9 @@ use keelson_meta::names::NameRule;
 
 use crate::fields::{FieldRefusal, SelectableField};
 use crate::group::{Group, GroupVersionEntry};
-use crate::resource::{Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, Text, Verb};
+use crate::resource::{
+    Question, Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Text, Verb,
+};
 
 /// An API group with its resources.
 pub(crate) struct GroupDeclaration {
@@ -45,6 +47,7 @@ pub(crate) struct Declaration {
     create_on_update: bool,
     unconditional_update: bool,
     lifetime: Option<Duration>,
+    question: Option<Question>,
 }
 
 /// A version in which a resource is served.
@@ -61,7 +64,7 @@ pub(crate) struct SubresourceDeclaration {
     name: &'static str,
     verbs: &'static [Verb],
     response: ResponseDeclaration,
-    proxied: bool,
+    handler: SubresourceHandler,
 }
 
 #[derive(Clone, Copy)]
@@ -107,7 +110,7 @@ pub(crate) const GET_PATCH_UPDATE: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Upd
 pub(crate) const STATUS: SubresourceDeclaration = subresource("status", GET_PATCH_UPDATE);
 /// The number of replicas, in the form common to all workloads.
 pub(crate) const SCALE: SubresourceDeclaration =
-    subresource("scale", GET_PATCH_UPDATE).foreign("autoscaling", "v1", "Scale");
+    subresource("scale", GET_PATCH_UPDATE).foreign("autoscaling", "v1", "Scale").handled_by(SubresourceHandler::Scale);
 
 /// The versions of an ordinary resource.
 const ONLY_V1: &[VersionDeclaration] = &[served("v1")];
@@ -119,7 +122,7 @@ pub(crate) const fn served(name: &'static str) -> VersionDeclaration {
 
 /// A subresource that takes and gives the kind of its resource.
 pub(crate) const fn subresource(name: &'static str, verbs: &'static [Verb]) -> SubresourceDeclaration {
-    SubresourceDeclaration { name, verbs, response: ResponseDeclaration::Parent, proxied: false }
+    SubresourceDeclaration { name, verbs, response: ResponseDeclaration::Parent, handler: SubresourceHandler::Part }
 }
 
 impl VersionDeclaration {
@@ -135,8 +138,8 @@ impl VersionDeclaration {
 }
 
 impl SubresourceDeclaration {
-    pub(crate) const fn proxied(mut self) -> Self {
-        self.proxied = true;
+    pub(crate) const fn handled_by(mut self, handler: SubresourceHandler) -> Self {
+        self.handler = handler;
         self
     }
 
@@ -177,6 +180,7 @@ pub(crate) const fn cluster(
         create_on_update: false,
         unconditional_update: true,
         lifetime: None,
+        question: None,
     }
 }
 
@@ -223,6 +227,12 @@ impl Declaration {
             *version = stored_version;
         }
         self
+    }
+
+    /// Answers each create, and stores nothing.
+    pub(crate) const fn asking(mut self, question: Question) -> Self {
+        self.question = Some(question);
+        self.not_stored()
     }
 
     pub(crate) const fn not_stored(mut self) -> Self {
@@ -341,6 +351,7 @@ impl Declaration {
             create_on_update: self.create_on_update,
             unconditional_update: self.unconditional_update,
             lifetime: self.lifetime,
+            question: self.question,
         }
     }
 }
@@ -367,7 +378,7 @@ impl SubresourceDeclaration {
                     ResponseKind::Foreign { group: group.into(), version: version.into(), kind: kind.into() }
                 }
             },
-            proxied: self.proxied,
+            handler: self.handler,
         }
     }
 }

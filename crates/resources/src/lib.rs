@@ -24,4 +24,6 @@ pub use fields::{FieldRef, FieldRefusal, SelectableField};
 pub use group::{Group, GroupVersionEntry};
 pub use hash::storage_version_hash;
 pub use named::UnknownResource;
-pub use resource::{Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, Text, Verb};
+pub use resource::{
+    Question, Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Text, Verb,
+};

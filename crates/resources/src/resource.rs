@@ -55,6 +55,8 @@ pub struct Resource {
     pub unconditional_update: bool,
     /// How long an object lives after it was last written; `None` for objects that stay until they are deleted.
     pub lifetime: Option<Duration>,
+    /// What a create asks, where nothing is stored.
+    pub question: Option<Question>,
 }
 
 /// Whether objects live in namespaces.
@@ -86,8 +88,46 @@ pub struct Subresource {
     pub verbs: Cow<'static, [Verb]>,
     /// The kind that it takes and gives.
     pub response: ResponseKind,
-    /// Whether a kubelet, a pod or a service behind this server would give the answer.
-    pub proxied: bool,
+    /// What answers requests for it.
+    pub handler: SubresourceHandler,
+}
+
+/// What answers requests for a subresource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubresourceHandler {
+    /// The verbs of its resource, confined to a part of the object.
+    Part,
+    /// The same, shown and taken as a `Scale`.
+    Scale,
+    /// Binds a pod to a node.
+    Binding,
+    /// Deletes a pod as far as disruption budgets let it go.
+    Eviction,
+    /// Issues a token for a service account.
+    Token,
+    /// A kubelet would give the answer: logs, commands, forwarded ports of a pod.
+    Kubelet,
+    /// A pod would give the answer.
+    PodProxy,
+    /// A node or a service would give the answer.
+    Proxy,
+}
+
+/// What a resource of which nothing is stored asks with each create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Nothing: it binds a pod to a node.
+    Binding,
+    /// Whose token this is.
+    TokenReview,
+    /// Who the caller is.
+    SelfSubjectReview,
+    /// Whether the caller may do something.
+    SelfSubjectAccessReview,
+    /// Whether somebody may do something.
+    SubjectAccessReview,
+    /// What the caller may do.
+    SelfSubjectRulesReview,
 }
 
 /// The kind that a subresource takes and gives.
@@ -189,9 +229,15 @@ impl ServedVersion {
 }
 
 impl Subresource {
+    /// Whether a kubelet, a pod or a service behind this server would give the answer.
+    pub fn is_proxied(&self) -> bool {
+        use SubresourceHandler::{Kubelet, PodProxy, Proxy};
+        matches!(self.handler, Kubelet | PodProxy | Proxy)
+    }
+
     /// Whether what follows it in a path is the path of a request that is passed on.
     pub fn takes_path(&self) -> bool {
-        self.proxied && self.name == "proxy"
+        matches!(self.handler, SubresourceHandler::PodProxy | SubresourceHandler::Proxy)
     }
 
     /// Whether a verb is served.

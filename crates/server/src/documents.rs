@@ -1,25 +1,117 @@
-//! The documents that describe what this server serves: discovery and OpenAPI of the built-in resources.
+//! The documents that describe what this server serves: discovery and OpenAPI, put together anew when the surface changes.
 //!
-//! This is where the documents meet the catalogue and the schemas. The crates that make them know only descriptions, so that
-//! other resources can be described beside the built-in ones.
+//! This is where the documents meet the surface and the schemas. The crates that make them know only descriptions, one for each
+//! version of a group; what was made of a version is kept as long as its resources stay as they are, so that one change among
+//! thousands renders one version.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use keelson_discovery::Documents;
+use arc_swap::ArcSwapOption;
+use keelson_discovery::{DiscoveredResource, Documents, Freshness, SourceOrder, VersionSource};
 use keelson_http::pages::ServedDocuments;
 use keelson_http::version::GIT_VERSION;
-use keelson_openapi::{Descriptions, Fragment, Shared, VersionDescription};
-use keelson_resources::{Catalogue, Resource};
+use keelson_openapi::{Descriptions, ResourceDescription, Shared, VersionDescription};
+use keelson_registry::{KindVersion, ServedResource, Surface};
+use keelson_resources::{Catalogue, Text};
 use keelson_schema::Schemas;
+use parking_lot::Mutex;
 
-/// The documents of a catalogue's resources; `stored_as` tells which of them are stored in another version than usual.
-pub(crate) fn documents<'v>(
-    catalogue: &Catalogue,
-    stored_as: impl Fn(&Resource) -> Option<&'v str>,
-) -> Arc<ServedDocuments> {
-    let versions = VersionDescription::all(catalogue);
-    let shared = Shared::new(Schemas::builtin(), &versions, GIT_VERSION);
-    let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();
-    let openapi = Descriptions::assemble(&shared, &fragments);
-    Arc::new(ServedDocuments { discovery: Documents::build_storing(catalogue, stored_as), openapi })
+/// The documents of whatever is served.
+pub(crate) struct Documentation {
+    shared: Arc<Shared>,
+    /// The documents of the surface that was asked for last, with its generation.
+    current: ArcSwapOption<(u64, Arc<ServedDocuments>)>,
+    /// What was made of each version of a group.
+    known: Mutex<HashMap<(Text, Text), Version>>,
+}
+
+/// A version of a group, with what was made of it.
+#[derive(Clone)]
+struct Version {
+    resources: Vec<Arc<ServedResource>>,
+    discovery: Arc<keelson_discovery::Fragment>,
+    openapi: Arc<keelson_openapi::Fragment>,
+}
+
+impl Documentation {
+    /// Nothing is rendered yet.
+    pub(crate) fn new() -> Self {
+        let versions = VersionDescription::all(Catalogue::builtin());
+        let shared = Shared::new(Schemas::builtin(), &versions, GIT_VERSION);
+        Self { shared, current: ArcSwapOption::empty(), known: Mutex::default() }
+    }
+
+    /// The documents of a surface, or of a newer one.
+    ///
+    /// Cost: one atomic increment where nothing has changed; else some comparisons for each resource, and the rendering of the
+    /// versions that did change.
+    pub(crate) fn of(&self, surface: &Surface) -> Arc<ServedDocuments> {
+        if let Some(current) = &*self.current.load()
+            && current.0 >= surface.generation()
+        {
+            return current.1.clone();
+        }
+        let mut known = self.known.lock();
+        let mut next = HashMap::new();
+        for (name, resources) in versions(surface) {
+            let kept = known.remove(&name).filter(|version| same(&version.resources, &resources));
+            let version = kept.unwrap_or_else(|| Version::new(&name, resources));
+            next.insert(name, version);
+        }
+        *known = next;
+        let discovery: Vec<_> = known.values().map(|version| version.discovery.clone()).collect();
+        let openapi: Vec<_> = known.values().map(|version| version.openapi.clone()).collect();
+        let documents = Arc::new(ServedDocuments {
+            discovery: Documents::assemble(&discovery),
+            openapi: Descriptions::assemble(&self.shared, &openapi),
+        });
+        self.current.store(Some(Arc::new((surface.generation(), documents.clone()))));
+        documents
+    }
+}
+
+/// The resources of each version of each group, by their plural names.
+fn versions(surface: &Surface) -> HashMap<(Text, Text), Vec<Arc<ServedResource>>> {
+    let mut versions: HashMap<(Text, Text), Vec<Arc<ServedResource>>> = HashMap::new();
+    for resource in surface.resources() {
+        for version in resource.versions() {
+            versions.entry((resource.group.clone(), version.name.clone())).or_default().push(resource.clone());
+        }
+    }
+    versions.values_mut().for_each(|resources| resources.sort_by(|a, b| a.plural.cmp(&b.plural)));
+    versions
+}
+
+fn same(before: &[Arc<ServedResource>], after: &[Arc<ServedResource>]) -> bool {
+    before.len() == after.len() && before.iter().zip(after).all(|(before, after)| Arc::ptr_eq(before, after))
+}
+
+impl Version {
+    fn new((group, version): &(Text, Text), resources: Vec<Arc<ServedResource>>) -> Self {
+        let served = || resources.iter().filter_map(|resource| Some((resource, resource.version(version)?)));
+        let highest = |priority: fn(&ServedResource, &KindVersion) -> u32| {
+            served().map(|(resource, version)| priority(resource, version)).max().unwrap_or(0)
+        };
+        let discovered = |(resource, version): (&Arc<ServedResource>, &Arc<KindVersion>)| {
+            let stored_as = resource.storage_kind().filter(|kind| resource.storage_gvk().as_ref() != Some(*kind));
+            DiscoveredResource::of(resource, version, stored_as.map(|kind| kind.version.as_str()))
+        };
+        let builtin = served().all(|(resource, _)| resource.is_builtin());
+        let discovery = keelson_discovery::Fragment::new(VersionSource {
+            group: group.clone(),
+            version: version.clone(),
+            group_priority: highest(|resource, _| resource.group_priority()),
+            version_priority: highest(|_, version| version.priority()),
+            order: if builtin { SourceOrder::BuiltIn } else { SourceOrder::Custom },
+            freshness: Freshness::Current,
+            resources: served().map(discovered).collect(),
+        });
+        let openapi = keelson_openapi::Fragment::new(VersionDescription {
+            group: group.to_string(),
+            version: version.to_string(),
+            resources: served().map(|(resource, version)| ResourceDescription::of(resource, version)).collect(),
+        });
+        Self { resources, discovery, openapi }
+    }
 }

@@ -24,7 +24,6 @@ use keelson_http::pages::Pages;
 use keelson_http::router::Router;
 use keelson_http::{Pipeline, listener};
 use keelson_registry::{Registry, ServiceAccountTokens};
-use keelson_resources::{Catalogue, Resource};
 use keelson_storage::{BoundedStore, Fence, FencedStore, Store};
 use keelson_supervision::{Failure, Supervisor, TaskGroup};
 use rustls::ServerConfig;
@@ -34,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::controllers::{self, Place};
-use crate::documents::documents;
+use crate::documents::Documentation;
 use crate::history::Compactor;
 use crate::metrics::{registry_samples, server_info};
 use crate::peers::Peers;
@@ -458,13 +457,12 @@ fn pipeline(
     let cache = registry.cache().clone();
     let health =
         health(supervisor, store, move || cache.healthy().map_err(|fault| fault.to_string()), bootstrap, &stopping);
-    let stored_as = |resource: &Resource| config.registry.storage_version(resource).map(|version| &**version);
-    let documents = documents(Catalogue::builtin(), stored_as);
+    let documentation = Documentation::new();
     let pages = Pages::new(health, metrics.clone(), addr.to_string());
     let pages = pages.with_issuer(issuer_documents(&tokens, addr));
     let surfaces = registry.clone();
     let handlers = Arc::new(ResourceHandlers::new(registry, tokens.clone()));
-    let router = Router::new(move || surfaces.surface(), documents, pages, handlers);
+    let router = Router::new(move || surfaces.surface(), move |surface| documentation.of(surface), pages, handlers);
     let (clock, random) = (config.clock.clone(), config.random.clone());
     Pipeline::new(router, metrics, clock, random, stopping, config.flow).with_tokens(tokens)
 }

@@ -28,6 +28,7 @@ use http::{Response, StatusCode};
 use keelson_meta::ApiError;
 use keelson_meta::options::{ListOptions, Query};
 use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Written};
+use keelson_resources::{Question, SubresourceHandler};
 
 use crate::body::ResponseBody;
 use crate::request_info::{RequestInfo, Verb};
@@ -49,15 +50,18 @@ impl ResourceHandlers {
 
     async fn dispatch(self, request: ApiRequest, target: Target) -> Result<Response<ResponseBody>, ApiError> {
         let registry = &*self.registry;
-        match (&*target.resource.plural, target.subresource_name()) {
-            (_, Some("scale")) => return scale::handle(registry, &target, request).await,
-            ("bindings", None) | ("pods", Some("binding")) => return binding::handle(registry, &target, request).await,
-            ("pods", Some("eviction")) => return eviction::handle(registry, &target, request).await,
-            ("serviceaccounts", Some("token")) => return token::create(&self.tokens, &target, request).await,
-            _ if target.subresource.as_ref().is_some_and(|below| below.proxied) => {
+        match target.subresource.as_ref().map(|below| below.handler) {
+            None if target.resource.question == Some(Question::Binding) => {
+                return binding::handle(registry, &target, request).await;
+            }
+            None | Some(SubresourceHandler::Part) => {}
+            Some(SubresourceHandler::Scale) => return scale::handle(registry, &target, request).await,
+            Some(SubresourceHandler::Binding) => return binding::handle(registry, &target, request).await,
+            Some(SubresourceHandler::Eviction) => return eviction::handle(registry, &target, request).await,
+            Some(SubresourceHandler::Token) => return token::create(&self.tokens, &target, request).await,
+            Some(SubresourceHandler::Kubelet | SubresourceHandler::PodProxy | SubresourceHandler::Proxy) => {
                 return remote::handle(registry, &target, request).await;
             }
-            _ => {}
         }
         match request.info.verb {
             Verb::Get => get::handle(registry, &target, request).await,

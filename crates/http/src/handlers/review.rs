@@ -3,6 +3,7 @@
 use http::Response;
 use keelson_meta::ApiError;
 use keelson_registry::{Registry, ServiceAccountTokens, Target};
+use keelson_resources::Question;
 
 use super::posted::Posted;
 use crate::body::ResponseBody;
@@ -15,8 +16,8 @@ pub(super) async fn handle(
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let Posted { object: question, caller, answer } = Posted::read(target, request).await?;
-    let reviewed = match &*target.resource.plural {
-        "tokenreviews" => tokens.review(target, question, &caller).await?,
+    let reviewed = match target.resource.question {
+        Some(Question::TokenReview) => tokens.review(target, question, &caller).await?,
         _ => registry.review(target, question, &caller).await?,
     };
     Ok(answer.with(reviewed))

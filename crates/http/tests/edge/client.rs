@@ -89,7 +89,7 @@ impl Server {
         let pages = Pages::new(health, metrics.clone(), "127.0.0.1:6443".to_owned());
         let service = Service::default();
         let frames = service.frames.clone();
-        let router = Router::new(Surface::of_builtin, documents, pages, Arc::new(service));
+        let router = Router::new(Surface::of_builtin, move |_| documents.clone(), pages, Arc::new(service));
         let stopping = CancellationToken::new();
         let clock = Arc::new(SystemClock);
         let random = Arc::new(SystemRandom);

@@ -36,7 +36,7 @@ async fn on_a_full_disk_the_server_is_not_ready_and_recovers_when_there_is_room(
     let refused = raw.post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})).await.expect(503);
     assert_eq!(refused.header("retry-after"), "1");
     let text = until_ready(&raw, 500).await;
-    assert!(text.contains("[-]store failed"), "{text}");
+    assert!(text.contains("[-]etcd failed"), "{text}");
     raw.get(CONFIG_MAPS).await.expect(200);
     disk.set(DiskFault::None);
     until_ready(&raw, 200).await;

@@ -10,6 +10,8 @@ use keelson_meta::options::GetOptions;
 use keelson_meta::{ApiError, Object};
 
 use super::other;
+use keelson_resources::SubresourceHandler;
+
 use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::target::Target;
@@ -42,13 +44,14 @@ impl Registry {
 
     async fn answer_for(&self, target: &Target, name: &str, container: &str) -> Result<Remote, ApiError> {
         let endpoint = target.subresource_name().unwrap_or_default();
-        match (&*target.resource.plural, endpoint) {
-            ("pods", "proxy") => {
+        let handler = target.subresource.as_ref().map(|below| below.handler).ok_or(ApiError::MethodNotAllowed)?;
+        match handler {
+            SubresourceHandler::PodProxy => {
                 let pod = self.named(target, object_name(name)).await?;
                 check_address(&pod)?;
                 Err(unreachable(&format!("requests to pod \"{}\"", pod.name())))
             }
-            ("pods", "log" | "exec" | "attach" | "portforward") => {
+            SubresourceHandler::Kubelet => {
                 let pod = self.named(target, name).await?;
                 if endpoint != "portforward" {
                     check_container(&pod, container)?;
@@ -69,10 +72,16 @@ impl Registry {
                 })?;
                 Err(unreachable(&format!("{} of pod \"{name}\" on node \"{node}\"", what(endpoint))))
             }
-            (plural, _) => {
+            SubresourceHandler::Proxy => {
                 let object = self.named(target, object_name(name)).await?;
-                Err(unreachable(&format!("requests to {} \"{}\"", plural.trim_end_matches('s'), object.name())))
+                Err(unreachable(&format!("requests to {} \"{}\"", target.resource.singular, object.name())))
             }
+            // These are answered here.
+            SubresourceHandler::Part
+            | SubresourceHandler::Scale
+            | SubresourceHandler::Binding
+            | SubresourceHandler::Eviction
+            | SubresourceHandler::Token => Err(ApiError::MethodNotAllowed),
         }
     }
 

@@ -14,6 +14,7 @@ use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Trans
 use super::{Change, Effect, ManagedObject, WriteRequest, Written};
 use crate::companions::{Companions, has_companions};
 use crate::registry::{Registry, store_error};
+use crate::target::Target;
 
 /// How often a commit is planned anew because the namespace, or what is needed besides, changed in between.
 const PLAN_ATTEMPTS: usize = 16;
@@ -165,7 +166,11 @@ impl Registry {
             }
             Err(CommitError::Store(error)) => Err(store_error(error)),
             Err(CommitError::Compare { index: 0, current }) => {
-                let newer = current.map(|newer| self.decode(collection, &newer)).transpose()?;
+                let newer = match current.map(|newer| self.decode(collection, &newer)).transpose() {
+                    // A name is taken, too, by what can't be read.
+                    Err(_) if live.is_none() => return Err(taken(request.target, &plan.relative_key)),
+                    newer => newer?,
+                };
                 Ok(Attempt::Ended(Commit::Overtaken(newer)))
             }
             Err(CommitError::Compare { index, .. }) if index < own => Ok(Attempt::PlanAgain),
@@ -217,4 +222,10 @@ fn unsettled() -> ApiError {
         message: "what the object depends on keeps changing, please try again".to_owned(),
         retry_after_seconds: Some(1),
     }
+}
+
+/// 409: there is an object of this name.
+fn taken(target: &Target, key: &str) -> ApiError {
+    let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
+    ApiError::AlreadyExists { resource: target.group_resource(), name: name.to_owned() }
 }

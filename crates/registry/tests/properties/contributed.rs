@@ -19,7 +19,8 @@ use keelson_registry::{
     accept, collection_specs,
 };
 use keelson_resources::{
-    FieldRefusal, Resource, ResponseKind, Scope, SelectableField, ServedVersion, StorageKind, Subresource, Verb,
+    FieldRefusal, Resource, ResponseKind, Scope, SelectableField, ServedVersion, StorageKind, Subresource,
+    SubresourceHandler, Verb,
 };
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
@@ -53,7 +54,7 @@ fn version(name: &str) -> Arc<ServedVersion> {
         name: "status".into(),
         verbs: Cow::Borrowed(&[Verb::Get, Verb::Patch, Verb::Update]),
         response: ResponseKind::Parent,
-        proxied: false,
+        handler: SubresourceHandler::Part,
     };
     Arc::new(ServedVersion {
         name: name.to_owned().into(),
@@ -90,6 +91,7 @@ fn resource(number: usize, plural: &str, versions: &[&str], fields: &[&'static s
         create_on_update: false,
         unconditional_update: false,
         lifetime: None,
+        question: None,
     }
 }
 

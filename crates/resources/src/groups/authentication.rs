@@ -1,6 +1,7 @@
 //! Who is it: questions about tokens and about oneself. Nothing is stored.
 
 use crate::declare::{CREATE, GroupDeclaration, cluster, served, version};
+use crate::resource::Question;
 
 const GROUP: &str = "authentication.k8s.io";
 
@@ -11,9 +12,9 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     resources: &[
         cluster(GROUP, "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .not_stored(),
+            .asking(Question::SelfSubjectReview),
         cluster(GROUP, "tokenreviews", "tokenreview", "TokenReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .not_stored(),
+            .asking(Question::TokenReview),
     ],
 };

@@ -1,6 +1,7 @@
 //! May they: questions about access. Nothing is stored.
 
 use crate::declare::{CREATE, GroupDeclaration, cluster, namespaced, served, version};
+use crate::resource::Question;
 
 const GROUP: &str = "authorization.k8s.io";
 
@@ -11,15 +12,15 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     resources: &[
         namespaced(GROUP, "localsubjectaccessreviews", "localsubjectaccessreview", "LocalSubjectAccessReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .not_stored(),
+            .asking(Question::SubjectAccessReview),
         cluster(GROUP, "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .not_stored(),
+            .asking(Question::SelfSubjectAccessReview),
         cluster(GROUP, "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .not_stored(),
+            .asking(Question::SelfSubjectRulesReview),
         cluster(GROUP, "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .not_stored(),
+            .asking(Question::SubjectAccessReview),
     ],
 };

@@ -7,7 +7,7 @@ use crate::declare::{
     count, namespaced, reads, served, subresource, text, version,
 };
 use crate::fields::FieldRefusal;
-use crate::resource::Verb;
+use crate::resource::{Question, SubresourceHandler, Verb};
 
 const GROUP: &str = "";
 
@@ -16,7 +16,9 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     priority: 18000,
     versions: &[version("v1", 1)],
     resources: &[
-        namespaced(GROUP, "bindings", "binding", "Binding").versions(&[served("v1").verbs(CREATE)]).not_stored(),
+        namespaced(GROUP, "bindings", "binding", "Binding")
+            .versions(&[served("v1").verbs(CREATE)])
+            .asking(Question::Binding),
         cluster(GROUP, "componentstatuses", "componentstatus", "ComponentStatus")
             .versions(&[served("v1").verbs(READ)])
             .short_names(&["cs"])
@@ -38,9 +40,10 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
             .names(NameRule::DnsLabel)
             .fields(FieldRefusal::Plain, NAMESPACE_FIELDS),
         cluster(GROUP, "nodes", "node", "Node")
-            .versions(
-                &[served("v1").with(&[subresource("proxy", PROXY).sibling("NodeProxyOptions").proxied(), STATUS])],
-            )
+            .versions(&[served("v1").with(&[
+                subresource("proxy", PROXY).sibling("NodeProxyOptions").handled_by(SubresourceHandler::Proxy),
+                STATUS,
+            ])])
             .short_names(&["no"])
             .stored_at("minions")
             .fields(FieldRefusal::Plain, NODE_FIELDS),
@@ -52,14 +55,18 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
             .short_names(&["pv"]),
         namespaced(GROUP, "pods", "pod", "Pod")
             .versions(&[served("v1").with(&[
-                subresource("attach", CREATE_GET).sibling("PodAttachOptions").proxied(),
-                subresource("binding", CREATE).sibling("Binding"),
+                subresource("attach", CREATE_GET).sibling("PodAttachOptions").handled_by(SubresourceHandler::Kubelet),
+                subresource("binding", CREATE).sibling("Binding").handled_by(SubresourceHandler::Binding),
                 subresource("ephemeralcontainers", GET_PATCH_UPDATE),
-                subresource("eviction", CREATE).foreign("policy", "v1", "Eviction"),
-                subresource("exec", CREATE_GET).sibling("PodExecOptions").proxied(),
-                subresource("log", GET).proxied(),
-                subresource("portforward", CREATE_GET).sibling("PodPortForwardOptions").proxied(),
-                subresource("proxy", PROXY).sibling("PodProxyOptions").proxied(),
+                subresource("eviction", CREATE)
+                    .foreign("policy", "v1", "Eviction")
+                    .handled_by(SubresourceHandler::Eviction),
+                subresource("exec", CREATE_GET).sibling("PodExecOptions").handled_by(SubresourceHandler::Kubelet),
+                subresource("log", GET).handled_by(SubresourceHandler::Kubelet),
+                subresource("portforward", CREATE_GET)
+                    .sibling("PodPortForwardOptions")
+                    .handled_by(SubresourceHandler::Kubelet),
+                subresource("proxy", PROXY).sibling("PodProxyOptions").handled_by(SubresourceHandler::PodProxy),
                 subresource("resize", GET_PATCH_UPDATE),
                 STATUS,
             ])])
@@ -81,16 +88,15 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
             .short_names(&["quota"]),
         namespaced(GROUP, "secrets", "secret", "Secret").fields(FieldRefusal::Plain, SECRET_FIELDS),
         namespaced(GROUP, "serviceaccounts", "serviceaccount", "ServiceAccount")
-            .versions(&[served("v1").with(&[subresource("token", CREATE).foreign(
-                "authentication.k8s.io",
-                "v1",
-                "TokenRequest",
-            )])])
+            .versions(&[served("v1").with(&[subresource("token", CREATE)
+                .foreign("authentication.k8s.io", "v1", "TokenRequest")
+                .handled_by(SubresourceHandler::Token)])])
             .short_names(&["sa"]),
         namespaced(GROUP, "services", "service", "Service")
-            .versions(&[
-                served("v1").with(&[subresource("proxy", PROXY).sibling("ServiceProxyOptions").proxied(), STATUS])
-            ])
+            .versions(&[served("v1").with(&[
+                subresource("proxy", PROXY).sibling("ServiceProxyOptions").handled_by(SubresourceHandler::Proxy),
+                STATUS,
+            ])])
             .short_names(&["svc"])
             .categories(&["all"])
             .stored_at("services/specs")
