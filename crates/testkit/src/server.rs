@@ -122,6 +122,14 @@ impl TestServer {
         self.directory.path()
     }
 
+    /// The server itself, for what is not reached over the wire.
+    ///
+    /// # Panics
+    /// When it was stopped.
+    pub fn running(&self) -> &RunningServer {
+        self.running.as_ref().expect("it was not stopped")
+    }
+
     /// Stops it as an operator would, and returns when it has ended.
     pub async fn stop(&mut self) {
         if let Some(running) = self.running.take() {

@@ -1,0 +1,121 @@
+//! Resources that come and go while a server runs, as clients see them: in discovery, in OpenAPI and under their paths.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use keelson_meta::json::{Value, json};
+use keelson_meta::names::NameRule;
+use keelson_registry::{Contribution, Surfaces};
+use keelson_resources::{
+    FieldRefusal, Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Verb,
+};
+use keelson_testkit::TestServer;
+
+const GROUP: &str = "harbour.example.org";
+/// A name that built-in resources have too.
+const THINGS: &str = "/apis/harbour.example.org/v1/namespaces/default/bindings";
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const VERBS: &[Verb] = &[
+    Verb::Create,
+    Verb::Delete,
+    Verb::DeleteCollection,
+    Verb::Get,
+    Verb::List,
+    Verb::Patch,
+    Verb::Update,
+    Verb::Watch,
+];
+
+fn resource(plural: &str, kind: &str, versions: &[&str]) -> Resource {
+    let status = Subresource {
+        name: "status".into(),
+        verbs: Cow::Borrowed(&[Verb::Get, Verb::Patch, Verb::Update]),
+        response: ResponseKind::Parent,
+        handler: SubresourceHandler::Part,
+    };
+    let version = |name: &&str| {
+        let name = (*name).to_owned().into();
+        Arc::new(ServedVersion { name, verbs: Cow::Borrowed(VERBS), subresources: vec![Arc::new(status.clone())] })
+    };
+    Resource {
+        group: GROUP.into(),
+        plural: plural.to_owned().into(),
+        singular: kind.to_lowercase().into(),
+        kind: kind.to_owned().into(),
+        scope: Scope::Namespaced,
+        short_names: vec!["hb".into()],
+        categories: Vec::new(),
+        versions: versions.iter().map(version).collect(),
+        storage: StorageKind::Persisted {
+            prefix: format!("{GROUP}/{plural}").into(),
+            group: GROUP.into(),
+            version: versions[0].to_owned().into(),
+        },
+        name_rule: NameRule::DnsSubdomain,
+        selectable_fields: Vec::new(),
+        field_refusal: FieldRefusal::Plain,
+        noted: Vec::new(),
+        dispatch: None,
+        generation: true,
+        create_on_update: false,
+        unconditional_update: false,
+        lifetime: None,
+        question: None,
+    }
+}
+
+async fn put(surfaces: &Surfaces, resources: Vec<Resource>) {
+    surfaces.put(resources.into_iter().map(Contribution::new).collect()).await.unwrap();
+}
+
+/// The group in the aggregated document, and the tag of that.
+async fn discovered(server: &TestServer) -> (Option<Value>, String) {
+    let answer = server.raw().get("/apis").header("accept", AGGREGATED).await.expect(200);
+    let tag = answer.header("etag").to_owned();
+    let groups = answer.json()["items"].as_array().unwrap().clone();
+    (groups.into_iter().find(|group| group["metadata"]["name"] == GROUP), tag)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resource_is_discovered_and_used_while_it_is_served() {
+    let server = TestServer::start().await;
+    let surfaces = server.running().registry().surfaces();
+    let raw = server.raw();
+    let (none, before) = discovered(&server).await;
+    assert_eq!(none, None);
+    raw.get(THINGS).await.expect(404);
+
+    put(surfaces, vec![resource("bindings", "Mooring", &["v1"])]).await;
+    let (group, with_one) = discovered(&server).await;
+    let versions = group.expect("it is discovered")["versions"].clone();
+    assert_eq!(versions[0]["resources"][0]["resource"], "bindings");
+    assert_eq!(versions[0]["resources"][0]["responseKind"]["kind"], "Mooring");
+    assert_ne!(before, with_one, "what has changed has another tag");
+    let legacy = raw.get(format!("/apis/{GROUP}/v1")).await.expect(200).json();
+    assert_eq!(legacy["resources"][1]["name"], "bindings/status");
+    let index = raw.get("/openapi/v3").await.expect(200).json();
+    let path = index["paths"][format!("apis/{GROUP}/v1")]["serverRelativeURL"].as_str().unwrap().to_owned();
+    let described = raw.get(path).await.expect(200).json();
+    assert!(!described["paths"][format!("/apis/{GROUP}/v1/namespaces/{{namespace}}/bindings")].is_null());
+
+    let sent = json!({ "metadata": { "name": "a" }, "spec": { "berths": 3 } });
+    let made = raw.post(THINGS, &sent).await.expect(201).json();
+    assert_eq!((&made["kind"], &made["spec"]["berths"]), (&json!("Mooring"), &json!(3)));
+    let list = raw.get(THINGS).await.expect(200).json();
+    assert_eq!((&list["kind"], &list["items"][0]["metadata"]["name"]), (&json!("MooringList"), &json!("a")));
+
+    put(surfaces, vec![resource("bindings", "Mooring", &["v2", "v1"]), resource("pods", "Whale", &["v2"])]).await;
+    let (group, _) = discovered(&server).await;
+    let names: Vec<Value> =
+        group.unwrap()["versions"].as_array().unwrap().iter().map(|it| it["version"].clone()).collect();
+    assert_eq!(names, ["v2", "v1"]);
+    let shown = raw.get(THINGS.replace("/v1/", "/v2/") + "/a").await.expect(200).json();
+    assert_eq!(shown["apiVersion"], format!("{GROUP}/v2"));
+
+    let all = [resource("bindings", "Mooring", &["v1"]), resource("pods", "Whale", &["v2"])];
+    surfaces.remove(&all.map(|resource| resource.group_resource())).await;
+    assert_eq!(discovered(&server).await, (None, before), "the same set has the same tag");
+    raw.get(THINGS).await.expect(404);
+    raw.get(format!("/apis/{GROUP}")).await.expect(404);
+    raw.get("/api/v1/pods").await.expect(200);
+}
