@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use keelson_meta::json::{Value, json};
 use keelson_meta::names::NameRule;
 use keelson_registry::{Contribution, Surfaces};
 use keelson_resources::{
     FieldRefusal, Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Verb,
 };
 use keelson_testkit::TestServer;
+use serde_json::{Value, json};
 
 const GROUP: &str = "harbour.example.org";
 /// A name that built-in resources have too.
