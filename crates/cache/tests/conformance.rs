@@ -138,6 +138,8 @@ impl Store for CachedStore {
         if after < oldest {
             return Err(StoreError::Compacted { requested: after, oldest });
         }
+        // After a restart it is filled in behind the newest state.
+        self.cache.wait_for_history(after, PATIENCE).await;
         let cursor = self.collection().watch(after, Scope::All).unwrap();
         let batches = stream::unfold(cursor, |mut cursor| async move {
             let batch = cursor

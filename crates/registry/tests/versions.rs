@@ -49,7 +49,7 @@ async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only
     let (old, new) = (server(&store, Some("v1")).await, server(&store, None).await);
     let metrics = json!([{ "type": "Resource", "resource": { "name": "memory", "target": { "type": "Utilization", "averageUtilization": 5 } } }]);
     let body = json!({ "metadata": { "name": "a" }, "spec": { "maxReplicas": 3, "metrics": metrics,
-        "scaleTargetRef": { "kind": "Deployment", "name": "a" } } });
+        "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "a" } } });
     let target = autoscalers(&old, "v2", None);
     let mut object = Object::from_value(body).unwrap();
     fit(&target, &mut object).unwrap();

@@ -20,8 +20,8 @@ const OLDER: usize = 16;
 /// How many of its writes and of its compares are looked at. One write shows the whole; most transactions have a few.
 const LOOKED_AT: usize = 60;
 
-/// How many tenths of a call's time finding out may take besides: the caller has waited already, and an election takes two seconds.
-const TENTHS: u32 = 3;
+/// How many tenths of a call's time finding out may take besides: the caller has waited already, and gives up after not much more.
+const TENTHS: u32 = 2;
 
 /// Finds out what became of a transaction. `before` is the newest revision that was known when it was sent.
 pub(crate) async fn find(

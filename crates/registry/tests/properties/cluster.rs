@@ -105,7 +105,7 @@ impl Cluster {
         let history_bytes = settings.history_bytes;
         let cache_config = CacheConfig { history_bytes, ..CacheConfig::new(clock.clone()) };
         let cache = Cache::start(store.clone(), specs(), cache_config).await.unwrap();
-        let mut config = RegistryConfig { revision_wait: PATIENCE, ..RegistryConfig::default() };
+        let mut config = RegistryConfig { revision_wait: PATIENCE, skip_unreadable: true, ..RegistryConfig::default() };
         config.bounds.scan = settings.scan;
         Arc::new(Registry::new(store, cache, clock, self.random.clone(), config))
     }
