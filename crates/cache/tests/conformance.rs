@@ -140,7 +140,16 @@ impl Store for CachedStore {
         }
         // After a restart it is filled in behind the newest state.
         self.cache.wait_for_history(after, PATIENCE).await;
-        let cursor = self.collection().watch(after, Scope::All).unwrap();
+        let Ok(cursor) = self.collection().watch(after, Scope::All) else {
+            // Only the engine still knows what happened then.
+            let batches = self.engine.tail(after).await?;
+            let plain_values = |mut batch: TailBatch| {
+                batch.events.retain(|event| event.key.as_str().starts_with(PREFIX));
+                batch.events.iter_mut().for_each(|event| event.value = event.value.as_ref().map(plain));
+                batch
+            };
+            return Ok(batches.map(move |batch| batch.map(plain_values)).boxed());
+        };
         let batches = stream::unfold(cursor, |mut cursor| async move {
             let batch = cursor
                 .next(BATCH)

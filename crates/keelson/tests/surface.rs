@@ -65,14 +65,14 @@ fn resource(plural: &str, kind: &str, versions: &[&str]) -> Resource {
 }
 
 async fn put(surfaces: &Surfaces, resources: Vec<Resource>) {
-    surfaces.put(resources.into_iter().map(Contribution::new).collect()).await.unwrap();
+    surfaces.put(resources.into_iter().map(Contribution::new).collect()).await.expect("they can be served");
 }
 
 /// The group in the aggregated document, and the tag of that.
 async fn discovered(server: &TestServer) -> (Option<Value>, String) {
     let answer = server.raw().get("/apis").header("accept", AGGREGATED).await.expect(200);
     let tag = answer.header("etag").to_owned();
-    let groups = answer.json()["items"].as_array().unwrap().clone();
+    let groups = answer.json()["items"].as_array().expect("a list of groups").clone();
     (groups.into_iter().find(|group| group["metadata"]["name"] == GROUP), tag)
 }
 
