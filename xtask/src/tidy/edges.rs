@@ -85,10 +85,20 @@ const ALLOWED: [(&str, &[&str]); 28] = [
     ("xtask", &[]),
 ];
 
-/// What any crate may use in its tests besides: all engines, whole servers, a reader of what they send in protobuf, and the schemas
-/// that whoever composes a server hands out.
-const FOR_TESTS: [&str; 8] =
-    ["meta", "schema", "storage", "storage-etcd", "storage-sql", "testkit", "teststores", "protobuf"];
+/// What any crate may use in its tests besides: all engines, whole servers, a reader of what they send in protobuf, the schemas
+/// that whoever composes a server hands out, and what others contribute to a server that runs.
+const FOR_TESTS: [&str; 10] = [
+    "meta",
+    "schema",
+    "storage",
+    "storage-etcd",
+    "storage-sql",
+    "testkit",
+    "teststores",
+    "protobuf",
+    "resources",
+    "registry",
+];
 
 pub(super) fn check(members: &[Member]) -> Vec<Finding> {
     members.iter().flat_map(check_member).collect()
