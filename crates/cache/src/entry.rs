@@ -96,7 +96,7 @@ impl Decoder {
             rewritten,
             leaving: summary.deletion_timestamp.is_some(),
             owners: summary.owners,
-            list_bytes: u32::try_from(object.item_len(revision)).expect("the marks of an object are smaller numbers"),
+            list_bytes: list_bytes(object, revision),
             layout: self.layout.clone(),
             fields: Fields::join(&summary.fields),
         }
@@ -104,6 +104,22 @@ impl Decoder {
 }
 
 impl Entry {
+    /// The same entry with its object in another form, such as another version of its kind. What it is found by stays that of the
+    /// stored object.
+    #[must_use]
+    pub fn with_object(&self, object: StoredObject) -> Self {
+        Self {
+            key: self.key.clone(),
+            labels: self.labels.clone(),
+            layout: self.layout.clone(),
+            fields: Fields(self.fields.0.clone()),
+            owners: None,
+            list_bytes: list_bytes(&object, self.revision),
+            object,
+            ..*self
+        }
+    }
+
     /// The name of the object.
     pub fn name(&self) -> &str {
         self.key.rsplit_once('/').map_or(&*self.key, |(_, name)| name)
@@ -139,6 +155,10 @@ impl Entry {
     pub fn list_bytes(&self) -> u64 {
         self.list_bytes.into()
     }
+}
+
+fn list_bytes(object: &StoredObject, revision: Revision) -> u32 {
+    u32::try_from(object.item_len(revision)).expect("the marks of an object are smaller numbers")
 }
 
 impl Fields {

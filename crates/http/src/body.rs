@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Body, Frame, SizeHint};
+use keelson_meta::ApiError;
 use tokio::time::{Instant, Sleep, sleep};
 
 pub use request::RequestBody;
@@ -30,6 +31,13 @@ pub enum BodyError {
     /// The body made no frame for this long although the connection could have taken one.
     #[error("the response made no progress for {0:?}")]
     Stalled(Duration),
+}
+
+/// What can't be answered any more once the head of the answer said 200: only a broken body tells that this is not all.
+impl From<ApiError> for BodyError {
+    fn from(error: ApiError) -> Self {
+        Self::Aborted(error.to_string())
+    }
 }
 
 /// The body of every response.

@@ -90,7 +90,8 @@ fn namespace_errors(namespace: &str, namespaced: bool) -> Vec<FieldError> {
     }
 }
 
-fn label_errors(object: &Object) -> Vec<FieldError> {
+/// The complaints about the labels of an object.
+pub fn label_errors(object: &Object) -> Vec<FieldError> {
     const FIELD: &str = "metadata.labels";
     let mut errors = Vec::new();
     for (key, value) in object.labels() {
@@ -103,7 +104,8 @@ fn label_errors(object: &Object) -> Vec<FieldError> {
     errors
 }
 
-fn annotation_errors(object: &Object) -> Vec<FieldError> {
+/// The complaints about the annotations of an object.
+pub fn annotation_errors(object: &Object) -> Vec<FieldError> {
     const FIELD: &str = "metadata.annotations";
     let mut errors = Vec::new();
     let mut total = 0;

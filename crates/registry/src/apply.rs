@@ -73,7 +73,7 @@ impl Proposal for Apply<'_> {
         }
         let Some(live) = live else {
             let mut nothing = Object::from_value(target.version.empty().clone()).unwrap_or_default();
-            let applied = managed::apply(target, &mut nothing, None, application)?;
+            let applied = managed::apply(target, &mut nothing, None, application).await?;
             let ManagedObject { mut object, managed_fields } = applied;
             if !object.uid().is_empty() {
                 let message = format!(
@@ -87,8 +87,8 @@ impl Proposal for Apply<'_> {
             warnings.clone()?;
             return Ok(Proposed::New(object, Ownership::Known(managed_fields)));
         };
-        let mut live = Live::in_version_of(target, live)?;
-        let applied = managed::apply(target, &mut live.object, live.managed_fields, application)?;
+        let mut live = Live::in_version_of(target, live).await?;
+        let applied = managed::apply(target, &mut live.object, live.managed_fields, application).await?;
         let ManagedObject { object: mut next, managed_fields } = applied;
         warnings.clone()?;
         place(target, &mut next)?;

@@ -4,6 +4,7 @@
 //! What a deletion makes of an object is decided on the object alone, so that others (an eviction) can delete with a
 //! change of their own in the same write.
 
+use async_trait::async_trait;
 use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::clock::rfc3339;
@@ -17,7 +18,7 @@ use crate::caller::Caller;
 use crate::grace::{self, Grace};
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Change, Edit, Effect, Proposed, WriteRequest, Written};
+use crate::write::{Change, Effect, Live, Proposal, Proposed, WriteRequest, Written, existing};
 
 /// What a delete did.
 #[derive(Clone, Debug)]
@@ -54,10 +55,7 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Deleted, ApiError> {
         let target = request.target;
-        let mut delete = Edit::new(|registry: &Registry, live: &Entry| {
-            let change = registry.deletion(target, live.object.decode(live.revision), options)?;
-            Ok(Proposed::Change(change, Some(Operation::Delete)))
-        });
+        let mut delete = Deletion { target, options };
         let mut written = self.write(request, &mut delete).await?;
         written.warnings.extend(target.strategy().warn_on_delete(options).map(str::to_owned));
         Ok(if written.effect == Effect::Removed { Deleted::Gone(written) } else { Deleted::Pending(written) })
@@ -110,6 +108,30 @@ impl Registry {
             target.strategy().mark_terminating(&mut object);
         }
         Change::Put(object.into())
+    }
+}
+
+/// The deletion of an object, decided on what is stored.
+struct Deletion<'d> {
+    target: &'d Target,
+    options: &'d DeleteOptions,
+}
+
+#[async_trait]
+impl Proposal for Deletion<'_> {
+    async fn propose<'s>(
+        &'s mut self,
+        registry: &'s Registry,
+        live: Option<&'s Entry>,
+    ) -> Result<Proposed<'s>, ApiError> {
+        let (live, target) = (existing(live)?, self.target);
+        if target.version.converter().is_some() {
+            // What can't be shown in the version of the request is not deleted in it: as upstream has it, the client is told before
+            // anything is done rather than behind it.
+            Live::in_version_of(target, live).await?;
+        }
+        let change = registry.deletion(target, live.object.decode(live.revision), self.options)?;
+        Ok(Proposed::Change(change, Some(Operation::Delete)))
     }
 }
 

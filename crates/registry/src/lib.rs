@@ -11,6 +11,7 @@ mod caller;
 mod companions;
 mod complete;
 mod config;
+mod converter;
 mod create;
 mod delete;
 mod delete_collection;
@@ -45,6 +46,7 @@ pub use allocation::{AddressRange, Family, PortRange, ServiceRanges};
 pub use caller::Caller;
 pub use complete::complete;
 pub use config::{ListBounds, RegistryConfig};
+pub use converter::{BATCH_BYTES, BATCH_OBJECTS, CALL_TIME, ConversionBatch, Converter, ConverterError};
 pub use create::Created;
 pub use delete::Deleted;
 pub use estimate::Estimate;
@@ -58,6 +60,7 @@ pub use subresources::{Remote, ServiceAccountTokens, TokenFault};
 pub use surface::builtin::{collection_specs, key_prefix};
 pub use surface::{
     CollectionId, Contribution, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError, Surfaces,
+    VersionChange,
 };
 pub use target::Target;
 pub use unreadable::not_for_collections;

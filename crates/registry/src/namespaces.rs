@@ -37,7 +37,7 @@ impl Registry {
         let mut namespace = Object::default();
         namespace.set_meta("name", name);
         let key = StoreKey::new(format!("{}{name}", collection.prefix()));
-        let value = self.encode_own(&target, namespace)?.bytes().clone();
+        let value = self.encode_own(&target, namespace).await?.bytes().clone();
         let transaction = Transaction::default().when(key.clone(), Condition::Absent).put(key, value);
         match self.store().commit(transaction).await {
             Ok(_) | Err(CommitError::Compare { .. }) => Ok(()),
@@ -100,7 +100,8 @@ impl Registry {
                 return Err(ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() });
             }
             kinds::finalize_namespace(&mut namespace);
-            let managed_fields = managed::track(&target, &mut before, &mut namespace, known, caller, registry.now());
+            let managed_fields =
+                managed::track_metadata(&target, &mut before, &mut namespace, known, caller, registry.now());
             namespace.remove_meta("resourceVersion");
             let held = !namespace.finalizers().is_empty() || !target.strategy().may_go(&namespace);
             let next = ManagedObject { object: namespace, managed_fields };

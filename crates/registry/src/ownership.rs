@@ -88,7 +88,8 @@ impl Registry {
                 return Err(ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() });
             }
             edit(&mut object);
-            let managed_fields = managed::track(target, &mut before, &mut object, known, caller, registry.now());
+            let managed_fields =
+                managed::track_metadata(target, &mut before, &mut object, known, caller, registry.now());
             object.remove_meta("resourceVersion");
             let held = object.deletion_timestamp().is_none() || !object.finalizers().is_empty();
             let stays = held || !target.strategy().may_go(&object);

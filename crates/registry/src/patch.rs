@@ -91,7 +91,7 @@ impl Proposal for PatchOf<'_> {
     async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
         let Self { target, name, patch, .. } = self;
         let schema = target.version.schema();
-        let live = Live::in_version_of(target, existing(live)?)?;
+        let live = Live::in_version_of(target, existing(live)?).await?;
         let object = if patch.reaches_owners { live.with_managed_fields() } else { live.object.clone() };
         let mut next = object_of(patch.apply(schema, object)?, &target.resource.kind)?;
         check_type(target, &mut next)?;

@@ -17,7 +17,7 @@ use keelson_meta::ApiError;
 use keelson_resources::{Resource, Text};
 
 pub use contribution::Contribution;
-pub use served::{CollectionId, KindVersion, ServedResource, StoredCollection};
+pub use served::{CollectionId, KindVersion, ServedResource, StoredCollection, VersionChange};
 pub use surfaces::{SurfaceError, Surfaces};
 
 use crate::config::RegistryConfig;

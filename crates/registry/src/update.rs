@@ -96,7 +96,7 @@ impl Proposal for Update<'_> {
             object.remove_meta("resourceVersion");
             return Ok(Proposed::New(object, Ownership::Track));
         };
-        let live = Live::in_version_of(self.target, live)?;
+        let live = Live::in_version_of(self.target, live).await?;
         let next = self.object();
         replacement(self.target, self.name, live, next)
     }

@@ -1,59 +1,136 @@
 //! Which version the objects of a target are stored in, and the way there and back.
 //!
 //! An object that lies in the store in another version than this server writes is led to that version as soon as it is
-//! changed, so that a write always leaves the newest form behind.
+//! changed, so that a write always leaves the newest form behind. The way may have to be asked for, and can fail: then nothing
+//! is written.
 
 use keelson_conversion::Conversion;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 
+use crate::converter::{ask, name_of};
 use crate::intake::shape;
 use crate::registry::Registry;
+use crate::surface::ServedResource;
 use crate::target::Target;
 
 impl Registry {
     /// Leads an object from any version to the one that it is stored in, and takes off what a client may not leave there.
     ///
     /// # Errors
-    /// 500 when it is in no version of its kind.
-    pub(crate) fn to_storage(&self, target: &Target, mut object: Object) -> Result<Object, ApiError> {
+    /// 500 when it is in no version of its kind, or can't be converted.
+    pub(crate) async fn to_storage(&self, target: &Target, mut object: Object) -> Result<Object, ApiError> {
+        convert(target, &mut object, target.storage_kind()).await?;
+        self.canonical(target, &mut object)?;
+        Ok(object)
+    }
+
+    /// Takes off an object, which is in the version that is stored, what a client may not leave there.
+    ///
+    /// # Errors
+    /// 500 when it is not of its kind.
+    pub(crate) fn canonical(&self, target: &Target, object: &mut Object) -> Result<(), ApiError> {
         let stored = target.storage_kind();
         let gv = (stored.group.as_str(), stored.version.as_str());
-        convert(target, &mut object, stored)?;
-        if let Some(canonical) = Conversion::canonical(&target.resource.group, &target.resource.kind, gv) {
-            canonical.convert(&mut object)?;
+        match Conversion::canonical(&target.resource.group, &target.resource.kind, gv) {
+            Some(canonical) => canonical
+                .convert(object)
+                .map_err(|error| unconvertible(&target.resource, Some(object), gv.1, stored, &error.to_string())),
+            None => Ok(()),
         }
-        Ok(object)
     }
 }
 
 /// Leads an object from the version that it names to another one.
 ///
 /// # Errors
-/// 500 when it is in no version of its kind: only what is stored can be that.
-pub(crate) fn convert(target: &Target, object: &mut Object, to: &GroupVersionKind) -> Result<(), ApiError> {
+/// 500 when it is in no version of its kind (only what is stored can be that), or can't be converted.
+pub(crate) async fn convert(target: &Target, object: &mut Object, to: &GroupVersionKind) -> Result<(), ApiError> {
+    if convert_now(target, object, to)? {
+        return Ok(());
+    }
+    let converted = convert_both(target, std::slice::from_ref(object), to).await?;
+    if let Some(converted) = converted.into_iter().next() {
+        *object = converted;
+    }
+    Ok(())
+}
+
+/// Leads objects of one version to another one that somebody has to be asked for, with one call.
+///
+/// # Errors
+/// As [`convert`].
+pub(crate) async fn convert_both(
+    target: &Target,
+    objects: &[Object],
+    to: &GroupVersionKind,
+) -> Result<Vec<Object>, ApiError> {
+    let from = objects.first().and_then(Object::api_version).unwrap_or_default();
+    let unknown = || unconvertible(&target.resource, objects.first(), from, to, "nothing leads there");
+    let source = version_of(&target.resource, from).ok_or_else(unknown)?;
+    let version = target.resource.version(&to.version).ok_or_else(unknown)?;
+    let converter = version.converter().ok_or_else(unknown)?;
+    let mut converted = ask(&**converter, &source, to, objects).await?;
+    converted.iter_mut().for_each(|object| version.complete(object));
+    Ok(converted)
+}
+
+/// Leads an object to another version if nobody has to be asked for it; whether that was done.
+///
+/// # Errors
+/// As [`convert`].
+pub(crate) fn convert_now(target: &Target, object: &mut Object, to: &GroupVersionKind) -> Result<bool, ApiError> {
     let api_version = object.api_version().unwrap_or_default();
-    let foreign =
-        || ApiError::Internal(format!("a stored {} is in the version {api_version:?}, which is not served", to.kind));
-    let from = GroupVersion::split(api_version).ok_or_else(foreign)?;
+    let foreign = |object: &Object| {
+        let from = object.api_version().unwrap_or_default();
+        unconvertible(&target.resource, Some(object), from, to, "it is in a version that is not served")
+    };
+    let Some(from) = GroupVersion::split(api_version) else { return Err(foreign(object)) };
     let wanted = (to.group.as_str(), to.version.as_str());
     if from == wanted {
-        return Ok(());
+        return Ok(true);
     }
     let has = |(group, version): (&str, &str)| {
         !target.resource.is_builtin() && target.resource.group == group && target.resource.version(version).is_some()
     };
     if has(from) && has(wanted) {
-        // The versions of what others contribute differ by name alone.
+        if target.version.converter().is_some() {
+            return Ok(false);
+        }
+        // The versions of what others contribute differ by name alone, unless they have a converter.
         object.set_type(to);
-        return Ok(());
+        return Ok(true);
     }
     let conversion = Conversion::between(&target.resource.group, &target.resource.kind, from, wanted);
-    let conversion = conversion.ok_or_else(foreign)?;
-    conversion.convert(object)?;
+    let Some(conversion) = conversion else { return Err(foreign(object)) };
+    let (name, from) = (name_of(object), api_version.to_owned());
+    conversion.convert(object).map_err(|error| failed(&target.resource, &name, &from, to, &error.to_string()))?;
     if !conversion.is_rename() {
         // Fields that came with the conversion stand where it put them, not where their version has them.
         shape(target, to, object, &[], FieldValidation::Ignore).map_err(ApiError::Internal)?;
     }
-    Ok(())
+    Ok(true)
+}
+
+/// The version of a resource that its objects name so.
+pub(crate) fn version_of(resource: &ServedResource, api_version: &str) -> Option<GroupVersionKind> {
+    let (group, version) = GroupVersion::split(api_version)?;
+    let known = resource.version(version).filter(|_| resource.group == group)?;
+    Some(known.kind().clone())
+}
+
+/// 500: an object can't be converted.
+pub(crate) fn unconvertible(
+    resource: &ServedResource,
+    object: Option<&Object>,
+    from: &str,
+    to: &GroupVersionKind,
+    why: &str,
+) -> ApiError {
+    failed(resource, &object.map(name_of).unwrap_or_default(), from, to, why)
+}
+
+fn failed(resource: &ServedResource, name: &str, from: &str, to: &GroupVersionKind, why: &str) -> ApiError {
+    let (resource, to) = (resource.group_resource(), to.group_version());
+    ApiError::Internal(format!("{resource} {name} can't be converted from {from:?} to {to}: {why}"))
 }

@@ -1,22 +1,29 @@
 //! How stored objects are shown to a request: in the version that was asked for, whatever version they are stored in.
 //!
 //! Most kinds have one version, and then nothing here costs anything: bytes are shown as they are. A kind whose versions
-//! differ only by name has its header replaced; only where fields differ is an object decoded and converted.
+//! differ only by name has its header replaced. Where fields differ objects are converted before anything is rendered, many at
+//! a time: at once by code here, or by a [`Converter`](crate::Converter), which may take long and fail. What can't be converted is
+//! an error that names the object, and never shown under the name of a version that it is not in.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use keelson_cache::Entry;
 use keelson_codec::StoredObject;
-use keelson_conversion::{Passage, View};
-use keelson_meta::{GroupVersionKind, Object, Revision};
+use keelson_conversion::Conversion;
+use keelson_meta::go_format::quote;
+use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
 
+use crate::converter::{BATCH_BYTES, BATCH_OBJECTS, ask};
+use crate::surface::{KindVersion, ServedResource, VersionChange};
 use crate::target::Target;
+use crate::versions::{unconvertible, version_of};
 
 /// A collection in the version of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct VersionedView {
-    kind: GroupVersionKind,
-    view: Option<Arc<View>>,
+    resource: Arc<ServedResource>,
+    version: Arc<KindVersion>,
     /// Whether the kind has no other version, which is the case of most.
     sole: bool,
 }
@@ -24,68 +31,181 @@ pub struct VersionedView {
 impl VersionedView {
     /// The view of a target.
     pub fn of(target: &Target) -> Self {
-        let view = target.version.view().filter(|_| target.resource.is_persisted()).cloned();
-        Self { kind: target.kind().clone(), sole: view.as_deref().is_none_or(View::is_sole), view }
+        let sole = !target.resource.is_persisted() || target.version.is_sole();
+        Self { resource: target.resource.clone(), version: target.version.clone(), sole }
     }
 
     /// The kind in this version.
     pub fn kind(&self) -> &GroupVersionKind {
-        &self.kind
+        self.version.kind()
+    }
+
+    /// Whether the kind has no other version, so that there is nothing to convert.
+    pub fn is_sole(&self) -> bool {
+        self.sole
+    }
+
+    /// Whether somebody has to be asked for objects of another version.
+    pub fn asks(&self) -> bool {
+        self.version.converter().is_some()
     }
 
     /// Whether the object is stored in this version, so that its bytes are shown as they are.
     pub fn is_same(&self, object: &StoredObject) -> bool {
-        self.sole || self.view.as_ref().is_some_and(|view| object.api_version() == view.api_version)
+        self.sole || object.api_version() == self.version.api_version()
     }
 
-    /// Whether items of lists are the stored bytes, whichever version an object is stored in: items do not name their
-    /// version, so it is enough that no version of the kind has other fields.
-    pub fn shows_stored_items(&self) -> bool {
-        self.view.as_deref().is_none_or(View::is_rename)
+    /// Whether the object has the fields of this version. Its header may still name another version.
+    pub fn fits(&self, object: &StoredObject) -> bool {
+        self.sole
+            || matches!(self.version.change_from(object.api_version()), Some(VersionChange::None | VersionChange::Name))
     }
 
-    /// The object with the fields of this version. Its header may still name another version.
+    /// The object with the fields of this version.
     ///
-    /// Cost: nothing where the fields are the same; else the object is decoded, converted and encoded.
-    pub fn show<'a>(&self, object: &'a StoredObject) -> Cow<'a, StoredObject> {
-        let passage = self.view.as_ref().and_then(|view| view.passage(object.api_version()));
-        match passage {
-            Some(Passage::Through(conversion)) if !conversion.is_rename() => {
-                let mut converted = object.decode(Revision::ZERO);
-                converted.remove_meta("resourceVersion");
-                if let Err(error) = conversion.convert(&mut converted) {
-                    // Shown as it is stored: that is better than a list that can't be read at all.
-                    tracing::error!(%error, "a stored object can't be converted");
-                    return Cow::Borrowed(object);
-                }
-                Cow::Owned(StoredObject::encode(&converted))
+    /// Cost: nothing where it has them; else the object is decoded, converted and encoded.
+    ///
+    /// # Errors
+    /// 500 when it can't be converted.
+    pub async fn show<'o>(
+        &self,
+        object: &'o StoredObject,
+        revision: Revision,
+    ) -> Result<Cow<'o, StoredObject>, ApiError> {
+        if self.fits(object) {
+            return Ok(Cow::Borrowed(object));
+        }
+        match self.version.change_from(object.api_version()) {
+            Some(VersionChange::Asked(_)) => {
+                let objects = [object.decode(revision)];
+                let mut shown = self.ask(object.api_version(), &objects).await?;
+                Ok(shown.pop().map_or(Cow::Borrowed(object), Cow::Owned))
             }
-            Some(Passage::Same | Passage::Renamed | Passage::Through(_)) | None => Cow::Borrowed(object),
+            _ => self.converted(object, &name_in(object)).map(Cow::Owned),
         }
     }
 
-    /// The object in this version, decoded.
+    /// The entries with the fields of this version: those that have them as they are. A call to somebody who is asked takes many
+    /// of them.
+    ///
+    /// # Errors
+    /// 500 when one of them can't be converted.
+    pub async fn show_all(&self, entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, ApiError> {
+        if !self.asks() {
+            return self.show_all_now(entries);
+        }
+        let mut shown = entries;
+        let mut place = 0;
+        while let Some(batch) = self.batch(&shown, place) {
+            let from = shown[batch[0]].object.api_version().to_owned();
+            let objects: Vec<Object> =
+                batch.iter().map(|place| shown[*place].object.decode(shown[*place].revision)).collect();
+            let converted = self.ask(&from, &objects).await?;
+            for (place, object) in batch.iter().zip(converted) {
+                shown[*place] = Arc::new(shown[*place].with_object(object));
+            }
+            place = batch[0] + 1;
+        }
+        Ok(shown)
+    }
+
+    /// The same for a kind that nobody has to be asked about.
+    ///
+    /// # Errors
+    /// 500 when one of them can't be converted.
+    pub fn show_all_now(&self, mut entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, ApiError> {
+        for entry in &mut entries {
+            if !self.fits(&entry.object) {
+                *entry = Arc::new(entry.with_object(self.converted(&entry.object, &entry.key)?));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The places of the next entries, from `start` on, that are converted by one call: they are all in one version.
+    fn batch(&self, entries: &[Arc<Entry>], start: usize) -> Option<Vec<usize>> {
+        let mut bytes = 0;
+        let mut from = None;
+        let mut batch = Vec::new();
+        for (place, entry) in entries.iter().enumerate().skip(start).filter(|(_, entry)| !self.fits(&entry.object)) {
+            let size = entry.object.bytes().len();
+            if batch.len() == BATCH_OBJECTS || (bytes > 0 && bytes + size > BATCH_BYTES) {
+                break;
+            }
+            if *from.get_or_insert(entry.object.api_version()) == entry.object.api_version() {
+                bytes += size;
+                batch.push(place);
+            }
+        }
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    async fn ask(&self, from: &str, objects: &[Object]) -> Result<Vec<StoredObject>, ApiError> {
+        let unknown = || unconvertible(&self.resource, objects.first(), from, self.kind(), "nothing leads there");
+        let converter = self.version.converter().ok_or_else(unknown)?;
+        let source = version_of(&self.resource, from).ok_or_else(unknown)?;
+        let converted = ask(&**converter, &source, self.kind(), objects).await?;
+        Ok(converted
+            .into_iter()
+            .map(|mut object| {
+                self.version.complete(&mut object);
+                StoredObject::encode(&object)
+            })
+            .collect())
+    }
+
+    /// The object converted by code here.
+    fn converted(&self, object: &StoredObject, name: &str) -> Result<StoredObject, ApiError> {
+        let from = object.api_version();
+        let failed = |why: &str| {
+            let (resource, to) = (self.resource.group_resource(), self.kind().group_version());
+            ApiError::Internal(format!("{resource} {} can't be converted from {from} to {to}: {why}", quote(name)))
+        };
+        match self.version.change_from(from) {
+            Some(VersionChange::Fields(conversion)) => {
+                through(conversion, object).map_err(|error| failed(&error.to_string()))
+            }
+            Some(VersionChange::None | VersionChange::Name) => Ok(object.clone()),
+            Some(VersionChange::Asked(_)) => Err(failed("somebody has to be asked")),
+            None => Err(failed("it is stored in a version that is not known")),
+        }
+    }
+
+    /// The object in this version, decoded. It has to [fit](Self::fits).
     pub fn decode(&self, object: &StoredObject, revision: Revision) -> Object {
-        let mut decoded = self.show(object).decode(revision);
-        decoded.set_type(&self.kind);
+        debug_assert!(self.fits(object), "{} is shown as {:?}", object.api_version(), self.kind());
+        let mut decoded = object.decode(revision);
+        decoded.set_type(self.kind());
         decoded
     }
 
-    /// Appends the object in this version.
+    /// Appends the object in this version. It has to [fit](Self::fits).
     pub fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
+        debug_assert!(self.fits(object), "{} is shown as {:?}", object.api_version(), self.kind());
         if self.is_same(object) {
             object.write_object(revision, out);
         } else {
-            self.show(object).write_object_as(&self.kind, revision, out);
+            object.write_object_as(self.kind(), revision, out);
         }
     }
+}
 
-    /// Appends the object in this version as an item of a list.
-    pub fn write_item(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        if self.is_same(object) {
-            object.write_item(revision, out);
-        } else {
-            self.show(object).write_item(revision, out);
-        }
+/// The object after a conversion that changes its fields.
+fn through(
+    conversion: &Conversion,
+    object: &StoredObject,
+) -> Result<StoredObject, keelson_conversion::ConversionError> {
+    let mut converted = object.decode(Revision::ZERO);
+    converted.remove_meta("resourceVersion");
+    conversion.convert(&mut converted)?;
+    Ok(StoredObject::encode(&converted))
+}
+
+/// The key of an object, as it says it itself.
+fn name_in(object: &StoredObject) -> String {
+    let object = object.decode(Revision::ZERO);
+    match object.namespace() {
+        "" => object.name().to_owned(),
+        namespace => format!("{namespace}/{}", object.name()),
     }
 }

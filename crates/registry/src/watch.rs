@@ -226,6 +226,11 @@ impl WatchStream {
         Some(self.hand_out())
     }
 
+    /// When the watch ends, whatever it has still to tell.
+    pub fn deadline(&self) -> Instant {
+        self.deadline.deadline()
+    }
+
     /// The first pending outputs, at least one, at most [`STEP_BYTES`] of them.
     fn hand_out(&mut self) -> Vec<WatchOutput> {
         let mut bytes = 0;

@@ -22,7 +22,7 @@ pub(super) async fn handle(
     let decoded = decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
     let created = registry.create(target, decoded.object, &caller, &options).await?;
-    let mut response = renderer.answer(StatusCode::CREATED, &created.object, created.revision)?;
+    let mut response = renderer.answer(StatusCode::CREATED, &created.object, created.revision).await?;
     respond::add_warnings(response.headers_mut(), &decoded.warnings);
     Ok(response)
 }

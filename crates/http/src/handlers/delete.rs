@@ -4,9 +4,10 @@ use http::{Response, StatusCode};
 use keelson_meta::options::{DeleteOptions, ListOptions, Query};
 use keelson_meta::status::StatusDetails;
 use keelson_meta::{ApiError, ListHead, ListMeta, Status};
-use keelson_registry::{Deleted, Registry, Target, not_for_collections};
+use keelson_registry::{Deleted, ListItems, Registry, Target, not_for_collections};
 
-use super::list_body::{ListBody, Source};
+use super::list::source_of;
+use super::list_body::ListBody;
 use super::render::{ListWriter, Renderer};
 use super::{decode, resolve};
 use crate::body::{ResponseBody, stream};
@@ -36,9 +37,9 @@ pub(super) async fn one(
     }
     let deleted = registry.delete(target, name, &request.caller, &options).await?;
     let mut response = match &deleted {
-        Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision)?,
+        Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision).await?,
         Deleted::Gone(last) if registry.returns_deleted(target) => {
-            renderer.answer(StatusCode::OK, &last.object, last.revision)?
+            renderer.answer(StatusCode::OK, &last.object, last.revision).await?
         }
         Deleted::Gone(last) => {
             let details = StatusDetails {
@@ -76,7 +77,7 @@ pub(super) async fn collection(
         meta: ListMeta::at(revision),
     };
     let content_type = renderer.media().kind.content_type();
-    let mut source = Source::Chosen(entries.into_iter());
+    let mut source = source_of(ListItems::Chosen(entries), &renderer).await?;
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
     let body = ListBody::new(writer, &start, source);
     Ok(respond::stream(StatusCode::OK, content_type, stream(body)))

@@ -20,5 +20,5 @@ pub(super) async fn handle(
     let options = GetOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()));
     let name = resolve::name(target)?;
     let entry = registry.get(target, name, &request.caller, &options).await?;
-    renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision))
+    renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision)).await
 }

@@ -5,7 +5,7 @@ use keelson_meta::options::{ListOptions, Query};
 use keelson_meta::{ApiError, ListHead, ListMeta};
 use keelson_registry::{ListItems, Registry, Target};
 
-use super::list_body::{AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Source};
+use super::list_body::{AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Source, converted};
 use super::render::{ListWriter, Renderer};
 use crate::body::{ResponseBody, stream};
 use crate::negotiation::{MediaKind, Subject, accepts_gzip};
@@ -30,7 +30,7 @@ pub(super) async fn handle(
             remaining: page.remaining,
         },
     };
-    let mut source = source(page.items, &renderer).await?;
+    let mut source = source_of(page.items, &renderer).await?;
     let content_type = renderer.media().kind.content_type();
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
     let bytes = source.size_hint();
@@ -50,24 +50,32 @@ pub(super) async fn handle(
     Ok(response)
 }
 
-async fn source(items: ListItems, renderer: &Renderer) -> Result<Source, ApiError> {
-    Ok(match (items, renderer.row_order()) {
-        (ListItems::Range { cursor, bytes }, None) => Source::Range(cursor, bytes),
-        (ListItems::Chosen(entries), None) => Source::Chosen(entries.into_iter()),
+/// The items in the version that was asked for and in the order in which they are shown.
+///
+/// # Errors
+/// 500 when those of the first block can't be converted: what comes later has to break the body.
+pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<Source, ApiError> {
+    let mut source = match items {
+        ListItems::Range { cursor, bytes } => Source::Range(cursor, bytes),
+        ListItems::Chosen(entries) => Source::Chosen(entries.into_iter()),
+        ListItems::History(items) => Source::History(items),
+    };
+    if !renderer.view().is_sole() {
+        source = converted(source, renderer.view()).await?;
+    }
+    if let Some(order) = renderer.row_order() {
+        let entries = source.into_entries().await?.into_iter();
+        let mut decoded: Vec<_> =
+            entries.map(|entry| (renderer.decode(&entry.object, entry.revision), entry)).collect();
+        decoded.sort_by(|(left, _), (right, _)| order(left, right));
+        let sorted: Vec<_> = decoded.into_iter().map(|(_, entry)| entry).collect();
+        return Ok(Source::Chosen(sorted.into_iter()));
+    }
+    match source {
         // A list in protobuf says at its beginning how long it is.
-        (items @ ListItems::History(_), None) if renderer.media().kind == MediaKind::Protobuf => {
-            Source::Chosen(items.into_entries().await?.into_iter())
+        Source::History(_) | Source::Converted(..) if renderer.media().kind == MediaKind::Protobuf => {
+            Ok(Source::Chosen(source.into_entries().await?.into_iter()))
         }
-        (ListItems::History(items), None) => Source::History(items),
-        (items, Some(order)) => {
-            let mut decoded: Vec<_> = items
-                .into_entries()
-                .await?
-                .into_iter()
-                .map(|entry| (renderer.decode(&entry.object, entry.revision), entry))
-                .collect();
-            decoded.sort_by(|(left, _), (right, _)| order(left, right));
-            Source::Chosen(decoded.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>().into_iter())
-        }
-    })
+        source => Ok(source),
+    }
 }

@@ -2,23 +2,29 @@
 //!
 //! Memory is one frame, whatever the list holds and however slow the client is. A compressed list is one gzip member put
 //! together from blocks that the leaves of the snapshot keep, so an unchanged leaf is compressed once. Large lists of what has
-//! to be made from the entries have another body (`ahead.rs`).
+//! to be made from the entries have another body (`ahead.rs`). Items in other versions than the one that was asked for are
+//! converted before they get here (`convert.rs`).
 
 mod ahead;
+mod convert;
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use hyper::body::{Body, Frame};
 use keelson_cache::{Entry, LeafSlice, RangeCursor};
 use keelson_codec::{DeflateBlock, MemberWriter};
+use keelson_meta::ApiError;
 use keelson_registry::HistoryItems;
 
 use self::ahead::in_order;
 pub(super) use self::ahead::{AHEAD_FROM_BYTES, AheadBody};
+pub(super) use self::convert::converted;
 use super::render::ListWriter;
 use crate::body::BodyError;
 
@@ -37,13 +43,15 @@ pub(super) enum Source {
     Chosen(std::vec::IntoIter<Arc<Entry>>),
     /// Entries that are still to be read from the store.
     History(HistoryItems),
+    /// Entries of which some are still to be converted, of about so many bytes in JSON.
+    Converted(BoxStream<'static, Result<Batch, ApiError>>, u64),
 }
 
 impl Source {
     /// About how many bytes the items are in JSON.
     pub(super) fn size_hint(&self) -> u64 {
         match self {
-            Self::Range(_, bytes) => *bytes,
+            Self::Range(_, bytes) | Self::Converted(_, bytes) => *bytes,
             Self::History(items) => items.least_bytes,
             Self::Chosen(entries) => entries.as_slice().iter().map(|entry| entry.object.bytes().len() as u64).sum(),
         }
@@ -80,26 +88,37 @@ impl Source {
                 }
             }
             Self::Chosen(entries) => size = measure(entries.as_slice())?,
-            Self::History(_) => return Ok(None),
+            Self::History(_) | Self::Converted(..) => return Ok(None),
         }
         Ok(Some(size))
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>, BodyError>> {
-        Poll::Ready(Ok(match self {
-            Self::Range(cursor, _) => cursor.next_leaf().map(Batch::Leaf),
-            Self::Chosen(entries) => entries.next().map(Batch::One),
-            Self::History(items) => match ready!(items.pages.poll_next_unpin(context)).transpose() {
-                Ok(page) => page.map(Batch::Page),
-                // The head of the answer said 200 long ago; only a broken body tells that this is not all.
-                Err(error) => return Poll::Ready(Err(BodyError::Aborted(error.to_string()))),
-            },
-        }))
+    /// The entries, collected: for those that can't be used one by one.
+    ///
+    /// # Errors
+    /// Why some of them are not to be had.
+    pub(super) async fn into_entries(mut self) -> Result<Vec<Arc<Entry>>, ApiError> {
+        let mut collected = Vec::new();
+        while let Some(batch) = poll_fn(|context| self.poll_next(context)).await? {
+            collected.extend_from_slice(batch.entries());
+        }
+        Ok(collected)
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>, ApiError>> {
+        Poll::Ready(match self {
+            Self::Range(cursor, _) => Ok(cursor.next_leaf().map(Batch::Leaf)),
+            Self::Chosen(entries) => Ok(entries.next().map(Batch::One)),
+            Self::History(items) => {
+                ready!(items.pages.poll_next_unpin(context)).transpose().map(|page| page.map(Batch::Page))
+            }
+            Self::Converted(batches, _) => ready!(batches.poll_next_unpin(context)).transpose(),
+        })
     }
 }
 
 /// Some items that follow each other.
-enum Batch {
+pub(super) enum Batch {
     Leaf(LeafSlice),
     One(Arc<Entry>),
     Page(Vec<Arc<Entry>>),
@@ -253,7 +272,7 @@ impl Body for GzipListBody {
                     this.rest = Some((writer, source));
                 }
                 Poll::Ready(Ok(None)) => this.end(writer),
-                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
                 Poll::Pending => {
                     this.rest = Some((writer, source));
                     return Poll::Pending;

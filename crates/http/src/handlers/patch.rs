@@ -33,7 +33,7 @@ pub(super) async fn handle(
         }
     };
     let status = status_of(&written);
-    let mut response = renderer.answer(status, &written.object, written.revision)?;
+    let mut response = renderer.answer(status, &written.object, written.revision).await?;
     respond::add_warnings(response.headers_mut(), &written.warnings);
     Ok(response)
 }

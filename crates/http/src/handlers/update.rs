@@ -24,7 +24,7 @@ pub(super) async fn handle(
     let name = resolve::name(target)?;
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
     let updated = registry.update_or_create(target, name, object, &caller, &options).await?;
-    let mut response = renderer.answer(status_of(&updated), &updated.object, updated.revision)?;
+    let mut response = renderer.answer(status_of(&updated), &updated.object, updated.revision).await?;
     respond::add_warnings(response.headers_mut(), &warnings);
     Ok(response)
 }

@@ -39,14 +39,20 @@ fn frames(
 ) -> impl Stream<Item = Bytes> + Send + 'static {
     // One registration for the whole watch: each takes a lock that all watches share.
     let stopped = Box::pin(stopping.cancelled_owned());
-    let steps = stream::unfold((watch, encoder, stopped), |(mut watch, mut encoder, mut stopped)| async move {
-        let outputs = tokio::select! {
+    let steps = stream::unfold(Some((watch, encoder, stopped)), |state| async move {
+        let (mut watch, mut encoder, mut stopped) = state?;
+        let deadline = watch.deadline();
+        let told = async {
+            let outputs = watch.next().await?;
+            // What has to be asked for to show it may take long, and does not hold up the end of the watch.
+            tokio::time::timeout_at(deadline, encoder.encode(&outputs)).await.ok()
+        };
+        let (bytes, ended) = tokio::select! {
             biased;
-            outputs = watch.next() => outputs?,
+            told = told => told?,
             () = stopped.as_mut() => return None,
         };
-        let bytes = encoder.encode(&outputs);
-        Some((bytes, (watch, encoder, stopped)))
+        Some((bytes, (!ended).then_some((watch, encoder, stopped))))
     });
     Box::pin(steps)
 }

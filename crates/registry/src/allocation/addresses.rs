@@ -21,7 +21,7 @@ const GROUP: &str = "networking.k8s.io";
 const MANAGER: &str = "ipallocator.k8s.io";
 
 /// Takes an address of each family of a service, the one that it asks for or any.
-pub(super) fn assign(
+pub(super) async fn assign(
     registry: &Registry,
     place: &Place<'_>,
     before: Option<&Map>,
@@ -57,7 +57,7 @@ pub(super) fn assign(
                 (address, OnConflict::Refuse(Box::new(refused("provided IP is already allocated"))))
             }
         };
-        let object = registry.encode_own(&target, describe(place, address))?;
+        let object = registry.encode_own(&target, describe(place, address)).await?;
         companions.take(key(registry, &target, address)?, object.bytes().clone(), on_conflict);
     }
     spec.put("clusterIP", addresses.first().map(|address| json!(address)));

@@ -70,7 +70,7 @@ pub(crate) async fn accompany_service(
     let Some(wanted) = spec_mut(after) else { return Ok(companions) };
     let held = before.and_then(spec);
     families::fill(&registry.config.service_ranges, held, wanted).map_err(|errors| place.refuse(errors))?;
-    addresses::assign(registry, &place, held, wanted, &mut companions)?;
+    addresses::assign(registry, &place, held, wanted, &mut companions).await?;
     ports::assign(registry, &place, held, wanted, attempt, &mut companions).await?;
     if let Some(held) = held {
         addresses::give_back(registry, &place, held, Some(wanted), &mut companions).await?;

@@ -51,37 +51,58 @@ pub(crate) fn check(target: &Target, application: &Application<'_>) -> Result<()
 ///
 /// # Errors
 /// 409 for fields that others want otherwise; 500, as upstream has it, for owners that can't be read.
-pub(crate) fn apply(
+pub(crate) async fn apply(
     target: &Target,
     live: &mut Object,
     managed: Option<&str>,
     application: &Application<'_>,
 ) -> Result<ManagedObject, ApiError> {
-    let kind = target.kind();
-    let version = kind.group_version().to_string();
-    let versions = KindVersions::of(target);
-    let schema = versions.schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
     let known = managed
         .map_or_else(|| Ok(Owners::default()), Owners::read_text)
         .map_err(|error| ApiError::Unclassified(format!("failed to decode managed fields: {error}")))?;
+    let mut versions = KindVersions::of(target);
+    loop {
+        let before = lend(live);
+        let done = apply_to(&versions, &before, &known, application);
+        give_back(live, before);
+        if versions.settle().await? {
+            let done = done?;
+            // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
+            let managed =
+                if done.owners.are_still(&known) { managed.map(str::to_owned) } else { Some(done.owners.write_text()) };
+            let managed_fields = managed.filter(|_| !done.owners.is_empty());
+            return Ok(ManagedObject { object: done.object, managed_fields });
+        }
+    }
+}
 
+/// What an apply leaves.
+struct Left {
+    object: Object,
+    owners: Owners,
+}
+
+fn apply_to(
+    versions: &KindVersions<'_>,
+    live: &Value,
+    known: &Owners,
+    application: &Application<'_>,
+) -> Result<Left, ApiError> {
+    let target = versions.target();
+    let version = target.kind().group_version().to_string();
+    let schema = versions.schema(&version).ok_or(ApiError::UnsupportedPatchType)?;
     let subresource = target.subresource_name().unwrap_or_default();
     let now = (!is_untimed(subresource)).then(|| rfc3339(application.now));
-    let write = Write { versions: &versions, version: &version, subresource, now: now.as_deref() };
-    let before = lend(live);
-    let first = known.is_empty().then(|| write.before_first_apply(target.version.empty(), &before));
-    let owners = first.as_ref().unwrap_or(&known);
-    let done = write.apply(owners, application, schema, &before).map_err(|conflicts| conflict(&conflicts))?;
+    let write = Write { versions, version: &version, subresource, now: now.as_deref() };
+    let first = known.is_empty().then(|| write.before_first_apply(target.version.empty(), live));
+    let owners = first.as_ref().unwrap_or(known);
+    let done = write.apply(owners, application, schema, live).map_err(|conflicts| conflict(&conflicts))?;
 
-    let mut object = if done.changed { fit(target, done.object)? } else { object_of(before.clone()) };
+    let mut object = if done.changed { fit(target, done.object)? } else { object_of(live.clone()) };
     if application.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, application.object);
     }
-    give_back(live, before);
-    // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
-    let managed =
-        if done.owners.are_still(&known) { managed.map(str::to_owned) } else { Some(done.owners.write_text()) };
-    Ok(ManagedObject { object, managed_fields: managed.filter(|_| !done.owners.is_empty()) })
+    Ok(Left { object, owners: done.owners })
 }
 
 /// How an apply writes.

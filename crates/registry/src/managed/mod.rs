@@ -11,9 +11,9 @@ mod versions;
 
 use std::time::SystemTime;
 
-use keelson_meta::Object;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
 use keelson_patch::equal::{equal, side_by_side};
 use keelson_patch::fields::{self, Manager, Owners};
 
@@ -33,18 +33,56 @@ pub(crate) const MANAGED_FIELDS: &str = "managedFields";
 ///
 /// Returns the owners as text, unless the client had a say in them: then they are in the object, to be checked like all
 /// that a client says.
-pub(crate) fn track_new(target: &Target, object: &mut Object, caller: &Caller, now: SystemTime) -> Option<String> {
+///
+/// # Errors
+/// 500 when owners use a version that the object can't be converted to.
+pub(crate) async fn track_new(
+    target: &Target,
+    object: &mut Object,
+    caller: &Caller,
+    now: SystemTime,
+) -> Result<Option<String>, ApiError> {
     let sent = take_managed(object);
     let owners = sent.as_ref().and_then(|sent| Owners::read(sent).ok()).unwrap_or_default();
-    let after = updated(target, &owners, caller, now, target.version.empty(), object);
-    noted(object, &after, !owners.is_empty())
+    let mut versions = KindVersions::of(target);
+    loop {
+        let after = updated(&versions, &owners, caller, now, target.version.empty(), object);
+        if versions.settle().await? {
+            return Ok(noted(object, &after, !owners.is_empty()));
+        }
+    }
 }
 
 /// Notes in what an object shall become who owns its fields; both are in the same version.
 ///
 /// An object whose owners nobody knows stays one: all its fields would seem to be the next writer's. Returns the owners
 /// as [`track_new`] does.
-pub(crate) fn track(
+///
+/// # Errors
+/// 500 when owners use a version that the objects can't be converted to.
+pub(crate) async fn track(
+    target: &Target,
+    current: &mut Object,
+    next: &mut Object,
+    known: Option<&str>,
+    caller: &Caller,
+    now: SystemTime,
+) -> Result<Option<String>, ApiError> {
+    let Some(stated) = Stated::take(target, next, known) else { return Ok(None) };
+    let mut versions = KindVersions::of(target);
+    loop {
+        let before = lend(current);
+        let after = updated(&versions, &stated.owners, caller, now, &before, next);
+        give_back(current, before);
+        if versions.settle().await? {
+            return Ok(stated.noted(next, &after, known));
+        }
+    }
+}
+
+/// The same for a change of nothing but metadata, which is the same in every version: so nobody has to be asked how the objects
+/// are in others.
+pub(crate) fn track_metadata(
     target: &Target,
     current: &mut Object,
     next: &mut Object,
@@ -52,23 +90,39 @@ pub(crate) fn track(
     caller: &Caller,
     now: SystemTime,
 ) -> Option<String> {
-    let sent = take_managed(next).filter(|_| target.subresource.is_none());
-    let sent = sent.filter(|sent| known != Some(sent.to_string().as_str()));
-    let known_owners = known.and_then(|known| Owners::read_text(known).ok()).unwrap_or_default();
-    let wanted = sent.and_then(|sent| wanted(&sent)).filter(|wanted| *wanted != known_owners);
-    let is_wanted = wanted.is_some();
-    let owners = wanted.unwrap_or(known_owners);
-    if owners.is_empty() {
-        return None;
-    }
+    let stated = Stated::take(target, next, known)?;
     let before = lend(current);
-    let after = updated(target, &owners, caller, now, &before, next);
+    let after = updated(&KindVersions::of_metadata(target), &stated.owners, caller, now, &before, next);
     give_back(current, before);
-    // What nobody changed keeps its form too, so that a write without effect leaves the same bytes.
-    if !is_wanted && after.are_still(&owners) {
-        return known.map(str::to_owned);
+    stated.noted(next, &after, known)
+}
+
+/// The owners of an object before a write.
+struct Stated {
+    owners: Owners,
+    /// Whether the writer said them.
+    is_wanted: bool,
+}
+
+impl Stated {
+    /// Takes out of an object what its writer says of its owners; `None` if there are none.
+    fn take(target: &Target, next: &mut Object, known: Option<&str>) -> Option<Self> {
+        let sent = take_managed(next).filter(|_| target.subresource.is_none());
+        let sent = sent.filter(|sent| known != Some(sent.to_string().as_str()));
+        let known_owners = known.and_then(|known| Owners::read_text(known).ok()).unwrap_or_default();
+        let wanted = sent.and_then(|sent| wanted(&sent)).filter(|wanted| *wanted != known_owners);
+        let is_wanted = wanted.is_some();
+        let owners = wanted.unwrap_or(known_owners);
+        (!owners.is_empty()).then_some(Self { owners, is_wanted })
     }
-    noted(next, &after, is_wanted)
+
+    fn noted(&self, next: &mut Object, after: &Owners, known: Option<&str>) -> Option<String> {
+        // What nobody changed keeps its form too, so that a write without effect leaves the same bytes.
+        if !self.is_wanted && after.are_still(&self.owners) {
+            return known.map(str::to_owned);
+        }
+        noted(next, after, self.is_wanted)
+    }
 }
 
 /// Puts owners into an object if they have to be checked, and returns them otherwise.
@@ -125,7 +179,7 @@ fn same_otherwise(left: &Object, right: &Object) -> bool {
 }
 
 fn updated(
-    target: &Target,
+    versions: &KindVersions<'_>,
     owners: &Owners,
     caller: &Caller,
     now: SystemTime,
@@ -133,12 +187,12 @@ fn updated(
     after: &mut Object,
 ) -> Owners {
     let version = after.api_version().unwrap_or_default().to_owned();
-    let subresource = target.subresource_name().unwrap_or_default();
+    let subresource = versions.target().subresource_name().unwrap_or_default();
     let manager = Manager::updates(caller.field_manager(), &version, subresource);
     let time = (!is_untimed(subresource)).then(|| rfc3339(now));
     let writer = fields::Writer { manager: &manager, version: &version, now: time.as_deref() };
     let new = lend(after);
-    let owners = fields::update(&KindVersions::of(target), owners, writer, before, &new);
+    let owners = fields::update(versions, owners, writer, before, &new);
     give_back(after, new);
     owners
 }

@@ -1,32 +1,108 @@
 //! A kind as the arithmetic of ownership sees it: the schemas of its versions, the way between them, and what a write to
 //! the target's endpoint cannot change.
+//!
+//! The arithmetic can't wait. Where somebody has to be asked how an object is in another version, what it wants to know is noted
+//! and asked for afterwards, and it is done again with the answer, until it has all that it needs.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use keelson_meta::json::Value;
-use keelson_meta::{GroupVersion, Object};
+use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 use keelson_patch::fields::{FieldSet, Versions};
 use keelson_schema::SchemaRef;
 
 use super::endpoints;
 use crate::surface::KindVersion;
 use crate::target::Target;
-use crate::versions::convert;
+use crate::versions::{convert, convert_now};
+
+/// How many conversions one write asks for, for the sake of its owners. An object has a few owners in other versions, and each
+/// takes a few.
+const MOST_QUESTIONS: usize = 64;
 
 /// The versions of the target's kind, for writes to the target's endpoint.
 pub(crate) struct KindVersions<'t> {
     target: &'t Target,
+    /// Whether objects are looked at for their metadata alone, which is the same in every version.
+    of_metadata: bool,
+    known: RefCell<Known<'t>>,
+}
+
+/// What has been found out so far.
+#[derive(Default)]
+struct Known<'t> {
+    /// Objects, and what they are in other versions.
+    answers: Vec<Answer<'t>>,
+    /// What has still to be asked: an object, and the version that it is wanted in.
+    question: Option<(Object, &'t GroupVersionKind)>,
+    /// Why an object is not to be had in another version.
+    fault: Option<ApiError>,
+}
+
+struct Answer<'t> {
+    object: Value,
+    to: &'t GroupVersionKind,
+    converted: Value,
 }
 
 impl<'t> KindVersions<'t> {
     pub(crate) fn of(target: &'t Target) -> Self {
-        Self { target }
+        Self { target, of_metadata: false, known: RefCell::default() }
+    }
+
+    /// The same for objects that are looked at for their metadata alone.
+    pub(super) fn of_metadata(target: &'t Target) -> Self {
+        Self { of_metadata: true, ..Self::of(target) }
+    }
+
+    /// What is written to.
+    pub(super) fn target(&self) -> &'t Target {
+        self.target
+    }
+
+    /// Whether all that was wanted to be known was; if not, it is now.
+    ///
+    /// # Errors
+    /// 500 for an object that can't be converted to a version that its owners use.
+    pub(super) async fn settle(&mut self) -> Result<bool, ApiError> {
+        let known = self.known.get_mut();
+        if let Some(fault) = known.fault.take() {
+            return Err(fault);
+        }
+        let Some((object, to)) = known.question.take() else { return Ok(true) };
+        if known.answers.len() == MOST_QUESTIONS {
+            return Err(ApiError::Internal("the owners of an object use too many of its versions".to_owned()));
+        }
+        let mut converted = object.clone();
+        convert(self.target, &mut converted, to).await?;
+        let answer = Answer { object: object.into_value(), to, converted: converted.into_value() };
+        self.known.get_mut().answers.push(answer);
+        Ok(false)
     }
 
     /// The version of this name; `None` for a version that the kind does not have.
     fn version(&self, api_version: &str) -> Option<&'t KindVersion> {
         let (group, version) = GroupVersion::split(api_version)?;
         self.target.resource.version(version).filter(|_| group == self.target.resource.group).map(|known| &**known)
+    }
+
+    /// What was answered about an object, or what it is called in the other version where that is all.
+    fn asked(&self, mut object: Object, to: &'t GroupVersionKind) -> Option<Value> {
+        if self.of_metadata {
+            object.set_type(to);
+            return Some(object.into_value());
+        }
+        let value = object.into_value();
+        let mut known = self.known.borrow_mut();
+        let mut answers = known.answers.iter();
+        if let Some(answer) = answers.find(|answer| answer.to == to && answer.object == value) {
+            return Some(answer.converted.clone());
+        }
+        if known.question.is_none() {
+            known.question = Object::from_value(value).map(|object| (object, to));
+        }
+        None
     }
 }
 
@@ -40,8 +116,14 @@ impl<'t> Versions<'t> for KindVersions<'t> {
     fn convert(&self, object: &Value, version: &str) -> Option<Value> {
         let kind = self.version(version)?.kind();
         let mut object = Object::from_value(object.clone())?;
-        convert(self.target, &mut object, kind).ok()?;
-        Some(object.into_value())
+        match convert_now(self.target, &mut object, kind) {
+            Ok(true) => Some(object.into_value()),
+            Ok(false) => self.asked(object, kind),
+            Err(error) => {
+                self.known.borrow_mut().fault.get_or_insert(error);
+                None
+            }
+        }
     }
 
     fn reset_fields(&self, _: &str) -> Cow<'_, FieldSet> {

@@ -82,7 +82,7 @@ impl Proposal for TakeDisruption<'_> {
         registry: &'s Registry,
         live: Option<&'s Entry>,
     ) -> Result<Proposed<'s>, ApiError> {
-        let live = Live::in_version_of(self.budgets, existing(live)?)?;
+        let live = Live::in_version_of(self.budgets, existing(live)?).await?;
         check(&live.object)?;
         let next = decremented(self.budgets, &live.object, self.pod, registry.now());
         replacement(self.budgets, self.budget, live, next)

@@ -95,7 +95,7 @@ impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, 
         if wanted < 0 {
             return Err(invalid(name, &json!(wanted), "must be greater than or equal to 0"));
         }
-        let live = Live::in_version_of(self.target, entry)?;
+        let live = Live::in_version_of(self.target, entry).await?;
         let mut next = live.object.clone();
         next.set_meta("uid", scale.uid());
         next.set_meta("resourceVersion", scale.resource_version());

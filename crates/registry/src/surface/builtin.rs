@@ -6,7 +6,7 @@ use keelson_codec::FieldPath;
 use keelson_conversion::View;
 use keelson_meta::ApiError;
 use keelson_resources::{Catalogue, Collection, Group, Resource, deprecation};
-use keelson_schema::Schemas;
+use keelson_schema::Schema;
 use keelson_tables::Printer;
 
 use super::contribution::Contribution;
@@ -62,14 +62,14 @@ fn completed(group: &Group, resource: &Resource, version: KindVersion) -> KindVe
     let below = version.served().subresources.clone();
     let version = below.iter().fold(version, |version, subresource| {
         let taken = subresource.gvk(resource, &kind.version);
-        match Schemas::builtin().kind(&taken.group, &taken.version, &taken.kind) {
+        match Schema::builtin(&taken.group, &taken.version, &taken.kind) {
             Some(schema) if taken != kind => version.taking(subresource.name.clone(), taken, schema),
             _ => version,
         }
     });
     let places = group.versions.iter().find(|known| known.name == kind.version);
     version
-        .with_schema(Schemas::builtin().kind(&kind.group, &kind.version, &kind.kind))
+        .with_schema(Schema::builtin(&kind.group, &kind.version, &kind.kind))
         .with_strategy(strategy_of(&resource.group, &resource.plural))
         .with_printer(Printer::of(&kind.group, &kind.kind))
         .with_view(View::new(&kind))

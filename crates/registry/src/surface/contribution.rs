@@ -8,6 +8,7 @@ use keelson_conversion::View;
 use keelson_resources::{Resource, Text};
 
 use super::served::{KindVersion, ServedResource};
+use crate::converter::Converter;
 
 /// The place of a group in discovery whose contributor says none: that of custom resources.
 const GROUP_PRIORITY: u32 = 1000;
@@ -62,6 +63,12 @@ impl Contribution {
     pub fn stored_as(mut self, version: Option<Text>) -> Self {
         self.storage_version = version;
         self
+    }
+
+    /// Has this converter asked for objects in other versions than they are in. Without one the versions differ by name alone.
+    #[must_use]
+    pub fn converted_by(self, converter: &Arc<dyn Converter>) -> Self {
+        self.each_version(|_, version| version.with_converter(converter.clone()))
     }
 
     pub(super) fn built_in(mut self) -> Self {

@@ -7,14 +7,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use keelson_cache::Collection as CachedCollection;
-use keelson_conversion::View;
+use keelson_conversion::{Conversion, Passage, View};
 use keelson_meta::json::Value;
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_resources::{Collection, Resource, ServedVersion, Text};
-use keelson_schema::{SchemaRef, WalkOptions, WalkReport};
+use keelson_schema::{Schema, SchemaRef, WalkOptions, WalkReport};
 use keelson_tables::Printer;
 
+use crate::converter::Converter;
 use crate::kinds::{Ordinary, Strategy};
+
+/// What is done to an object that is shown whether or not it fits its types.
+const COMPLETE: WalkOptions = WalkOptions { normalise: false, ..WalkOptions::STORE };
 
 /// The number of a collection: given out when it is added, and never again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,15 +52,29 @@ pub struct KindVersion {
     served: Arc<ServedVersion>,
     kind: GroupVersionKind,
     api_version: String,
-    schema: Option<SchemaRef<'static>>,
+    schema: Option<Schema>,
     /// What subresources take that is of another kind: the subresource, the kind and its schema.
-    taken: Vec<(Text, GroupVersionKind, SchemaRef<'static>)>,
+    taken: Vec<(Text, GroupVersionKind, Schema)>,
     strategy: &'static dyn Strategy,
     printer: Printer,
-    view: Option<Arc<View>>,
+    view: Arc<View>,
+    /// Who is asked for objects of the versions that the view knows; nobody where code here leads to it.
+    converter: Option<Arc<dyn Converter>>,
     deprecation: Option<String>,
     empty: Value,
     priority: u32,
+}
+
+/// What leads an object of another version to this one.
+pub enum VersionChange<'v> {
+    /// Nothing: it is in this version.
+    None,
+    /// Another name: it has the fields of this version.
+    Name,
+    /// A conversion that code here makes.
+    Fields(&'static Conversion),
+    /// Somebody who is asked.
+    Asked(&'v Arc<dyn Converter>),
 }
 
 impl StoredCollection {
@@ -138,7 +156,8 @@ impl KindVersion {
             taken: Vec::new(),
             strategy: &Ordinary,
             printer: Printer::generic(),
-            view: None,
+            view: Arc::new(View::renaming(&kind, std::iter::empty())),
+            converter: None,
             deprecation: None,
             empty: empty(&kind, None),
             priority,
@@ -146,13 +165,13 @@ impl KindVersion {
         }
     }
 
-    pub(super) fn with_schema(mut self, schema: Option<SchemaRef<'static>>) -> Self {
+    pub(super) fn with_schema(mut self, schema: Option<Schema>) -> Self {
+        self.empty = empty(&self.kind, schema.as_ref().map(Schema::get));
         self.schema = schema;
-        self.empty = empty(&self.kind, schema);
         self
     }
 
-    pub(super) fn taking(mut self, subresource: Text, kind: GroupVersionKind, schema: SchemaRef<'static>) -> Self {
+    pub(super) fn taking(mut self, subresource: Text, kind: GroupVersionKind, schema: Schema) -> Self {
         self.taken.push((subresource, kind, schema));
         self
     }
@@ -168,7 +187,12 @@ impl KindVersion {
     }
 
     pub(super) fn with_view(mut self, view: View) -> Self {
-        self.view = Some(Arc::new(view));
+        self.view = Arc::new(view);
+        self
+    }
+
+    pub(super) fn with_converter(mut self, converter: Arc<dyn Converter>) -> Self {
+        self.converter = Some(converter);
         self
     }
 
@@ -199,13 +223,13 @@ impl KindVersion {
 
     /// The schema of its objects; `None` for a kind that takes whatever it is sent.
     pub fn schema(&self) -> Option<SchemaRef<'_>> {
-        self.schema
+        self.schema.as_ref().map(Schema::get)
     }
 
     /// The schema of a kind that a subresource takes, where that is not the kind of the resource.
     pub fn schema_taken_by(&self, subresource: &str, kind: &GroupVersionKind) -> Option<SchemaRef<'_>> {
         let mut taken = self.taken.iter();
-        taken.find(|(name, taken, _)| name == subresource && taken == kind).map(|(_, _, schema)| *schema)
+        taken.find(|(name, taken, _)| name == subresource && taken == kind).map(|(_, _, schema)| schema.get())
     }
 
     /// What the kind does differently when its objects are written.
@@ -218,9 +242,32 @@ impl KindVersion {
         &self.printer
     }
 
-    /// How stored objects get into this version; `None` when there is but one.
-    pub fn view(&self) -> Option<&Arc<View>> {
-        self.view.as_ref()
+    /// Whether objects of no other version lead here.
+    pub fn is_sole(&self) -> bool {
+        self.view.is_sole()
+    }
+
+    /// What leads an object of this `apiVersion` here; `None` where nothing does.
+    pub fn change_from(&self, api_version: &str) -> Option<VersionChange<'_>> {
+        Some(match (self.view.passage(api_version)?, &self.converter) {
+            (Passage::Same, _) => VersionChange::None,
+            (Passage::Renamed | Passage::Through(_), Some(converter)) => VersionChange::Asked(converter),
+            (Passage::Through(conversion), None) if !conversion.is_rename() => VersionChange::Fields(conversion),
+            (Passage::Renamed | Passage::Through(_), None) => VersionChange::Name,
+        })
+    }
+
+    /// Who is asked for objects of other versions, if somebody is.
+    pub fn converter(&self) -> Option<&Arc<dyn Converter>> {
+        self.converter.as_ref()
+    }
+
+    /// Gives an object the shape of this version, as far as that can be done without refusing it: fields that the version does
+    /// not have go, defaults come.
+    pub(crate) fn complete(&self, object: &mut Object) {
+        if let Some(schema) = self.schema() {
+            schema.walk(object, &mut WalkReport::default(), COMPLETE);
+        }
     }
 
     /// What its users are warned of, if it will go.

@@ -57,10 +57,10 @@ impl<'e> Live<'e> {
     /// The object in the version of the request.
     ///
     /// # Errors
-    /// 500 when it is in no version of its kind.
-    pub(crate) fn in_version_of(target: &Target, entry: &'e Entry) -> Result<Self, ApiError> {
+    /// 500 when it is in no version of its kind, or can't be converted.
+    pub(crate) async fn in_version_of(target: &Target, entry: &'e Entry) -> Result<Self, ApiError> {
         let mut live = Self::stored(entry);
-        convert(target, &mut live.object, target.kind())?;
+        convert(target, &mut live.object, target.kind()).await?;
         Ok(live)
     }
 

@@ -25,7 +25,7 @@ use crate::prepare::{carry_over, check_new, stamp_new, validate_update};
 use crate::registry::Registry;
 use crate::subresources;
 use crate::target::Target;
-use crate::versions::convert;
+use crate::versions::{convert, convert_both};
 
 impl Registry {
     /// What becomes of an object that is `live` when this was proposed for it.
@@ -46,8 +46,10 @@ impl Registry {
                 if self.admission().is_empty() {
                     return Ok(change);
                 }
-                let old = live.map(|live| Live::in_version_of(request.target, live)).transpose()?;
-                let old = old.map(|old| old.with_managed_fields());
+                let old = match live {
+                    Some(live) => Some(Live::in_version_of(request.target, live).await?.with_managed_fields()),
+                    None => None,
+                };
                 let attributes = AdmissionAttributes::of(request, operation, old.as_ref());
                 self.admit_own_change(&attributes, change).await
             }
@@ -62,7 +64,7 @@ impl Registry {
     ) -> Result<Change, ApiError> {
         let (target, caller) = (request.target, request.caller);
         // Complete, own.
-        let mut managed_fields = self.complete_new(target, &mut object, ownership, caller);
+        let mut managed_fields = self.complete_new(target, &mut object, ownership, caller).await?;
         // Admission that may change. It knows neither the uid nor a name that is generated.
         let namespace = self.namespace_guard(target, name_or_base(&object)).await?;
         kinds::admit_new(self, target, &mut object)?;
@@ -71,7 +73,7 @@ impl Registry {
             self.admit_changes(&attributes, &mut object, &mut managed_fields).await?;
         }
         // Convert, prepare.
-        let object = self.prepare_new(target, object, caller)?;
+        let object = self.prepare_new(target, object, caller).await?;
         // Validate.
         check_new(target, &object)?;
         // Admission that may refuse.
@@ -98,7 +100,7 @@ impl Registry {
         let mut managed_fields = match ownership {
             Ownership::Known(managed_fields) => managed_fields,
             Ownership::Track => {
-                managed::track(target, &mut live.object, &mut next, live.managed_fields, caller, self.now())
+                managed::track(target, &mut live.object, &mut next, live.managed_fields, caller, self.now()).await?
             }
         };
         // Admission that may change.
@@ -109,8 +111,7 @@ impl Registry {
             self.admit_changes(attributes, &mut next, &mut managed_fields).await?;
         }
         // Convert.
-        let stored = self.as_stored(target, &live.object)?;
-        let next = self.to_storage(target, next)?;
+        let (stored, next) = self.both_as_stored(target, &live.object, next).await?;
         // Prepare. What admission fills in is no change, so the generation is counted after it.
         let mut next = managed::confine(target, &stored, next);
         target.strategy().check_subresource(target, &next)?;
@@ -134,33 +135,33 @@ impl Registry {
     ///
     /// # Errors
     /// 400 when it does not fit its kind.
-    pub(crate) fn encode_own(&self, target: &Target, mut object: Object) -> Result<StoredObject, ApiError> {
+    pub(crate) async fn encode_own(&self, target: &Target, mut object: Object) -> Result<StoredObject, ApiError> {
         let caller = Caller::server();
         object.set_type(target.kind());
         fit(target, &mut object)?;
-        let managed_fields = self.complete_new(target, &mut object, Ownership::Track, &caller);
-        let object = self.prepare_new(target, object, &caller)?;
+        let managed_fields = self.complete_new(target, &mut object, Ownership::Track, &caller).await?;
+        let object = self.prepare_new(target, object, &caller).await?;
         Ok(ManagedObject { object, managed_fields }.encode().into_object())
     }
 
     /// Completes a new object and notes who owns its fields.
-    fn complete_new(
+    async fn complete_new(
         &self,
         target: &Target,
         object: &mut Object,
         ownership: Ownership,
         caller: &Caller,
-    ) -> Option<String> {
+    ) -> Result<Option<String>, ApiError> {
         kinds::complete_new(target, object, self.now());
         match ownership {
-            Ownership::Known(managed_fields) => managed_fields,
-            Ownership::Track => managed::track_new(target, object, caller, self.now()),
+            Ownership::Known(managed_fields) => Ok(managed_fields),
+            Ownership::Track => managed::track_new(target, object, caller, self.now()).await,
         }
     }
 
     /// A new object in the version that is stored, with what only the server can give it.
-    fn prepare_new(&self, target: &Target, object: Object, caller: &Caller) -> Result<Object, ApiError> {
-        let mut object = self.to_storage(target, object)?;
+    async fn prepare_new(&self, target: &Target, object: Object, caller: &Caller) -> Result<Object, ApiError> {
+        let mut object = self.to_storage(target, object).await?;
         if object.name().is_empty() && !object.generate_name().is_empty() {
             let name = generate_name(object.generate_name(), &*self.random);
             object.set_meta("name", name);
@@ -173,15 +174,28 @@ impl Registry {
         Ok(object)
     }
 
-    /// An object of the request's version in the one that is stored, which is nearly always the same.
-    fn as_stored<'o>(&self, target: &Target, object: &'o Object) -> Result<Cow<'o, Object>, ApiError> {
+    /// What an object was and shall become, both of the request's version, in the one that is stored, which is nearly always the
+    /// same. Who has to be asked is asked once.
+    async fn both_as_stored<'o>(
+        &self,
+        target: &Target,
+        live: &'o Object,
+        next: Object,
+    ) -> Result<(Cow<'o, Object>, Object), ApiError> {
         let kind = target.storage_kind();
-        if object.api_version() == Some(kind.group_version().to_string().as_str()) {
-            return Ok(Cow::Borrowed(object));
+        if target.version.converter().is_none() || target.kind() == kind {
+            let mut stored = Cow::Borrowed(live);
+            if target.kind() != kind {
+                convert(target, stored.to_mut(), kind).await?;
+            }
+            return Ok((stored, self.to_storage(target, next).await?));
         }
-        let mut converted = object.clone();
-        convert(target, &mut converted, kind)?;
-        Ok(Cow::Owned(converted))
+        let both = convert_both(target, &[live.clone(), next], kind).await?;
+        let mut both = both.into_iter();
+        let lost = || ApiError::Internal("two objects were converted to fewer".to_owned());
+        let (stored, mut next) = (both.next().ok_or_else(lost)?, both.next().ok_or_else(lost)?);
+        self.canonical(target, &mut next)?;
+        Ok((Cow::Owned(stored), next))
     }
 
     /// Has admission change an object, and gives what it changed the shape of the kind.
@@ -217,9 +231,9 @@ impl Registry {
             return Ok(change);
         };
         let target = attributes.target;
-        convert(target, &mut next.object, target.kind())?;
+        convert(target, &mut next.object, target.kind()).await?;
         self.admit_changes(attributes, &mut next.object, &mut next.managed_fields).await?;
-        next.object = self.to_storage(target, std::mem::take(&mut next.object))?;
+        next.object = self.to_storage(target, std::mem::take(&mut next.object)).await?;
         admission.validate(attributes, Some(&next.with_managed_fields())).await?;
         Ok(change)
     }

@@ -17,6 +17,7 @@ use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use hyper::body::{Body, Frame};
 use keelson_cache::Entry;
 use keelson_codec::{DeflateBlock, MemberWriter};
+use keelson_meta::ApiError;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
@@ -28,9 +29,9 @@ use crate::handlers::render::ListWriter;
 /// Lists of fewer bytes in JSON are made as they are sent: handing blocks about would take longer for a chunk of 500 pods.
 pub(in crate::handlers) const AHEAD_FROM_BYTES: u64 = 4 * 1024 * 1024;
 /// About how many bytes of stored objects a block is made of: enough that to wake a thread takes little of the time it works.
-const BLOCK_BYTES: usize = 128 * 1024;
+pub(super) const BLOCK_BYTES: usize = 128 * 1024;
 /// How many blocks of one list are under way or wait to be sent.
-const BLOCKS_AHEAD: usize = 4;
+pub(super) const BLOCKS_AHEAD: usize = 4;
 
 /// One for each thread that the runtime was given, for all lists together.
 static SHARES: LazyLock<Arc<Semaphore>> =
@@ -58,7 +59,15 @@ where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    let begun = stream::iter(work).map(|work| match begin(work) {
+    stream::iter(work).map(done).buffered(BLOCKS_AHEAD)
+}
+
+/// The result of a piece of work, which is done on another thread if there is a share left for it.
+///
+/// # Panics
+/// When the work does.
+pub(super) fn done<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
+    match begin(work) {
         Ok(under_way) => Either::Left(async move {
             match under_way.await.map_err(JoinError::try_into_panic) {
                 Ok(done) => done,
@@ -72,8 +81,7 @@ where
             tokio::task::yield_now().await;
             work()
         }),
-    });
-    begun.buffered(BLOCKS_AHEAD)
+    }
 }
 
 /// A list, as it is or as one gzip member, whose blocks are made ahead.
@@ -151,7 +159,7 @@ impl AheadBody {
     ) -> Poll<Result<Option<impl FnOnce() -> Block + Send + 'static + use<>>, BodyError>> {
         let gzip = self.member.is_some();
         let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(None)) };
-        self.entries.poll_block(context).map_ok(|entries| {
+        self.entries.poll_block(context).map_err(BodyError::from).map_ok(|entries| {
             let items = writer.block(entries?);
             Some(move || Block::new(items(), gzip))
         })
@@ -230,7 +238,7 @@ struct Entries {
 }
 
 impl Entries {
-    fn poll_block(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Vec<Arc<Entry>>>, BodyError>> {
+    fn poll_block(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Vec<Arc<Entry>>>, ApiError>> {
         while let Some(source) = &mut self.source {
             if let Some((batch, taken)) = &mut self.batch {
                 while let Some(entry) = batch.entries().get(*taken) {

@@ -11,7 +11,7 @@ use keelson_meta::{ApiError, ListHead};
 use keelson_protobuf::{ListForm as ProtobufForm, ProtobufError};
 use keelson_tables::wire::TableHead;
 
-use super::Renderer;
+use super::{Renderer, write_metadata};
 use crate::handlers::list_body::Source;
 use crate::negotiation::{MediaKind, MediaType, Shape};
 
@@ -81,8 +81,7 @@ impl ListWriter {
     /// Whether items are shown as their canonical bytes, so that blocks of them can be taken as they are.
     pub(in crate::handlers) fn is_canonical(&self) -> bool {
         let ListForm { renderer, frame } = &*self.form;
-        let whole = renderer.representation.shape == Shape::Whole;
-        whole && matches!(frame, Frame::Json) && renderer.view.shows_stored_items()
+        renderer.representation.shape == Shape::Whole && matches!(frame, Frame::Json)
     }
 
     /// Whether items are copied out of what is stored, so that they cost hardly more than to send them.
@@ -92,7 +91,7 @@ impl ListWriter {
             Shape::Whole | Shape::Metadata(_) => true,
             Shape::Table(_) => false,
         };
-        copied && matches!(frame, Frame::Json) && renderer.view.shows_stored_items()
+        copied && matches!(frame, Frame::Json)
     }
 
     /// Appends what stands before a block of canonical items that is sent by other means.
@@ -165,9 +164,10 @@ impl Renderer {
     /// Appends an item of a list in JSON: an object, a row, or bare metadata.
     fn write_item(&self, entry: &Entry, out: &mut Vec<u8>) {
         match self.representation.shape {
-            Shape::Whole => self.view.write_item(&entry.object, entry.revision, out),
+            // Items do not name their version.
+            Shape::Whole => entry.object.write_item(entry.revision, out),
             Shape::Table(version) => self.write_row(version, &entry.object, entry.revision, out),
-            Shape::Metadata(version) => self.write_metadata(version, &entry.object, entry.revision, out),
+            Shape::Metadata(version) => write_metadata(version, &entry.object, entry.revision, out),
         }
     }
 

@@ -1,5 +1,6 @@
 //! How stored objects are shown: in which version, in which shape, and in which encoding.
 //!
+//! What is rendered has the fields of the version that was asked for: whoever renders has it converted before.
 //! Canonical bytes are copied where the client wants just them; everything else is made one object at a time. The
 //! handlers say what is shown, this module alone knows how.
 
@@ -90,26 +91,30 @@ impl Renderer {
         }
     }
 
-    /// The object in the version that was asked for.
+    /// The version that was asked for.
+    pub(super) fn view(&self) -> &VersionedView {
+        &self.view
+    }
+
+    /// The object, which has the fields of the version that was asked for.
     pub(super) fn decode(&self, object: &StoredObject, revision: Revision) -> Object {
         self.view.decode(object, revision)
     }
 
     /// Appends the row of an object.
     fn write_row(&self, version: MetaVersion, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        let shown = self.view.show(object);
-        let outline = Outline::read_sparsely(shown.text(), PASSED_OVER);
+        let outline = Outline::read_sparsely(object.text(), PASSED_OVER);
         let cells = self.printer.cells(&outline, self.now);
         let included = |out: &mut Vec<u8>| match self.include {
             IncludeObject::None => out.extend_from_slice(b"null"),
-            IncludeObject::Metadata => write_partial(version, |out| shown.write_metadata(revision, out), out),
+            IncludeObject::Metadata => write_partial(version, |out| object.write_metadata(revision, out), out),
             IncludeObject::Object => self.view.write_object(object, revision, out),
         };
         Row { cells: &cells, conditions: self.printer.conditions(&outline) }.write(included, out);
     }
+}
 
-    /// Appends the bare metadata of an object. It may depend on the version: some fields become annotations in older ones.
-    fn write_metadata(&self, version: MetaVersion, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        write_partial(version, |out| self.view.show(object).write_metadata(revision, out), out);
-    }
+/// Appends the bare metadata of an object.
+fn write_metadata(version: MetaVersion, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
+    write_partial(version, |out| object.write_metadata(revision, out), out);
 }

@@ -6,7 +6,7 @@ use keelson_codec::StoredObject;
 use keelson_meta::{ApiError, ListMeta, Revision};
 use keelson_tables::wire::{self, TableHead};
 
-use super::Renderer;
+use super::{Renderer, write_metadata};
 use crate::body::ResponseBody;
 use crate::negotiation::Shape;
 use crate::respond;
@@ -15,13 +15,14 @@ impl Renderer {
     /// An object at a revision. What was only tried (a dry run of a create) has no revision.
     ///
     /// # Errors
-    /// [`ApiError::Internal`] when the object can't be encoded, which only damaged data can cause.
-    pub(in crate::handlers) fn answer(
+    /// 500 when the object can't be converted to the version that was asked for, or encoded, which only damaged data can cause.
+    pub(in crate::handlers) async fn answer(
         &self,
         code: StatusCode,
         object: &StoredObject,
         revision: Option<Revision>,
     ) -> Result<Response<ResponseBody>, ApiError> {
+        let object = &*self.view.show(object, revision.unwrap_or(Revision::ZERO)).await?;
         let Some(revision) = revision else {
             let mut unborn = self.decode(object, Revision::ZERO);
             unborn.remove_meta("resourceVersion");
@@ -30,7 +31,7 @@ impl Renderer {
         let mut out = Vec::with_capacity(object.object_len(revision) + 64);
         match self.representation.shape {
             Shape::Whole => self.view.write_object(object, revision, &mut out),
-            Shape::Metadata(version) => self.write_metadata(version, object, revision, &mut out),
+            Shape::Metadata(version) => write_metadata(version, object, revision, &mut out),
             Shape::Table(version) => {
                 let head = TableHead { version, meta: ListMeta::at(revision), columns: Some(self.printer.columns()) };
                 head.write(&mut out);

@@ -1,5 +1,7 @@
 //! Watch events, in each shape. Frames that do not depend on the watcher are made once and shared by all.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use keelson_cache::{Entry, Event, FrameKind, ViewId};
 use keelson_codec::EventType;
@@ -9,7 +11,7 @@ use keelson_meta::{ApiError, ListMeta, Object, Revision};
 use keelson_registry::WatchOutput;
 use keelson_tables::wire::{self, MetaVersion, TableHead};
 
-use super::Renderer;
+use super::{Renderer, write_metadata};
 use crate::negotiation::{MediaKind, Shape};
 
 /// Makes the frames of one watch.
@@ -24,29 +26,58 @@ impl EventEncoder {
         Self { renderer, columns_sent: false }
     }
 
-    /// One event is shared as it is; several are joined, because each frame costs more than its copy.
-    pub(in crate::handlers) fn encode(&mut self, outputs: &[WatchOutput]) -> Bytes {
+    /// What is told of the outputs, whose objects are converted to the version that was asked for first, and whether that ends the
+    /// watch: it does when one of them can't be converted.
+    pub(in crate::handlers) async fn encode(&mut self, outputs: &[WatchOutput]) -> (Bytes, bool) {
+        let foreign =
+            |output: &WatchOutput| shown(output).filter(|entry| !self.renderer.view.fits(&entry.object)).cloned();
+        let Some(first) = outputs.iter().position(|output| foreign(output).is_some()) else {
+            return (self.joined(outputs, &mut std::iter::empty()), false);
+        };
+        let entries = outputs[first..].iter().filter_map(foreign).collect();
+        match self.renderer.view.clone().show_all(entries).await {
+            Ok(converted) => (self.joined(outputs, &mut converted.into_iter()), false),
+            Err(error) => {
+                let mut told = BytesMut::from(&*self.joined(&outputs[..first], &mut std::iter::empty()));
+                told.extend_from_slice(&self.error(&in_stream(error)));
+                (told.freeze(), true)
+            }
+        }
+    }
+
+    /// One event is shared as it is; several are joined, because each frame costs more than its copy. `converted` are the objects
+    /// that are not shown as they are stored, in their order.
+    fn joined(&mut self, outputs: &[WatchOutput], converted: &mut dyn Iterator<Item = Arc<Entry>>) -> Bytes {
         if let [one] = outputs {
-            return self.frame(one);
+            return self.frame(one, converted);
         }
         let mut joined = BytesMut::new();
         for output in outputs {
-            joined.extend_from_slice(&self.frame(output));
+            joined.extend_from_slice(&self.frame(output, converted));
         }
         joined.freeze()
     }
 
-    fn frame(&mut self, output: &WatchOutput) -> Bytes {
-        match output {
-            WatchOutput::Initial(entry) => self.object(EventType::Added, &entry.object, entry.revision),
-            WatchOutput::Event(kind, event) => self.event(*kind, event),
-            WatchOutput::Bookmark { revision, initial_events_end } => self.bookmark(*revision, *initial_events_end),
-            WatchOutput::Error(error) => self.error(error),
+    fn frame(&mut self, output: &WatchOutput, converted: &mut dyn Iterator<Item = Arc<Entry>>) -> Bytes {
+        let entry = match shown(output) {
+            Some(entry) if self.renderer.view.fits(&entry.object) => Some(entry.clone()),
+            Some(_) => converted.next(),
+            None => None,
+        };
+        match (output, entry) {
+            (WatchOutput::Initial(_), Some(entry)) => self.object(EventType::Added, &entry.object, entry.revision),
+            (WatchOutput::Event(kind, event), Some(entry)) => self.event(*kind, event, &entry),
+            (WatchOutput::Initial(_) | WatchOutput::Event(..), None) => Bytes::new(),
+            (WatchOutput::Bookmark { revision, initial_events_end }, _) => {
+                self.bookmark(*revision, *initial_events_end)
+            }
+            (WatchOutput::Error(error), _) => self.error(error),
         }
     }
 
-    fn event(&mut self, kind: FrameKind, event: &Event) -> Bytes {
-        let stored = event.object(kind).is_some_and(|entry| self.renderer.view.is_same(&entry.object));
+    /// A change, of which `entry` is what is shown.
+    fn event(&mut self, kind: FrameKind, event: &Event, entry: &Entry) -> Bytes {
+        let stored = event.object(kind).is_some_and(|stored| self.renderer.view.is_same(&stored.object));
         let shared = match (self.renderer.representation.shape, self.is_protobuf()) {
             // Other versions than the stored one are rare.
             _ if !stored => None,
@@ -62,7 +93,7 @@ impl EventEncoder {
         let mut encode = |entry: &Entry, revision| self.object(event_type(kind), &entry.object, revision);
         match shared {
             Some(view) => event.frame_in(view, kind, encode),
-            None => event.object(kind).map_or_else(Bytes::new, |entry| encode(entry, event.revision)),
+            None => encode(entry, event.revision),
         }
     }
 
@@ -74,7 +105,7 @@ impl EventEncoder {
                 self.framed(kind, (&api_version, name), |out| view.write_object(object, revision, out))
             }
             Shape::Metadata(version) => self.framed(kind, (version.api_version(), "PartialObjectMetadata"), |out| {
-                self.renderer.write_metadata(version, object, revision, out);
+                write_metadata(version, object, revision, out);
             }),
             Shape::Table(version) => {
                 let columns =
@@ -135,6 +166,23 @@ const METADATA_V1_BETA1: ViewId = ViewId(2);
 const PROTOBUF: ViewId = ViewId(3);
 const METADATA_V1_PROTOBUF: ViewId = ViewId(4);
 const METADATA_V1_BETA1_PROTOBUF: ViewId = ViewId(5);
+
+/// The object that an output shows.
+fn shown(output: &WatchOutput) -> Option<&Arc<Entry>> {
+    match output {
+        WatchOutput::Initial(entry) => Some(entry),
+        WatchOutput::Event(kind, event) => event.object(*kind),
+        WatchOutput::Bookmark { .. } | WatchOutput::Error(_) => None,
+    }
+}
+
+/// A failure as upstream tells it in a stream, where none is without a reason.
+fn in_stream(error: ApiError) -> ApiError {
+    match error {
+        ApiError::Unclassified(message) => ApiError::Internal(message),
+        other => other,
+    }
+}
 
 fn event_type(kind: FrameKind) -> EventType {
     match kind {

@@ -1,5 +1,9 @@
 //! Resources that come and go while a server runs, as clients see them: in discovery, in OpenAPI and under their paths.
 
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+mod converted;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -1,0 +1,131 @@
+//! Items in other versions than the one that was asked for, converted before anything is made of them.
+//!
+//! They are converted in blocks, a few of which are under way ahead of what is sent; leaves that need no conversion pass as they
+//! are. The first blocks are done before the head of the answer goes out, so that a list as long as a usual chunk fails with a
+//! status. What fails later can only break the body, from which no client takes a part for the whole.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use keelson_cache::Entry;
+use keelson_meta::ApiError;
+use keelson_registry::{BATCH_BYTES, BATCH_OBJECTS, VersionedView};
+
+use super::ahead::{BLOCK_BYTES, BLOCKS_AHEAD, done};
+use super::{Batch, Source};
+
+/// How many calls to whoever converts one list has under way.
+const CALLS_AHEAD: usize = 2;
+/// How many items are had before the head of the answer goes out, if there are as many.
+const FIRST_OBJECTS: usize = BATCH_OBJECTS;
+
+/// The same items with the fields of the version of the view.
+///
+/// # Errors
+/// 500 when one of the first can't be converted.
+pub(in crate::handlers) async fn converted(source: Source, view: &VersionedView) -> Result<Source, ApiError> {
+    if let Source::Chosen(entries) = &source
+        && entries.as_slice().iter().all(|entry| view.fits(&entry.object))
+    {
+        return Ok(source);
+    }
+    let bytes = source.size_hint();
+    let ahead = if view.asks() { CALLS_AHEAD } else { BLOCKS_AHEAD };
+    let blocks = Blocks { source: Some(source), view: view.clone(), gathered: VecDeque::new(), bytes: 0, behind: None };
+    let blocks = stream::try_unfold(blocks, async |mut blocks| Ok(blocks.next().await?.map(|block| (block, blocks))));
+    let view = view.clone();
+    let mut batches = blocks.map_ok(move |block| convert(block, view.clone())).try_buffered(ahead).boxed();
+    let (mut first, mut count) = (Vec::new(), 0);
+    while count < FIRST_OBJECTS
+        && let Some(batch) = batches.try_next().await?
+    {
+        count += batch.entries().len();
+        first.push(Ok(batch));
+    }
+    Ok(Source::Converted(stream::iter(first).chain(batches).boxed(), bytes))
+}
+
+/// Items that follow each other.
+enum Block {
+    /// All have the fields of the version.
+    Fitting(Batch),
+    /// Some do not.
+    Foreign(Vec<Arc<Entry>>),
+}
+
+async fn convert(block: Block, view: VersionedView) -> Result<Batch, ApiError> {
+    let entries = match block {
+        Block::Fitting(batch) => return Ok(batch),
+        Block::Foreign(entries) if view.asks() => view.show_all(entries).await?,
+        Block::Foreign(entries) => done(move || view.show_all_now(entries)).await?,
+    };
+    Ok(Batch::Page(entries))
+}
+
+/// Cuts a source into blocks.
+struct Blocks {
+    /// `None` once it has no more.
+    source: Option<Source>,
+    view: VersionedView,
+    /// Items for the next blocks, some of which have to be converted.
+    gathered: VecDeque<Arc<Entry>>,
+    /// How many bytes the gathered ones have.
+    bytes: usize,
+    /// Items that fit and come behind those that are gathered.
+    behind: Option<Batch>,
+}
+
+impl Blocks {
+    async fn next(&mut self) -> Result<Option<Block>, ApiError> {
+        while self.behind.is_none()
+            && !self.is_full()
+            && let Some(source) = &mut self.source
+        {
+            match poll_fn(|context| source.poll_next(context)).await? {
+                None => self.source = None,
+                Some(batch @ Batch::Leaf(_)) if self.fits(&batch) => self.behind = Some(batch),
+                Some(batch) => {
+                    self.bytes += batch.entries().iter().map(|entry| size(entry)).sum::<usize>();
+                    self.gathered.extend(batch.entries().iter().cloned());
+                }
+            }
+        }
+        if self.gathered.is_empty() {
+            return Ok(self.behind.take().map(Block::Fitting));
+        }
+        Ok(Some(Block::Foreign(self.cut())))
+    }
+
+    fn fits(&self, batch: &Batch) -> bool {
+        batch.entries().iter().all(|entry| self.view.fits(&entry.object))
+    }
+
+    /// How many objects and bytes a block has.
+    fn limits(&self) -> (usize, usize) {
+        if self.view.asks() { (BATCH_OBJECTS, BATCH_BYTES) } else { (usize::MAX, BLOCK_BYTES) }
+    }
+
+    fn is_full(&self) -> bool {
+        let (objects, bytes) = self.limits();
+        self.gathered.len() >= objects || self.bytes >= bytes
+    }
+
+    fn cut(&mut self) -> Vec<Arc<Entry>> {
+        let (objects, most) = self.limits();
+        let (mut block, mut bytes) = (Vec::new(), 0);
+        while block.len() < objects
+            && let Some(entry) = self.gathered.pop_front_if(|next| bytes == 0 || bytes + size(next) <= most)
+        {
+            bytes += size(&entry);
+            block.push(entry);
+        }
+        self.bytes -= bytes;
+        block
+    }
+}
+
+fn size(entry: &Entry) -> usize {
+    entry.object.bytes().len()
+}

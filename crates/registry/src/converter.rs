@@ -1,0 +1,329 @@
+//! Conversion by somebody who is asked: a batch of objects at a time, who may take long, fail, or answer with something else.
+//!
+//! A [`Converter`] only converts. What it may answer is checked here, whoever it is: as many objects, in the version that was
+//! asked for, and the same ones; of their metadata only labels and annotations may change. One call takes at most
+//! [`BATCH_OBJECTS`] objects of about [`BATCH_BYTES`] and [`CALL_TIME`]; whoever waits for it may give up sooner. The texts are
+//! upstream's, which knows webhooks as the only such converters.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use keelson_meta::go_format::quote;
+use keelson_meta::json::{Map, Value};
+use keelson_meta::metadata_rules::{annotation_errors, label_errors};
+use keelson_meta::{ApiError, GroupVersionKind, Object};
+
+/// How many objects one call takes at the most: those of a usual chunk of a list.
+pub const BATCH_OBJECTS: usize = 500;
+/// About how many bytes of stored objects one call takes at the most, unless one object alone has more.
+pub const BATCH_BYTES: usize = 1 << 20;
+/// How long one call may take: as long as upstream waits for a webhook.
+pub const CALL_TIME: Duration = Duration::from_secs(30);
+
+/// Whoever knows how the objects of a kind get from one of its versions to another.
+#[async_trait]
+pub trait Converter: fmt::Debug + Send + Sync {
+    /// The objects of the batch in the other version, in the same order. They are without `metadata.managedFields` where those are
+    /// kept beside them; what becomes of metadata other than labels and annotations does not matter.
+    ///
+    /// # Errors
+    /// Why none of them, or one of them, can't be converted.
+    async fn convert(&self, batch: ConversionBatch<'_>) -> Result<Vec<Object>, ConverterError>;
+}
+
+/// Objects to be converted.
+#[derive(Clone, Copy, Debug)]
+pub struct ConversionBatch<'b> {
+    /// The version that they are in.
+    pub from: &'b GroupVersionKind,
+    /// The version that they are wanted in.
+    pub to: &'b GroupVersionKind,
+    /// The objects: at least one, at most [`BATCH_OBJECTS`].
+    pub objects: &'b [Object],
+}
+
+/// Why objects could not be converted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConverterError {
+    /// The call as a whole failed.
+    Call(String),
+    /// One of the objects can't be converted: its place in the batch, and why not.
+    Object(usize, String),
+}
+
+/// Has a batch converted, and checks the answer.
+///
+/// # Errors
+/// 500 with what upstream says of it, which names the object where one is at fault.
+pub(crate) async fn ask(
+    converter: &dyn Converter,
+    from: &GroupVersionKind,
+    to: &GroupVersionKind,
+    objects: &[Object],
+) -> Result<Vec<Object>, ApiError> {
+    let batch = ConversionBatch { from, to, objects };
+    let failed = |what: String| {
+        let version = from.group_version();
+        ApiError::Unclassified(format!("conversion webhook for {version}, Kind={} {what}", from.kind))
+    };
+    let Ok(answer) = tokio::time::timeout(CALL_TIME, converter.convert(batch)).await else {
+        return Err(failed(format!("failed: no answer after {} seconds", CALL_TIME.as_secs())));
+    };
+    let mut converted = match answer {
+        Ok(converted) => converted,
+        Err(ConverterError::Call(why)) => return Err(failed(format!("failed: {why}"))),
+        Err(ConverterError::Object(place, why)) => {
+            let named = objects.get(place).map(name_of).unwrap_or_default();
+            return Err(failed(format!("failed: {named}: {why}")));
+        }
+    };
+    if converted.len() != objects.len() {
+        return Err(failed(format!("returned {} objects, expected {}", converted.len(), objects.len())));
+    }
+    for (place, (before, after)) in objects.iter().zip(&mut converted).enumerate() {
+        check_type(to, after)
+            .map_err(|why| Lie { what: "object", at: Some(place), why })
+            .and_then(|()| check_identity(before, after).map_err(|why| Lie { what: "object", at: None, why }))
+            .and_then(|()| restore_metadata(before, after).map_err(|why| Lie { what: "metadata", at: None, why }))
+            .map_err(|lie| failed(lie.told(place, objects)))?;
+    }
+    Ok(converted)
+}
+
+/// What is wrong with an object that was answered.
+struct Lie {
+    what: &'static str,
+    /// The place that the text names of a single object, too.
+    at: Option<usize>,
+    why: String,
+}
+
+impl Lie {
+    /// The text for the object at this place: of one among many it says which.
+    fn told(self, place: usize, objects: &[Object]) -> String {
+        let Self { what, at, why } = self;
+        match (objects, at) {
+            ([_], Some(at)) => format!("returned invalid {what} at index {at}: {why}"),
+            ([_], None) => format!("returned invalid {what}: {why}"),
+            (objects, _) => {
+                let named = objects.get(place).map(name_of).unwrap_or_default();
+                let what = if what == "object" { "converted object" } else { "metadata in object" };
+                format!("returned invalid {what} at index {place} ({named}): {why}")
+            }
+        }
+    }
+}
+
+/// The object as errors name it.
+pub(crate) fn name_of(object: &Object) -> String {
+    let name = if object.name().is_empty() { object.generate_name() } else { object.name() };
+    match object.namespace() {
+        "" => quote(name),
+        namespace => quote(&format!("{namespace}/{name}")),
+    }
+}
+
+fn check_type(wanted: &GroupVersionKind, object: &Object) -> Result<(), String> {
+    let version = wanted.group_version().to_string();
+    let found = object.api_version().unwrap_or_default();
+    if found != version {
+        return Err(format!("invalid groupVersion (expected {version}, received {found})"));
+    }
+    let found = object.kind().unwrap_or_default();
+    if found != wanted.kind {
+        return Err(format!("invalid kind (expected {}, received {found})", wanted.kind));
+    }
+    Ok(())
+}
+
+fn check_identity(before: &Object, after: &Object) -> Result<(), String> {
+    let same = |what: &str, before: &str, after: &str| {
+        if before == after { Ok(()) } else { Err(format!("must have the same {what}: {before} != {after}")) }
+    };
+    same("name", before.name(), after.name())?;
+    same("namespace", before.namespace(), after.namespace())?;
+    same("UID", before.uid(), after.uid())
+}
+
+/// Gives an object the metadata back that it had, but for its labels and annotations.
+fn restore_metadata(before: &Object, after: &mut Object) -> Result<(), String> {
+    let answered = match after.0.get_mut("metadata") {
+        Some(Value::Object(answered)) => std::mem::take(answered),
+        Some(other) => return Err(format!("invalid metadata of type {} in converted object", go_type(other))),
+        None => return Err("missing metadata in converted object".to_owned()),
+    };
+    let mut changed = [false; 2];
+    for (field, changed) in ["labels", "annotations"].into_iter().zip(&mut changed) {
+        let texts = match answered.get(field) {
+            Some(Value::Object(texts)) => Some(texts),
+            Some(Value::Null) | None => None,
+            Some(other) => {
+                return Err(format!("invalid metadata.{field} of type {} in converted object", go_type(other)));
+            }
+        };
+        if let Some((key, other)) = texts.into_iter().flatten().find(|(_, text)| !text.is_string()) {
+            let found = go_type(other);
+            return Err(format!("metadata.{field}[{key}] must be a string, but is {found} in converted object"));
+        }
+        *changed = texts != before.meta(field).and_then(Value::as_object);
+    }
+    *after.metadata_mut() = metadata_of(before, answered);
+    let faults = match changed {
+        [true, _] if !label_errors(after).is_empty() => label_errors(after),
+        [_, true] => annotation_errors(after),
+        _ => Vec::new(),
+    };
+    match keelson_meta::field_error::told(&faults) {
+        (_, text) if !text.is_empty() => Err(text),
+        _ => Ok(()),
+    }
+}
+
+/// The metadata that an object had, with the labels and annotations that were answered.
+fn metadata_of(before: &Object, mut answered: Map) -> Map {
+    let mut metadata = before.metadata().cloned().unwrap_or_default();
+    for field in ["labels", "annotations"] {
+        match answered.remove(field) {
+            Some(Value::Object(texts)) => {
+                metadata.insert(field, texts);
+            }
+            _ => {
+                metadata.remove(field);
+            }
+        }
+    }
+    metadata
+}
+
+/// The type of a value as Go names it.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.as_i64().is_some() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    /// Answers what it is told to.
+    #[derive(Debug)]
+    struct Answers(Result<Vec<Value>, ConverterError>);
+
+    #[async_trait]
+    impl Converter for Answers {
+        async fn convert(&self, _: ConversionBatch<'_>) -> Result<Vec<Object>, ConverterError> {
+            let objects = self.0.clone()?.into_iter();
+            Ok(objects.map(|object| Object::from_value(object).unwrap()).collect())
+        }
+    }
+
+    #[derive(Debug)]
+    struct Hangs;
+
+    #[async_trait]
+    impl Converter for Hangs {
+        async fn convert(&self, _: ConversionBatch<'_>) -> Result<Vec<Object>, ConverterError> {
+            std::future::pending().await
+        }
+    }
+
+    fn kind(version: &str) -> GroupVersionKind {
+        GroupVersionKind { group: "hook.example.com".into(), version: version.into(), kind: "Host".into() }
+    }
+
+    fn host(version: &str, metadata: Value) -> Value {
+        json!({"apiVersion": format!("hook.example.com/{version}"), "kind": "Host", "metadata": metadata})
+    }
+
+    fn stored(name: &str) -> Object {
+        let metadata = json!({"name": name, "namespace": "team", "uid": "u", "generation": 3, "labels": {"own": "1"}});
+        Object::from_value(host("v1", metadata)).unwrap()
+    }
+
+    async fn asked(objects: &[&str], answer: Result<Vec<Value>, ConverterError>) -> Result<Vec<Object>, String> {
+        let objects: Vec<Object> = objects.iter().map(|name| stored(name)).collect();
+        let asked = ask(&Answers(answer), &kind("v1"), &kind("v2"), &objects).await;
+        asked.map_err(|error| {
+            assert_eq!((error.status().reason.as_deref(), error.code()), (None, 500));
+            error.to_string()
+        })
+    }
+
+    #[tokio::test]
+    async fn what_is_answered_has_to_be_the_same_objects_in_the_version_asked_for() {
+        let same = |name: &str| json!({"name": name, "namespace": "team", "uid": "u"});
+        let check = async |objects: &[&str], answer: Vec<Value>, expected: &str| {
+            let error = asked(objects, Ok(answer)).await.unwrap_err();
+            assert_eq!(error, format!("conversion webhook for hook.example.com/v1, Kind=Host {expected}"));
+        };
+        check(&["a"], vec![], "returned 0 objects, expected 1").await;
+        check(&["a"], vec![host("v2", same("a")), host("v2", same("a"))], "returned 2 objects, expected 1").await;
+        let wrong = "returned invalid object at index 0: invalid groupVersion (expected hook.example.com/v2, received \
+            hook.example.com/v1)";
+        check(&["a"], vec![host("v1", same("a"))], wrong).await;
+        let mut other = host("v2", same("a"));
+        other["kind"] = json!("Other");
+        check(&["a"], vec![other], "returned invalid object at index 0: invalid kind (expected Host, received Other)")
+            .await;
+        check(&["a"], vec![host("v2", same("b"))], "returned invalid object: must have the same name: a != b").await;
+        let moved = host("v2", json!({"name": "a", "namespace": "x", "uid": "u"}));
+        check(&["a"], vec![moved], "returned invalid object: must have the same namespace: team != x").await;
+        let reborn = host("v2", json!({"name": "a", "namespace": "team"}));
+        check(&["a"], vec![reborn], "returned invalid object: must have the same UID: u != ").await;
+        let second = "returned invalid converted object at index 1 (\"team/b\"): must have the same name: b != c";
+        check(&["a", "b"], vec![host("v2", same("a")), host("v2", same("c"))], second).await;
+
+        let with = |field: &str, value: Value| {
+            let mut metadata = same("a");
+            metadata[field] = value;
+            vec![host("v2", metadata)]
+        };
+        let no_map = "returned invalid metadata: invalid metadata.labels of type []interface {} in converted object";
+        check(&["a"], with("labels", json!([])), no_map).await;
+        let no_text =
+            "returned invalid metadata: metadata.annotations[a] must be a string, but is int64 in converted object";
+        check(&["a"], with("annotations", json!({"a": 1})), no_text).await;
+        let bad = asked(&["a"], Ok(with("labels", json!({"x": "a b"})))).await.unwrap_err();
+        let start = "conversion webhook for hook.example.com/v1, Kind=Host returned invalid metadata: metadata.labels: \
+            Invalid value: \"a b\": ";
+        assert!(bad.starts_with(start), "{bad}");
+    }
+
+    #[tokio::test]
+    async fn of_the_metadata_only_labels_and_annotations_change() {
+        let metadata = json!({"name": "a", "namespace": "team", "uid": "u", "generation": 7, "finalizers": ["x/y"],
+            "labels": {"by": "hook"}, "annotations": {"by": "hook"}});
+        let converted = asked(&["a"], Ok(vec![host("v2", metadata)])).await.unwrap();
+        let object = &converted[0];
+        assert_eq!((object.generation(), object.finalizers()), (Some(3), Vec::new()));
+        assert_eq!(object.labels().collect::<Vec<_>>(), [("by", "hook")]);
+        assert_eq!(object.annotations().collect::<Vec<_>>(), [("by", "hook")]);
+        let bare = json!({"name": "a", "namespace": "team", "uid": "u"});
+        let converted = asked(&["a"], Ok(vec![host("v2", bare)])).await.unwrap();
+        assert_eq!(converted[0].labels().count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_fails_or_does_not_answer_is_told_of() {
+        let failed = asked(&["a"], Err(ConverterError::Call("cannot convert: too odd".to_owned()))).await;
+        let expected = "conversion webhook for hook.example.com/v1, Kind=Host failed: cannot convert: too odd";
+        assert_eq!(failed.unwrap_err(), expected);
+        let failed = asked(&["a", "b"], Err(ConverterError::Object(1, "too odd".to_owned()))).await;
+        let expected = "conversion webhook for hook.example.com/v1, Kind=Host failed: \"team/b\": too odd";
+        assert_eq!(failed.unwrap_err(), expected);
+        let begun = tokio::time::Instant::now();
+        let error = ask(&Hangs, &kind("v1"), &kind("v2"), &[stored("a")]).await.unwrap_err();
+        assert!(error.to_string().ends_with("failed: no answer after 30 seconds"), "{error}");
+        assert_eq!(begun.elapsed(), CALL_TIME);
+    }
+}
