@@ -4,7 +4,8 @@
 //! A scan goes from the first of the prefixes to the end of the last one. A page of it holds whatever stands there; where
 //! it ends in keys that nobody wants, the next one begins at the next prefix that somebody does. So thousands of empty
 //! collections cost a page or two, and what lies between them costs at most a page for each gap. Memory is bounded by
-//! what is kept: as many pages as the runtime has threads are in work, whatever the collections hold.
+//! what is kept: one page more than the runtime has threads is in work, whatever the collections hold, so that the scan does not wait
+//! for those who decode.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,7 +111,7 @@ pub(crate) async fn collections(
             let (shared, wanted, sorted) = (shared.clone(), wanted.clone(), sorted.clone());
             on_a_core(move || decode(&shared, &wanted, &sorted, &page))
         })
-        .try_buffered(decoders());
+        .try_buffered(decoders() + 1);
     let nothing = BTreeMap::<usize, Read>::new();
     let mut read = decoded
         .try_fold(nothing, async |mut so_far, page| {

@@ -17,7 +17,7 @@ use crate::patch::Patch;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::check_preconditions;
-use crate::write::{Live, ManagedObject, Ownership, Proposal, Proposed, WriteRequest, Written};
+use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written};
 
 impl Registry {
     /// Applies the document to the object of the target's URL, and makes the object if there is none.
@@ -74,7 +74,7 @@ impl Proposal for Apply<'_> {
         let Some(live) = live else {
             let mut nothing = Object::from_value(target.version.empty().clone()).unwrap_or_default();
             let applied = managed::apply(target, &mut nothing, None, application).await?;
-            let ManagedObject { mut object, managed_fields } = applied;
+            let (mut object, managed_fields) = applied;
             if !object.uid().is_empty() {
                 let message = format!(
                     "uid mismatch: the provided object specified uid {}, and no existing object was found",
@@ -89,7 +89,7 @@ impl Proposal for Apply<'_> {
         };
         let mut live = Live::in_version_of(target, live).await?;
         let applied = managed::apply(target, &mut live.object, live.managed_fields, application).await?;
-        let ManagedObject { object: mut next, managed_fields } = applied;
+        let (mut next, managed_fields) = applied;
         warnings.clone()?;
         place(target, &mut next)?;
         check_preconditions(target, name, &live.object, &next)?;

@@ -18,7 +18,7 @@ use crate::caller::Caller;
 use crate::grace::{self, Grace};
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::{Change, Effect, Live, Proposal, Proposed, WriteRequest, Written, existing};
+use crate::write::{Change, Effect, Live, ManagedObject, Proposal, Proposed, WriteRequest, Written, existing};
 
 /// What a delete did.
 #[derive(Clone, Debug)]
@@ -66,48 +66,50 @@ impl Registry {
         target.strategy().returns_deleted()
     }
 
-    /// What a deletion makes of a stored object, which is decoded with its resourceVersion.
+    /// What a deletion makes of a stored object, which is decoded whole, with its resourceVersion.
     ///
     /// # Errors
     /// 409 when it is not the one that the preconditions name, 403 when it has to stay.
     pub(crate) fn deletion(
         &self,
         target: &Target,
-        mut object: Object,
+        mut next: ManagedObject,
         options: &DeleteOptions,
     ) -> Result<Change, ApiError> {
-        check_preconditions(target, &object, options)?;
+        let object = &mut next.object;
+        check_preconditions(target, object, options)?;
         target.strategy().check_delete(target, object.name())?;
         object.remove_meta("resourceVersion");
-        match grace::of(target, &object, options) {
-            Grace::Pending => Ok(Change::Put(object.into())),
+        match grace::of(target, object, options) {
+            Grace::Pending => Ok(Change::Put(next)),
             Grace::Within(period) => {
-                let held_by = finalizers(target, &object, options);
-                set_finalizers(&mut object, held_by);
-                grace::grant(&mut object, period, self.now());
+                let held_by = finalizers(target, object, options);
+                set_finalizers(object, held_by);
+                grace::grant(object, period, self.now());
                 let stays = period > 0 || !object.finalizers().is_empty();
-                Ok(if stays { Change::Put(object.into()) } else { Change::Remove(StoredObject::encode(&object)) })
+                Ok(if stays { Change::Put(next) } else { Change::Remove(next.encode(target).into_object()) })
             }
-            Grace::None => Ok(self.plain_deletion(target, object, options)),
+            Grace::None => Ok(self.plain_deletion(target, next, options)),
         }
     }
 
     /// The deletion of an object that has no time to end by itself.
-    fn plain_deletion(&self, target: &Target, mut object: Object, options: &DeleteOptions) -> Change {
-        let held_by = finalizers(target, &object, options);
-        if held_by.is_empty() && target.strategy().may_go(&object) {
-            return Change::Remove(StoredObject::encode(&object));
+    fn plain_deletion(&self, target: &Target, mut next: ManagedObject, options: &DeleteOptions) -> Change {
+        let object = &mut next.object;
+        let held_by = finalizers(target, object, options);
+        if held_by.is_empty() && target.strategy().may_go(object) {
+            return Change::Remove(next.encode(target).into_object());
         }
-        set_finalizers(&mut object, held_by);
+        set_finalizers(object, held_by);
         if object.deletion_timestamp().is_none() {
             object.set_meta("deletionTimestamp", rfc3339(self.now()));
             if target.strategy().states_grace_period() {
                 object.set_meta("deletionGracePeriodSeconds", 0);
             }
-            grace::count_deletion(&mut object);
-            target.strategy().mark_terminating(&mut object);
+            grace::count_deletion(object);
+            target.strategy().mark_terminating(object);
         }
-        Change::Put(object.into())
+        Change::Put(next)
     }
 }
 
@@ -130,7 +132,8 @@ impl Proposal for Deletion<'_> {
             // anything is done rather than behind it.
             Live::in_version_of(target, live).await?;
         }
-        let change = registry.deletion(target, live.object.decode(live.revision), self.options)?;
+        let change =
+            registry.deletion(target, ManagedObject::stored(live.object.decode(live.revision)), self.options)?;
         Ok(Proposed::Change(change, Some(Operation::Delete)))
     }
 }

@@ -64,6 +64,7 @@ pub use surface::{
 };
 pub use target::Target;
 pub use unreadable::not_for_collections;
+pub use update::SentObject;
 pub use view::VersionedView;
 pub use watch::{WatchOutput, WatchStream};
 pub use write::{Effect, Written};

@@ -7,7 +7,6 @@ use keelson_meta::{ApiError, Object};
 
 use crate::admission::{Operation, WriteOptions};
 use crate::caller::Caller;
-use crate::kinds;
 use crate::registry::Registry;
 use crate::subresources::set_condition;
 use crate::target::Target;
@@ -33,16 +32,16 @@ impl Registry {
         let mut end = Edit::new(|registry: &Registry, live: &Entry| {
             let mut pod = live.object.decode(live.revision);
             if !has_ended(&pod) {
-                registry.fail(pods, &mut pod, condition);
+                registry.fail(&mut pod, condition);
             }
-            let change = registry.deletion(pods, pod, &options)?;
+            let change = registry.deletion(pods, pod.into(), &options)?;
             Ok(Proposed::Change(change, Some(Operation::Delete)))
         });
         let request = WriteRequest::new(pods, name, caller, WriteOptions::Delete(&options));
         self.write(&request, &mut end).await.map(|_| ())
     }
 
-    fn fail(&self, pods: &Target, pod: &mut Object, condition: Option<(&str, &str)>) {
+    fn fail(&self, pod: &mut Object, condition: Option<(&str, &str)>) {
         let status = pod.0.entry("status").or_insert_with(|| json!({}));
         if let Value::Object(status) = status {
             status.insert("phase", json!("Failed"));
@@ -52,7 +51,6 @@ impl Registry {
                 json!({ "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message });
             set_condition(pod, condition, self.now());
         }
-        kinds::in_order(pods, pod);
     }
 }
 

@@ -104,7 +104,7 @@ impl Registry {
                 managed::track_metadata(&target, &mut before, &mut namespace, known, caller, registry.now());
             namespace.remove_meta("resourceVersion");
             let held = !namespace.finalizers().is_empty() || !target.strategy().may_go(&namespace);
-            let next = ManagedObject { object: namespace, managed_fields };
+            let next = ManagedObject::new(namespace, managed_fields);
             let change = if held { Change::Put(next) } else { Change::Remove(live.object.clone()) };
             Ok(Proposed::Change(change, Some(Operation::Update)))
         });

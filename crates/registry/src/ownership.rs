@@ -93,8 +93,8 @@ impl Registry {
             object.remove_meta("resourceVersion");
             let held = object.deletion_timestamp().is_none() || !object.finalizers().is_empty();
             let stays = held || !target.strategy().may_go(&object);
-            let next = ManagedObject { object, managed_fields };
-            let change = if stays { Change::Put(next) } else { Change::Remove(next.encode().into_object()) };
+            let next = ManagedObject::new(object, managed_fields);
+            let change = if stays { Change::Put(next) } else { Change::Remove(next.encode(target).into_object()) };
             Ok(Proposed::Change(change, Some(Operation::Update)))
         });
         let request = WriteRequest::new(target, name, caller, WriteOptions::None);

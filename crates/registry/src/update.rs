@@ -1,6 +1,8 @@
 //! Replacing an object, or its status. Some resources are made by an update of a name that is free, as their declarations
 //! say (`create_on_update`), so that a client can renew what it holds without asking whether it still is there.
 
+use std::fmt;
+
 use async_trait::async_trait;
 use keelson_cache::Entry;
 use keelson_meta::error::ConflictKind;
@@ -14,6 +16,38 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written, modified};
 
+/// The object that an update sends. Nearly all updates need it once, so it is moved into the write; what the client sent is taken in
+/// again when somebody else was faster.
+pub struct SentObject<'s> {
+    object: Option<Object>,
+    again: Again<'s>,
+}
+
+type Again<'s> = Box<dyn Fn() -> Result<Object, ApiError> + Send + Sync + 's>;
+
+impl<'s> SentObject<'s> {
+    /// An object that [`accept`](crate::accept) has taken in, and how it is taken in again.
+    pub fn new(object: Object, again: impl Fn() -> Result<Object, ApiError> + Send + Sync + 's) -> Self {
+        Self { object: Some(object), again: Box::new(again) }
+    }
+
+    fn next(&mut self) -> Result<Object, ApiError> {
+        self.object.take().map_or_else(&self.again, Ok)
+    }
+}
+
+impl From<Object> for SentObject<'static> {
+    fn from(object: Object) -> Self {
+        Self::new(object.clone(), move || Ok(object.clone()))
+    }
+}
+
+impl fmt::Debug for SentObject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SentObject").field("object", &self.object).finish_non_exhaustive()
+    }
+}
+
 impl Registry {
     /// Replaces the object of the target's URL by one that [`accept`](crate::accept) has taken in; below `/status` only its
     /// status and metadata, elsewhere everything but its status.
@@ -25,12 +59,12 @@ impl Registry {
         &self,
         target: &Target,
         name: &str,
-        object: Object,
+        sent: impl Into<SentObject<'_>>,
         caller: &Caller,
         options: &UpdateOptions,
     ) -> Result<Written, ApiError> {
         let request = WriteRequest::new(target, name, caller, WriteOptions::Update(options));
-        self.write(&request, &mut Update::new(target, name, object, false)).await
+        self.write(&request, &mut Update::new(target, name, sent.into(), false)).await
     }
 
     /// The same that makes the object where there is none and its resource is declared so.
@@ -41,13 +75,13 @@ impl Registry {
         &self,
         target: &Target,
         name: &str,
-        object: Object,
+        sent: impl Into<SentObject<'_>>,
         caller: &Caller,
         options: &UpdateOptions,
     ) -> Result<Written, ApiError> {
         let makes = target.resource.create_on_update && target.subresource.is_none();
         let request = WriteRequest::new(target, name, caller, WriteOptions::Update(options));
-        self.write(&request, &mut Update::new(target, name, object, makes)).await
+        self.write(&request, &mut Update::new(target, name, sent.into(), makes)).await
     }
 }
 
@@ -55,23 +89,21 @@ impl Registry {
 struct Update<'u> {
     target: &'u Target,
     name: &'u str,
-    /// What was sent, until it is proposed for good.
-    object: Object,
-    /// Whether it is proposed only once: it names a revision, which the object no longer has when somebody was faster.
-    names_revision: bool,
+    sent: SentObject<'u>,
+    /// Whether it was proposed for the last time: it names a revision, which the object no longer has when somebody was faster.
     is_spent: bool,
     makes: bool,
 }
 
 impl<'u> Update<'u> {
-    fn new(target: &'u Target, name: &'u str, object: Object, makes: bool) -> Self {
-        let names_revision = !matches!(object.resource_version(), "" | "0");
-        Self { target, name, object, names_revision, is_spent: false, makes }
+    fn new(target: &'u Target, name: &'u str, sent: SentObject<'u>, makes: bool) -> Self {
+        Self { target, name, sent, is_spent: false, makes }
     }
 
-    fn object(&mut self) -> Object {
-        self.is_spent = self.names_revision;
-        if self.names_revision { std::mem::take(&mut self.object) } else { self.object.clone() }
+    fn object(&mut self) -> Result<Object, ApiError> {
+        let object = self.sent.next()?;
+        self.is_spent = !matches!(object.resource_version(), "" | "0");
+        Ok(object)
     }
 }
 
@@ -86,7 +118,7 @@ impl Proposal for Update<'_> {
             return Err(modified(self.target, self.name));
         }
         let Some(live) = live else {
-            let mut object = self.object();
+            let mut object = self.object()?;
             if !object.uid().is_empty() {
                 let message =
                     format!("Precondition failed: UID in precondition: {}, UID in object meta: ", object.uid());
@@ -97,7 +129,7 @@ impl Proposal for Update<'_> {
             return Ok(Proposed::New(object, Ownership::Track));
         };
         let live = Live::in_version_of(self.target, live).await?;
-        let next = self.object();
+        let next = self.object()?;
         replacement(self.target, self.name, live, next)
     }
 }

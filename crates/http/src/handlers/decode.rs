@@ -1,5 +1,6 @@
 //! Request bodies: from bytes to an object, in the encodings that clients send.
 
+use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use keelson_codec::json::Parsed;
@@ -10,25 +11,48 @@ use keelson_registry::{Accepted, Target, accept, object_of};
 
 use crate::body::{MAX_REQUEST_BYTES, RequestBody};
 
-/// Reads the object of a create or an update, or what else the target's URL takes.
+/// Reads the object of a create, or what else the target's URL takes.
 ///
 /// # Errors
-/// 413 beyond the size limit, 415 for an unknown encoding, 400 for what can't be read or does not fit the URL, and for
-/// duplicate fields where the client asked for strictness.
+/// Those of [`Document::read`] and [`Document::object`].
 pub(super) async fn object(
     headers: &HeaderMap,
     body: RequestBody,
     target: &Target,
     validation: FieldValidation,
 ) -> Result<Accepted, ApiError> {
-    let encoding = Encoding::of(headers)?;
-    let bytes = body.read(MAX_REQUEST_BYTES).await?;
-    let kind = target.taken_kind();
-    let version = kind.group_version().to_string();
-    let parsed = encoding.parse(&bytes, (&version, &kind.kind));
-    let parsed = parsed.map_err(|error| unrecognized(&kind.kind, &error, &bytes))?;
-    let faults = encoding.faults(parsed.duplicates, validation);
-    accept(target, parsed.value, &faults, validation)
+    Document::read(headers, body).await?.object(target, validation)
+}
+
+/// A body of which an object can be made as often as one is needed.
+pub(super) struct Document {
+    encoding: Encoding,
+    bytes: Bytes,
+}
+
+impl Document {
+    /// Reads it to its end.
+    ///
+    /// # Errors
+    /// 413 beyond the size limit, 415 for an unknown encoding.
+    pub(super) async fn read(headers: &HeaderMap, body: RequestBody) -> Result<Self, ApiError> {
+        let encoding = Encoding::of(headers)?;
+        Ok(Self { encoding, bytes: body.read(MAX_REQUEST_BYTES).await? })
+    }
+
+    /// Takes in the object.
+    ///
+    /// # Errors
+    /// 400 for what can't be read or does not fit the URL, and for duplicate fields where the client asked for strictness.
+    pub(super) fn object(&self, target: &Target, validation: FieldValidation) -> Result<Accepted, ApiError> {
+        let Self { encoding, bytes } = self;
+        let kind = target.taken_kind();
+        let version = kind.group_version().to_string();
+        let parsed = encoding.parse(bytes, (&version, &kind.kind));
+        let parsed = parsed.map_err(|error| unrecognized(&kind.kind, &error, bytes))?;
+        let faults = encoding.faults(parsed.duplicates, validation);
+        accept(target, parsed.value, &faults, validation)
+    }
 }
 
 /// Reads the options that a DELETE may carry as its body; an empty body is none.

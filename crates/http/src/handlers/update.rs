@@ -3,10 +3,11 @@
 use http::Response;
 use keelson_meta::ApiError;
 use keelson_meta::options::{Query, UpdateOptions};
-use keelson_registry::{Accepted, Registry, Target};
+use keelson_registry::{Accepted, Registry, SentObject, Target};
 
+use super::decode::Document;
 use super::render::Renderer;
-use super::{decode, resolve, status_of, writing};
+use super::{resolve, status_of, writing};
 use crate::body::ResponseBody;
 use crate::negotiation::Subject;
 use crate::respond;
@@ -19,11 +20,12 @@ pub(super) async fn handle(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     let options = UpdateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
-    let Accepted { object, warnings } =
-        decode::object(&request.parts.headers, request.body, target, options.field_validation).await?;
+    let document = Document::read(&request.parts.headers, request.body).await?;
+    let Accepted { object, warnings } = document.object(target, options.field_validation)?;
+    let sent = SentObject::new(object, || Ok(document.object(target, options.field_validation)?.object));
     let name = resolve::name(target)?;
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
-    let updated = registry.update_or_create(target, name, object, &caller, &options).await?;
+    let updated = registry.update_or_create(target, name, sent, &caller, &options).await?;
     let mut response = renderer.answer(status_of(&updated), &updated.object, updated.revision).await?;
     respond::add_warnings(response.headers_mut(), &warnings);
     Ok(response)

@@ -15,7 +15,6 @@ use keelson_meta::{ApiError, Object};
 use keelson_storage::{KeyValue, StoreKey};
 
 use crate::companions::Companions;
-use crate::kinds;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
@@ -76,7 +75,6 @@ pub(crate) async fn accompany_service(
         addresses::give_back(registry, &place, held, Some(wanted), &mut companions).await?;
         ports::give_back(registry, &place, held, Some(wanted), &mut companions).await?;
     }
-    kinds::in_order(target, after);
     Ok(companions)
 }
 

@@ -25,8 +25,11 @@ const GLOBAL_DEFAULT: &str = "globalDefault";
 
 const PREEMPT: &str = "PreemptLowerPriority";
 
-/// The priority of a pod's class, of the class that is the default, or 0.
-pub(super) fn pod_priority(registry: &Registry, target: &Target, pod: &mut Object) -> Result<(), ApiError> {
+/// Gives a pod the priority of its class, of the class that is the default, or 0. Says whether the pod did not state it.
+///
+/// # Errors
+/// 403 when there is no such class, or the pod states another priority than its class has.
+pub(super) fn pod_priority(registry: &Registry, target: &Target, pod: &mut Object) -> Result<bool, ApiError> {
     let text = |field: &str| pod.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
     let refuse = |message: String| refused(target, pod, message);
     let (name, priority, policy) = match text("priorityClassName") {
@@ -55,24 +58,28 @@ pub(super) fn pod_priority(registry: &Registry, target: &Target, pod: &mut Objec
              controller computed {policy} from the given PriorityClass name"
         )));
     }
-    let Some(Value::Object(spec)) = pod.0.get_mut("spec") else { return Ok(()) };
+    let Some(Value::Object(spec)) = pod.0.get_mut("spec") else { return Ok(false) };
+    let stated = spec.len();
     if let Some(name) = name {
         spec.insert("priorityClassName", json!(name));
     }
     spec.insert("priority", json!(priority));
     spec.insert("preemptionPolicy", json!(policy));
-    Ok(())
+    Ok(spec.len() > stated)
 }
 
-/// Who writes a pod again need not state what it got from its class.
-pub(super) fn keep_priority(current: &Object, next: &mut Object) {
+/// Who writes a pod again need not state what it got from its class. Says whether that was needed.
+pub(super) fn keep_priority(current: &Object, next: &mut Object) -> bool {
+    let mut is_kept = false;
     for field in ["priority", "preemptionPolicy"] {
         if let (None, Some(kept)) = (next.get(&["spec", field]), current.get(&["spec", field]))
             && let Some(Value::Object(spec)) = next.0.get_mut("spec")
         {
             spec.insert(field, kept.clone());
+            is_kept = true;
         }
     }
+    is_kept
 }
 
 /// Refuses a second class that is to be the default.

@@ -1,11 +1,9 @@
 //! Pods: each may stay for a while on a node that is in trouble.
 
-use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_schema::{SchemaRef, Schemas};
 
 use super::strategy::{Confined, FieldPath, Strategy};
 use super::{classes, quality_of_service};
@@ -18,14 +16,15 @@ use crate::target::Target;
 const TOLERATION_SECONDS: i64 = 300;
 const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// Adds a toleration for each trouble of a node that the pod does not speak of.
-fn tolerate_troubles(pod: &mut Object) {
-    let Some(spec) = pod.0.get_mut("spec").and_then(Value::as_object_mut) else { return };
+/// Adds a toleration for each trouble of a node that the pod does not speak of. Says whether there was one.
+fn tolerate_troubles(pod: &mut Object) -> bool {
+    let Some(spec) = pod.0.get_mut("spec").and_then(Value::as_object_mut) else { return false };
     let tolerations = spec.entry("tolerations").or_insert(Value::Null);
     if tolerations.is_null() {
         *tolerations = json!([]);
     }
-    let Some(tolerations) = tolerations.as_array_mut() else { return };
+    let Some(tolerations) = tolerations.as_array_mut() else { return false };
+    let stated = tolerations.len();
     for trouble in TROUBLES {
         if !tolerations.iter().any(|toleration| tolerates(toleration, trouble)) {
             tolerations.push(json!({
@@ -33,20 +32,7 @@ fn tolerate_troubles(pod: &mut Object) {
             }));
         }
     }
-}
-
-/// Puts the members of a pod's `spec` where its schema has them, after some were added. What is in them is in order
-/// already, so this is much less work than a walk of the whole pod.
-fn spec_in_order(pod: &mut Object) {
-    static SPEC: LazyLock<Option<SchemaRef<'static>>> =
-        LazyLock::new(|| Schemas::builtin().kind("", "v1", "Pod")?.field("spec"));
-    let (Some(schema), Some(Value::Object(spec))) = (*SPEC, pod.0.get_mut("spec")) else { return };
-    let mut behind = 0;
-    for (name, _, rank) in spec.ranked_mut() {
-        let declared = schema.field_near(name, &mut behind).is_some();
-        *rank = if declared { u32::try_from(behind).unwrap_or(u32::MAX) } else { 0 };
-    }
-    spec.sort_by_rank();
+    tolerations.len() > stated
 }
 
 fn tolerates(toleration: &Value, trouble: &str) -> bool {
@@ -66,10 +52,8 @@ impl Strategy for Pods {
     }
 
     fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
-        tolerate_troubles(object);
-        classes::pod_priority(registry, target, object)?;
-        spec_in_order(object);
-        Ok(false)
+        let tolerates_more = tolerate_troubles(object);
+        Ok(classes::pod_priority(registry, target, object)? || tolerates_more)
     }
 
     fn admit_update(
@@ -79,12 +63,8 @@ impl Strategy for Pods {
         current: &Object,
         next: &mut Object,
     ) -> Result<bool, ApiError> {
-        if target.subresource.is_none() {
-            tolerate_troubles(next);
-        }
-        classes::keep_priority(current, next);
-        spec_in_order(next);
-        Ok(false)
+        let tolerates_more = target.subresource.is_none() && tolerate_troubles(next);
+        Ok(classes::keep_priority(current, next) || tolerates_more)
     }
 
     fn confine(&self, subresource: &str, stored: &Object, sent: Object, _: SystemTime) -> Confined {
@@ -133,14 +113,5 @@ mod tests {
         check(json!([{ "operator": "Exists" }]), &[""]);
         check(json!([{ "key": TROUBLES[1], "effect": "NoExecute" }]), &[TROUBLES[1], TROUBLES[0]]);
         check(json!([{ "key": TROUBLES[0], "effect": "NoSchedule" }]), &[TROUBLES[0], TROUBLES[0], TROUBLES[1]]);
-    }
-
-    #[test]
-    fn what_was_added_to_a_pod_stands_where_its_schema_has_it() {
-        let spec = json!({ "containers": [], "nodeName": "n", "unknown": 1, "tolerations": [], "volumes": [] });
-        let mut pod = Object::from_value(json!({ "spec": spec })).unwrap();
-        spec_in_order(&mut pod);
-        let spec = pod.get(&["spec"]).and_then(Value::as_object).unwrap();
-        assert_eq!(spec.keys().collect::<Vec<_>>(), ["unknown", "volumes", "containers", "nodeName", "tolerations"]);
     }
 }

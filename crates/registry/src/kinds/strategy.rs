@@ -2,8 +2,8 @@
 //!
 //! A strategy hangs from the version of a resource that a request is for (`Target::strategy`), so that no verb knows a kind by
 //! name. Every step has the answer of an ordinary kind as its default; [`Ordinary`] has nothing but these, and is the strategy
-//! of custom resources too. Steps that change an object say whether they did, so that its fields are brought into order only
-//! then.
+//! of custom resources too. Steps that change an object say whether they did: its fields are brought into canonical order once, when
+//! it is encoded, and only then.
 
 use std::time::SystemTime;
 

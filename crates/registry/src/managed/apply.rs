@@ -16,7 +16,6 @@ use keelson_schema::SchemaRef;
 use super::{KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, lend};
 use crate::intake::shape;
 use crate::target::Target;
-use crate::write::ManagedObject;
 
 /// What somebody applies: an object that says only what they want.
 #[derive(Clone, Debug)]
@@ -56,7 +55,7 @@ pub(crate) async fn apply(
     live: &mut Object,
     managed: Option<&str>,
     application: &Application<'_>,
-) -> Result<ManagedObject, ApiError> {
+) -> Result<(Object, Option<String>), ApiError> {
     let known = managed
         .map_or_else(|| Ok(Owners::default()), Owners::read_text)
         .map_err(|error| ApiError::Unclassified(format!("failed to decode managed fields: {error}")))?;
@@ -70,8 +69,7 @@ pub(crate) async fn apply(
             // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
             let managed =
                 if done.owners.are_still(&known) { managed.map(str::to_owned) } else { Some(done.owners.write_text()) };
-            let managed_fields = managed.filter(|_| !done.owners.is_empty());
-            return Ok(ManagedObject { object: done.object, managed_fields });
+            return Ok((done.object, managed.filter(|_| !done.owners.is_empty())));
         }
     }
 }

@@ -12,7 +12,6 @@ use keelson_meta::{ApiError, GroupResource, Object};
 use super::{conditions, other};
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
-use crate::kinds;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Change, Edit, Proposed, WriteRequest, modified};
@@ -103,7 +102,6 @@ fn bound(
     merge(&mut pod, "labels", texts("labels"));
     merge(&mut pod, "labels", topology.iter());
     conditions::set(&mut pod, json!({"type": "PodScheduled", "status": "True"}), now);
-    kinds::in_order(pods, &mut pod);
     Ok(Change::Put(pod.into()))
 }
 

@@ -15,6 +15,7 @@ use keelson_meta::{ApiError, GroupResource, Object};
 use super::{conditions, other, selector};
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
+use crate::intake::fit;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::replacement;
@@ -84,7 +85,8 @@ impl Proposal for TakeDisruption<'_> {
     ) -> Result<Proposed<'s>, ApiError> {
         let live = Live::in_version_of(self.budgets, existing(live)?).await?;
         check(&live.object)?;
-        let next = decremented(self.budgets, &live.object, self.pod, registry.now());
+        let mut next = decremented(&live.object, self.pod, registry.now());
+        fit(self.budgets, &mut next)?;
         replacement(self.budgets, self.budget, live, next)
     }
 }
@@ -140,7 +142,7 @@ fn check(budget: &Object) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn decremented(budgets: &Target, current: &Object, pod: &str, now: SystemTime) -> Object {
+fn decremented(current: &Object, pod: &str, now: SystemTime) -> Object {
     let mut next = current.clone();
     let left = count(current, "disruptionsAllowed") - 1;
     let status = next.0.entry("status").or_insert_with(|| json!({}));
@@ -162,6 +164,5 @@ fn decremented(budgets: &Target, current: &Object, pod: &str, now: SystemTime) -
         });
         conditions::set(&mut next, condition, now);
     }
-    crate::kinds::in_order(budgets, &mut next);
     next
 }

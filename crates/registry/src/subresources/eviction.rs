@@ -11,7 +11,6 @@ use keelson_meta::{ApiError, Object};
 use super::{budget, conditions, other};
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
-use crate::kinds;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Change, Edit, Proposed, WriteRequest};
@@ -64,9 +63,9 @@ impl Registry {
             if !applies {
                 return Ok(Proposed::Change(Change::Keep(live.object.clone(), live.revision), None));
             }
-            mark(pods, &mut pod, registry.now());
+            mark(&mut pod, registry.now());
             // Admission was asked of the eviction.
-            Ok(Proposed::Change(registry.deletion(pods, pod, options)?, None))
+            Ok(Proposed::Change(registry.deletion(pods, pod.into(), options)?, None))
         });
         let request = WriteRequest::new(pods, name, caller, WriteOptions::Delete(options));
         self.write(&request, &mut evict).await?;
@@ -84,7 +83,7 @@ fn delete_options(eviction: &Object) -> Result<DeleteOptions, ApiError> {
 }
 
 /// Says in the status of a pod why it goes (KEP-3329).
-fn mark(pods: &Target, pod: &mut Object, now: std::time::SystemTime) {
+fn mark(pod: &mut Object, now: std::time::SystemTime) {
     let condition = json!({
         "type": "DisruptionTarget",
         "status": "True",
@@ -92,7 +91,6 @@ fn mark(pods: &Target, pod: &mut Object, now: std::time::SystemTime) {
         "message": "Eviction API: evicting",
     });
     conditions::set(pod, condition, now);
-    kinds::in_order(pods, pod);
 }
 
 /// Whether a pod does no work that its end would disrupt: it has not begun, is done, or is ending already.

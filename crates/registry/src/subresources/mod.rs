@@ -22,7 +22,7 @@ use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
 use crate::intake::{Accepted, object_of, shape};
-use crate::kinds::{self, Confined};
+use crate::kinds::Confined;
 use crate::registry::Registry;
 use crate::target::Target;
 
@@ -32,21 +32,25 @@ pub(crate) use token::user_info;
 pub use token::{ServiceAccountTokens, TokenFault};
 
 /// What of a sent object reaches the stored one through the target's endpoint, as far as it is not just all of its status
-/// or all but that. Both are in the version of the request.
+/// or all but that, and whether that is another object than the one that was sent. Both are in the version of the request.
 ///
 /// # Errors
 /// 422 for a change that the endpoint does not make.
-pub(crate) fn confine(target: &Target, stored: &Object, sent: Object, now: SystemTime) -> Result<Object, ApiError> {
-    let Some(endpoint) = target.subresource_name() else { return Ok(sent) };
-    let (mut confined, errors) = match target.strategy().confine(endpoint, stored, sent, now) {
-        Confined::AsSent(sent) => return Ok(sent),
+pub(crate) fn confine(
+    target: &Target,
+    stored: &Object,
+    sent: Object,
+    now: SystemTime,
+) -> Result<(Object, bool), ApiError> {
+    let Some(endpoint) = target.subresource_name() else { return Ok((sent, false)) };
+    let (confined, errors) = match target.strategy().confine(endpoint, stored, sent, now) {
+        Confined::AsSent(sent) => return Ok((sent, false)),
         Confined::Cut(confined, errors) => (confined, errors),
     };
     if !errors.is_empty() {
         return Err(invalid(target, stored, errors));
     }
-    kinds::in_order(target, &mut confined);
-    Ok(confined)
+    Ok((confined, true))
 }
 
 fn invalid(target: &Target, object: &Object, errors: Vec<FieldError>) -> ApiError {

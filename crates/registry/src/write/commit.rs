@@ -40,6 +40,19 @@ enum Content {
     Remove(StoredObject),
 }
 
+/// What is put, on its way to an attempt. An object without companions is encoded at once and let go of, while the
+/// processor still has it at hand, and not after the wait for the store.
+enum Put {
+    Alone(Checked),
+    Accompanied(ManagedObject),
+}
+
+impl Put {
+    fn new(target: &Target, put: ManagedObject) -> Self {
+        if has_companions(target) { Self::Accompanied(put) } else { Self::Alone(put.encode(target)) }
+    }
+}
+
 /// A write of which all is known but its companions.
 struct Plan<'p> {
     request: &'p WriteRequest<'p>,
@@ -71,24 +84,25 @@ impl Registry {
         };
         let name = if live.is_none() { put.object.name().to_owned() } else { request.name.to_owned() };
         let plan = self.plan(request, live, &name)?;
-        let mut encoded = put.encode();
-        // Let go of while the processor still has it at hand, and not after the wait for the store.
-        let put = has_companions(request.target).then_some(put);
+        let mut proposed = Put::new(request.target, put);
         for attempt in 0..PLAN_ATTEMPTS {
-            let mut companions = Companions::default();
-            if let Some(ManagedObject { object, managed_fields }) = &put {
-                // Each attempt starts from what was proposed, not from what the last one could not get.
-                let mut completed = object.clone();
-                companions = self.accompany(request.target, live, Some(&mut completed), attempt).await?;
-                encoded = Checked::encode_with(&completed, managed_fields.as_deref());
-            }
+            let (encoded, companions) = match &mut proposed {
+                Put::Alone(encoded) => (encoded.clone(), Companions::default()),
+                Put::Accompanied(put) => {
+                    // Each attempt starts from what was proposed, not from what the last one could not get.
+                    let mut object = put.object.clone();
+                    let companions = self.accompany(request.target, live, Some(&mut object), attempt).await?;
+                    let completed = ManagedObject::new(object, put.managed_fields.clone());
+                    (completed.encode(request.target), companions)
+                }
+            };
             if let Some(live) = live.filter(|live| !live.rewritten)
                 && encoded.object().bytes() == live.object.bytes()
             {
                 let same = Written::new(encoded.into_object(), Some(live.revision), Effect::Updated);
                 return Ok(Commit::Done(same));
             }
-            match self.attempt(&plan, Content::Put(encoded.clone()), namespace.as_ref(), companions).await? {
+            match self.attempt(&plan, Content::Put(encoded), namespace.as_ref(), companions).await? {
                 Attempt::Ended(commit) => return Ok(commit),
                 Attempt::PlanAgain => {
                     // The plan is made from the cache, so let it see what changed.

@@ -4,9 +4,11 @@
 use keelson_cache::Entry;
 use keelson_codec::stored::Checked;
 use keelson_meta::json::Value;
-use keelson_meta::{ApiError, Object};
+use keelson_meta::options::FieldValidation;
+use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 use keelson_patch::fields::Owners;
 
+use crate::intake::shape;
 use crate::managed::{set_managed, take_managed};
 use crate::target::Target;
 use crate::versions::convert;
@@ -16,11 +18,29 @@ pub(crate) struct ManagedObject {
     pub(crate) object: Object,
     /// The managed fields as text, where the object itself does not have them.
     pub(crate) managed_fields: Option<String>,
+    /// Whether its fields stand in canonical order, since nothing was added to it after the walk that put them there.
+    pub(crate) is_canonical: bool,
 }
 
 impl ManagedObject {
-    pub(crate) fn encode(&self) -> Checked {
-        Checked::encode_with(&self.object, self.managed_fields.as_deref())
+    /// An object to which fields may have been added wherever that was convenient.
+    pub(crate) fn new(object: Object, managed_fields: Option<String>) -> Self {
+        Self { object, managed_fields, is_canonical: false }
+    }
+
+    /// A stored object, decoded whole, that is changed at most where its fields keep their order.
+    pub(crate) fn stored(object: Object) -> Self {
+        Self { object, managed_fields: None, is_canonical: true }
+    }
+
+    /// The canonical bytes: equal objects have equal ones. This is the one place where fields are brought into order after a
+    /// write has changed them.
+    pub(crate) fn encode(self, target: &Target) -> Checked {
+        let Self { mut object, managed_fields, is_canonical } = self;
+        if !is_canonical {
+            put_in_canonical_order(target, &mut object);
+        }
+        Checked::encode_with(&object, managed_fields.as_deref())
     }
 
     /// The whole object.
@@ -35,7 +55,7 @@ impl ManagedObject {
 
 impl From<Object> for ManagedObject {
     fn from(object: Object) -> Self {
-        Self { object, managed_fields: None }
+        Self::new(object, None)
     }
 }
 
@@ -101,6 +121,15 @@ impl Lent {
             }
             _ => Some(text),
         }
+    }
+}
+
+/// Puts fields that were added where the schema of the object's version has them.
+fn put_in_canonical_order(target: &Target, object: &mut Object) {
+    let Some(GroupVersion { group, version }) = object.api_version().and_then(GroupVersion::parse) else { return };
+    let kind = GroupVersionKind { group, version, kind: target.resource.kind.to_string() };
+    if let Err(fault) = shape(target, &kind, object, &[], FieldValidation::Ignore) {
+        tracing::error!(?kind, %fault, "what the server added to an object does not fit its schema");
     }
 }
 

@@ -19,7 +19,6 @@ use super::{Change, Live, ManagedObject, Ownership, Proposed, WriteRequest};
 use crate::admission::{AdmissionAttributes, Operation};
 use crate::caller::Caller;
 use crate::intake::{check_type, fit, place, shape};
-use crate::kinds;
 use crate::managed;
 use crate::prepare::{carry_over, check_new, stamp_new, validate_update};
 use crate::registry::Registry;
@@ -64,20 +63,21 @@ impl Registry {
     ) -> Result<Change, ApiError> {
         let (target, caller) = (request.target, request.caller);
         // Complete, own.
-        let mut managed_fields = self.complete_new(target, &mut object, ownership, caller).await?;
+        let (mut managed_fields, mut is_changed) = self.complete_new(target, &mut object, ownership, caller).await?;
         // Admission that may change. It knows neither the uid nor a name that is generated.
         let namespace = self.namespace_guard(target, name_or_base(&object)).await?;
-        kinds::admit_new(self, target, &mut object)?;
+        is_changed |= target.strategy().admit(self, target, &mut object)?;
         if !self.admission().is_empty() {
             let attributes = AdmissionAttributes::of(request, Operation::Create, None);
             self.admit_changes(&attributes, &mut object, &mut managed_fields).await?;
         }
         // Convert, prepare.
-        let object = self.prepare_new(target, object, caller).await?;
+        let mut object = self.to_storage(target, object).await?;
+        is_changed |= self.prepare_new(target, &mut object, caller);
         // Validate.
         check_new(target, &object)?;
         // Admission that may refuse.
-        let new = ManagedObject { object, managed_fields };
+        let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
         if !self.admission().is_empty() {
             let attributes = AdmissionAttributes::of(request, Operation::Create, None);
             self.admission().validate(&attributes, Some(&new.with_managed_fields())).await?;
@@ -89,13 +89,14 @@ impl Registry {
         &self,
         request: &WriteRequest<'_>,
         mut live: Live<'_>,
-        mut next: Object,
+        next: Object,
         ownership: Ownership,
     ) -> Result<Change, ApiError> {
         let (target, caller) = (request.target, request.caller);
         // Complete.
-        next = subresources::confine(target, &live.object, next, self.now())?;
-        kinds::complete_update(target, &live.object, &mut next, self.now());
+        let strategy = target.strategy();
+        let (mut next, mut is_changed) = subresources::confine(target, &live.object, next, self.now())?;
+        is_changed |= strategy.complete_update(&live.object, &mut next, self.now());
         // Own.
         let mut managed_fields = match ownership {
             Ownership::Known(managed_fields) => managed_fields,
@@ -104,7 +105,7 @@ impl Registry {
             }
         };
         // Admission that may change.
-        kinds::admit_update(self, target, &live.object, &mut next)?;
+        is_changed |= strategy.admit_update(self, target, &live.object, &mut next)?;
         let old = (!self.admission().is_empty()).then(|| live.with_managed_fields());
         let attributes = old.as_ref().map(|old| AdmissionAttributes::of(request, Operation::Update, Some(old)));
         if let Some(attributes) = &attributes {
@@ -114,20 +115,19 @@ impl Registry {
         let (stored, next) = self.both_as_stored(target, &live.object, next).await?;
         // Prepare. What admission fills in is no change, so the generation is counted after it.
         let mut next = managed::confine(target, &stored, next);
-        target.strategy().check_subresource(target, &next)?;
+        strategy.check_subresource(target, &next)?;
         carry_over(target, &stored, &mut next);
-        kinds::prepare_update(target, &stored, &mut next);
+        is_changed |= strategy.prepare_update(target, &stored, &mut next);
         // Validate.
         validate_update(target, &stored, &next)?;
         let managed_fields = managed::keep_times(&stored, live.managed_fields, &mut next, managed_fields);
-        let goes =
-            stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && target.strategy().may_go(&next);
+        let goes = stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && strategy.may_go(&next);
         // Admission that may refuse.
-        let next = ManagedObject { object: next, managed_fields };
+        let next = ManagedObject { object: next, managed_fields, is_canonical: !is_changed };
         if let Some(attributes) = &attributes {
             self.admission().validate(attributes, Some(&next.with_managed_fields())).await?;
         }
-        Ok(if goes { Change::Remove(next.encode().into_object()) } else { Change::Put(next) })
+        Ok(if goes { Change::Remove(next.encode(target).into_object()) } else { Change::Put(next) })
     }
 
     /// The stages of an object that the server itself makes beside what it was asked for, as it is stored. It must be right:
@@ -139,39 +139,40 @@ impl Registry {
         let caller = Caller::server();
         object.set_type(target.kind());
         fit(target, &mut object)?;
-        let managed_fields = self.complete_new(target, &mut object, Ownership::Track, &caller).await?;
-        let object = self.prepare_new(target, object, &caller).await?;
-        Ok(ManagedObject { object, managed_fields }.encode().into_object())
+        let (managed_fields, _) = self.complete_new(target, &mut object, Ownership::Track, &caller).await?;
+        let mut object = self.to_storage(target, object).await?;
+        self.prepare_new(target, &mut object, &caller);
+        Ok(ManagedObject::new(object, managed_fields).encode(target).into_object())
     }
 
-    /// Completes a new object and notes who owns its fields.
+    /// Completes a new object and notes who owns its fields: these as text, and whether the kind changed the object.
     async fn complete_new(
         &self,
         target: &Target,
         object: &mut Object,
         ownership: Ownership,
         caller: &Caller,
-    ) -> Result<Option<String>, ApiError> {
-        kinds::complete_new(target, object, self.now());
-        match ownership {
-            Ownership::Known(managed_fields) => Ok(managed_fields),
-            Ownership::Track => managed::track_new(target, object, caller, self.now()).await,
-        }
+    ) -> Result<(Option<String>, bool), ApiError> {
+        let is_changed = target.strategy().complete_new(object, self.now());
+        let managed_fields = match ownership {
+            Ownership::Known(managed_fields) => managed_fields,
+            Ownership::Track => managed::track_new(target, object, caller, self.now()).await?,
+        };
+        Ok((managed_fields, is_changed))
     }
 
-    /// A new object in the version that is stored, with what only the server can give it.
-    async fn prepare_new(&self, target: &Target, object: Object, caller: &Caller) -> Result<Object, ApiError> {
-        let mut object = self.to_storage(target, object).await?;
+    /// Gives a new object, which is in the version that is stored, what only the server can give it. Says whether the kind changed it
+    /// besides.
+    fn prepare_new(&self, target: &Target, object: &mut Object, caller: &Caller) -> bool {
+        let strategy = target.strategy();
         if object.name().is_empty() && !object.generate_name().is_empty() {
             let name = generate_name(object.generate_name(), &*self.random);
             object.set_meta("name", name);
         }
-        if target.strategy().attribute(&mut object, caller.user()) {
-            kinds::in_order(target, &mut object);
-        }
-        stamp_new(self, target, &mut object);
-        kinds::prepare_create(target, &mut object);
-        Ok(object)
+        let mut is_changed = strategy.attribute(object, caller.user());
+        stamp_new(self, target, object);
+        is_changed |= strategy.prepare_create(object);
+        is_changed
     }
 
     /// What an object was and shall become, both of the request's version, in the one that is stored, which is nearly always the
@@ -234,6 +235,7 @@ impl Registry {
         convert(target, &mut next.object, target.kind()).await?;
         self.admit_changes(attributes, &mut next.object, &mut next.managed_fields).await?;
         next.object = self.to_storage(target, std::mem::take(&mut next.object)).await?;
+        next.is_canonical = false;
         admission.validate(attributes, Some(&next.with_managed_fields())).await?;
         Ok(change)
     }
