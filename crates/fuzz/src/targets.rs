@@ -4,6 +4,7 @@
 //! its text without what it quotes, of an accepted input the forms of the values in it.
 
 mod bytes;
+mod expressions;
 mod patches;
 mod texts;
 
@@ -42,6 +43,7 @@ pub fn all() -> &'static [Target] {
         texts::QUANTITY,
         texts::QUERY,
         texts::PATH,
+        expressions::CEL,
     ]
 }
 

@@ -50,4 +50,5 @@ targets! {
     quantity "quantity",
     query "query",
     path "path",
+    cel "cel",
 }

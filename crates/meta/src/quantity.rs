@@ -76,6 +76,12 @@ impl Quantity {
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
+
+    /// What is left without another amount.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
 }
 
 /// With decimal suffixes, as sums of quantities are shown.

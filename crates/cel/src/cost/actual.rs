@@ -1,0 +1,209 @@
+//! Counts what an expression costs while it runs, and ends it when that is too much.
+//!
+//! Besides upstream's count there is one of our own for what its model takes to be free and is not here.
+
+use super::{AUTHORIZE, CHARACTER, MAKE_LIST, STEP, regex, selector, times};
+use crate::library::formats::MAX_REGEX;
+use crate::overloads::CostRule;
+use crate::values::{EvalError, Value};
+
+/// How many elements may be copied from list to list, and what is as much work, for each step that an expression may take.
+/// Upstream joins lists without copying them, so that its model does not count it.
+const COPIED_PER_STEP: u64 = 2;
+/// How many may be copied at most.
+const MAX_COPIED: u64 = 2_000_000;
+/// How many keys are looked at for what an element takes to be copied.
+const SEARCHED: u64 = 16;
+/// How many bytes of a text are looked at or copied in that time.
+const CARRIED: u64 = 1024;
+/// What compiling a regular expression counts as.
+const COMPILE: u64 = 2_000;
+
+/// Counts.
+#[derive(Debug)]
+pub struct Meter {
+    used: u64,
+    limit: u64,
+    copied: u64,
+}
+
+impl Meter {
+    /// A count that may come to so much.
+    pub fn new(limit: u64) -> Self {
+        Self { used: 0, limit, copied: 0 }
+    }
+
+    /// What it has come to.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Counts so much more.
+    #[inline]
+    pub(crate) fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
+        self.used = self.used.saturating_add(cost);
+        if self.used > self.limit { Err(EvalError::TooCostly) } else { Ok(()) }
+    }
+
+    fn copy(&mut self, count: u64) -> Result<(), EvalError> {
+        self.copied = self.copied.saturating_add(count);
+        if self.copied > self.limit.saturating_mul(COPIED_PER_STEP).min(MAX_COPIED) {
+            Err(EvalError::TooCostly)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Counts a call before it is made; `after` counts the few that depend on what comes out.
+    pub(crate) fn before(&mut self, rule: CostRule, args: &[Value<'_>]) -> Result<(), EvalError> {
+        let work = match (rule, args) {
+            (CostRule::AddList | CostRule::One, [Value::List(a), Value::List(b)]) => (a.len() + b.len()) as u64,
+            (CostRule::Matches | CostRule::Find, _) => COMPILE,
+            // The model counts the elements that are compared, not what is in them.
+            (CostRule::Equal | CostRule::NotEqual | CostRule::InList | CostRule::Sets | CostRule::SetsTwice, _) => {
+                args.iter().map(|value| weight(value, MAX_COPIED)).sum()
+            }
+            (_, [Value::String(text), ..]) => text.len() as u64 / CARRIED,
+            _ => 0,
+        };
+        self.copy(work)?;
+        let cost = cost(rule, args);
+        self.charge(cost)
+    }
+
+    /// Counts a call with a regular expression that is compiled already.
+    pub(crate) fn charge_known(&mut self, rule: CostRule, args: &[Value<'_>]) -> Result<(), EvalError> {
+        self.charge(cost(rule, args))
+    }
+
+    /// Counts looking for a key among so many: upstream has them hashed and does not.
+    pub(crate) fn charge_search(&mut self, keys: usize) -> Result<(), EvalError> {
+        self.copy(keys as u64 / SEARCHED)
+    }
+
+    /// Counts a call that was made, as far as its cost depends on what came out.
+    pub(crate) fn after(&mut self, rule: CostRule, result: &Value<'_>) -> Result<(), EvalError> {
+        if rule == CostRule::Join { self.charge(times(result.size(), 2.0 * CHARACTER)) } else { Ok(()) }
+    }
+}
+
+fn cost(rule: CostRule, args: &[Value<'_>]) -> u64 {
+    let size = |at: usize| args.get(at).map_or(1, Value::size);
+    let characters = |at: usize, factor: f64| times(size(at), factor * CHARACTER);
+    match rule {
+        CostRule::One | CostRule::Dyn | CostRule::IndexList | CostRule::IndexMap | CostRule::AddList => STEP,
+        CostRule::Logic | CostRule::Conditional | CostRule::Join => 0,
+        CostRule::InList => size(1),
+        CostRule::Equal if args.first().is_some_and(is_one_step) => STEP,
+        CostRule::Equal | CostRule::NotEqual | CostRule::Order => times(size(0).min(size(1)), CHARACTER),
+        CostRule::AddText => times(size(0).saturating_add(size(1)), CHARACTER),
+        CostRule::Affix
+        | CostRule::ToBytes
+        | CostRule::ToText
+        | CostRule::Quote
+        | CostRule::Format
+        | CostRule::Text
+        | CostRule::Read
+        | CostRule::ReadSized => characters(0, 1.0),
+        CostRule::Contains => characters(0, 1.0).saturating_mul(characters(1, 1.0)),
+        CostRule::Matches | CostRule::Find => regex(size(0), size(1)),
+        CostRule::Scan => args.first().map_or(0, traversal),
+        CostRule::ReadTwice | CostRule::Replace | CostRule::Split => characters(0, 2.0),
+        CostRule::ContainsIp | CostRule::ContainsIpText => {
+            let text = if rule == CostRule::ContainsIpText { characters(1, 1.0) } else { 0 };
+            characters(0, 2.0).saturating_add(text)
+        }
+        CostRule::ContainsCidr | CostRule::ContainsCidrText => {
+            let text = if rule == CostRule::ContainsCidrText { characters(1, 1.0) } else { 0 };
+            characters(0, 2.0) + characters(0, 1.0) + STEP + text
+        }
+        CostRule::Validate => {
+            let pattern = match args.first() {
+                Some(Value::Format(format)) => format.regex_size(),
+                _ => MAX_REGEX,
+            };
+            regex(size(1), pattern)
+        }
+        CostRule::Authorize => AUTHORIZE,
+        CostRule::Selector => selector(size(1)),
+        CostRule::Sets => STEP.saturating_add(size(0).saturating_mul(size(1))),
+        CostRule::SetsTwice => STEP.saturating_add(size(0).saturating_mul(size(1)).saturating_mul(2)),
+        CostRule::Slice => match args {
+            [_, Value::Int(from), Value::Int(to)] => made(to.saturating_sub(*from).max(0).unsigned_abs(), 1.0),
+            _ => STEP,
+        },
+        CostRule::Range => match args {
+            [Value::Int(count)] => made((*count).max(0).unsigned_abs(), 1.0),
+            _ => STEP,
+        },
+        CostRule::Reverse => made(size(0), 1.0),
+        CostRule::Flatten => match args {
+            [_, Value::Int(depth)] => made(size(0), (*depth).max(0) as f64),
+            _ => made(size(0), 1.0),
+        },
+        CostRule::Distinct | CostRule::Sort => compared(args.first()),
+        CostRule::SortBy => compared(args.get(1)),
+    }
+}
+
+/// A list of so many elements with so much work for each.
+fn made(count: u64, factor: f64) -> u64 {
+    ((count as f64 * factor) as u64).saturating_add(STEP + MAKE_LIST)
+}
+
+/// Comparing each element of a list with each.
+fn compared(list: Option<&Value<'_>>) -> u64 {
+    let Some(Value::List(list)) = list else { return STEP + MAKE_LIST };
+    let is_text = matches!(list.get(0), Some(Value::String(_) | Value::Bytes(_)));
+    let count = list.len() as u64;
+    made(count.saturating_mul(count), if is_text { 2.0 + CHARACTER } else { 2.0 })
+}
+
+/// Whether two of these are compared in one step.
+fn is_one_step(value: &Value<'_>) -> bool {
+    matches!(
+        value,
+        Value::Quantity(_)
+            | Value::Ip(_)
+            | Value::Cidr(..)
+            | Value::Format(_)
+            | Value::Url(_)
+            | Value::Semver(_)
+            | Value::Authorization(_)
+    )
+}
+
+/// What comparing all of a value is counted as, up to a bound.
+fn weight(value: &Value<'_>, most: u64) -> u64 {
+    let mut sum: u64 = 0;
+    let mut add = |value: &Value<'_>| {
+        sum = sum.saturating_add(1).saturating_add(weight(value, most.saturating_sub(sum)));
+        sum < most
+    };
+    match value {
+        Value::String(text) => return text.len() as u64 / CARRIED,
+        Value::Bytes(bytes) => return bytes.len() as u64 / CARRIED,
+        Value::List(list) => {
+            list.iter().all(|element| add(&element));
+        }
+        Value::Map(map) => {
+            map.entries().iter().all(|(_, value)| add(value));
+        }
+        _ => return 0,
+    }
+    sum / SEARCHED
+}
+
+/// Going once through all of a value.
+fn traversal(value: &Value<'_>) -> u64 {
+    let part = |size: usize| (size as f64 * CHARACTER) as u64;
+    match value {
+        Value::String(text) => part(text.len()),
+        Value::Bytes(bytes) => part(bytes.len()),
+        Value::List(list) => list.iter().map(|element| traversal(&element)).fold(0, u64::saturating_add),
+        Value::Map(map) => {
+            map.entries().iter().map(|(key, value)| traversal(key).saturating_add(traversal(value))).sum()
+        }
+        _ => STEP,
+    }
+}

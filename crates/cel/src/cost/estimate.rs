@@ -1,0 +1,357 @@
+//! Estimates what an expression costs at least and at most, from the sizes that are declared.
+//!
+//! Where upstream's model has its oddities (an element of a literal list is taken for the root, a step into nothing too),
+//! they are here as well: they decide which rules are refused.
+
+mod calls;
+
+use super::{MAKE_LIST, MAKE_MAP, MAKE_MESSAGE, STEP, times};
+use crate::ast::{Call, Expr, ExprKind, Fold, FoldShape, Literal};
+use crate::check::Checked;
+use crate::decl::{Decl, DeclKind};
+use crate::environment::Environment;
+use crate::overloads::CostRule;
+use crate::types::Type;
+use std::collections::HashMap;
+
+/// At least and at most: of a cost, or of a size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// At least.
+    pub min: u64,
+    /// At most.
+    pub max: u64,
+}
+
+impl Bounds {
+    const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
+
+    /// Exactly so much.
+    pub const fn exactly(count: u64) -> Self {
+        Self { min: count, max: count }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
+    }
+
+    fn by(self, other: Self) -> Self {
+        Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
+    }
+
+    fn scaled(self, factor: f64) -> Self {
+        Self { min: times(self.min, factor), max: times(self.max, factor) }
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self { min: self.min.min(other.min), max: self.max.max(other.max) }
+    }
+}
+
+/// What a checked expression costs.
+pub fn estimate(checked: &Checked, environment: &Environment) -> Bounds {
+    let root = environment.variables().iter().find_map(|variable| variable.decl.as_deref());
+    let mut estimator = Estimator {
+        checked,
+        environment,
+        root,
+        places: HashMap::new(),
+        sizes: HashMap::new(),
+        entries: HashMap::new(),
+        locals: Vec::new(),
+    };
+    estimator.cost(&checked.expr)
+}
+
+/// Where in the declared data a value stands.
+#[derive(Clone, Copy)]
+enum Place<'e> {
+    /// It is not in the data.
+    Nowhere,
+    /// It is, but not where anything is declared.
+    Undeclared,
+    /// It is the key of a map, whose size counts for nothing.
+    Key,
+    /// It is declared.
+    Declared(&'e Decl),
+}
+
+/// The sizes of what a list or a map has in it.
+#[derive(Clone, Copy)]
+struct Entries {
+    is_list: bool,
+    key: Bounds,
+    value: Bounds,
+}
+
+impl Entries {
+    fn or(self, other: Self) -> Self {
+        Self { is_list: self.is_list, key: self.key.or(other.key), value: self.value.or(other.value) }
+    }
+}
+
+struct Local<'e> {
+    name: &'e str,
+    place: Place<'e>,
+    size: Option<Bounds>,
+    entries: Option<Entries>,
+}
+
+struct Estimator<'e> {
+    checked: &'e Checked,
+    environment: &'e Environment,
+    root: Option<&'e Decl>,
+    places: HashMap<u32, Place<'e>>,
+    sizes: HashMap<u32, Bounds>,
+    entries: HashMap<u32, Entries>,
+    locals: Vec<Local<'e>>,
+}
+
+impl<'e> Estimator<'e> {
+    fn type_of(&self, expr: &Expr) -> &'e Type {
+        &self.checked.types[expr.id as usize]
+    }
+
+    fn local(&self, name: &str) -> Option<&Local<'e>> {
+        self.locals.iter().rev().find(|local| local.name == name)
+    }
+
+    fn place(&self, expr: &Expr) -> Place<'e> {
+        if let Some(local) = expr.as_ident().and_then(|name| self.local(name)) {
+            return local.place;
+        }
+        self.places.get(&expr.id).copied().unwrap_or(Place::Nowhere)
+    }
+
+    /// The place one step below another.
+    fn below(&self, place: Place<'e>, step: impl Fn(&'e Decl) -> Place<'e>) -> Place<'e> {
+        match place {
+            // The first step of a path is the variable, whichever it is.
+            Place::Nowhere => self.root.map_or(Place::Undeclared, Place::Declared),
+            Place::Declared(decl) => step(decl),
+            Place::Undeclared | Place::Key => Place::Undeclared,
+        }
+    }
+
+    fn element(&self, place: Place<'e>) -> Place<'e> {
+        self.below(place, |decl| decl.element().map_or(Place::Undeclared, |element| Place::Declared(element)))
+    }
+
+    /// The size of a value, if anything is known of it.
+    fn size(&self, expr: &Expr) -> Option<Bounds> {
+        if let Some(size) = self.sizes.get(&expr.id) {
+            return Some(*size);
+        }
+        let written = match &expr.kind {
+            ExprKind::Literal(Literal::String(text)) => Some(text.chars().count()),
+            ExprKind::Literal(Literal::Bytes(bytes)) => Some(bytes.len()),
+            ExprKind::Literal(_) => Some(1),
+            ExprKind::List(elements, _) => Some(elements.len()),
+            ExprKind::Map(entries) => Some(entries.len()),
+            _ => None,
+        };
+        if let Some(written) = written {
+            return Some(Bounds::exactly(written as u64));
+        }
+        if let Some(declared) = declared_size(self.place(expr)) {
+            return Some(declared);
+        }
+        if self.type_of(expr).is_scalar() {
+            return Some(Bounds::exactly(1));
+        }
+        self.local(expr.as_ident()?)?.size
+    }
+
+    fn size_or_unknown(&self, expr: &Expr) -> Bounds {
+        self.size(expr).unwrap_or(Bounds::UNKNOWN)
+    }
+
+    fn entries(&self, expr: &Expr) -> Option<Entries> {
+        self.entries.get(&expr.id).copied().or_else(|| self.local(expr.as_ident()?)?.entries)
+    }
+
+    fn copy_sizes(&mut self, to: &Expr, from: &Expr) {
+        if let Some(size) = self.size(from) {
+            self.sizes.insert(to.id, size);
+        }
+        if let Some(entries) = self.entries(from) {
+            self.entries.insert(to.id, entries);
+        }
+    }
+
+    fn cost(&mut self, expr: &'e Expr) -> Bounds {
+        match &expr.kind {
+            ExprKind::Error | ExprKind::Literal(_) => Bounds::default(),
+            ExprKind::Ident(name) => {
+                // Any other name, a type's too, is taken for the root.
+                let root = self.root.map_or(Place::Undeclared, Place::Declared);
+                let place = self.local(name).map_or(root, |local| local.place);
+                self.places.insert(expr.id, place);
+                Bounds::exactly(STEP)
+            }
+            ExprKind::Select { operand, field, is_test } => {
+                if self.checked.names.contains_key(&expr.id) {
+                    return Bounds::exactly(STEP);
+                }
+                let cost = self.cost(operand);
+                if *is_test {
+                    return cost;
+                }
+                let place = self.below(self.place(operand), |decl| {
+                    decl.field(field).map_or(Place::Undeclared, |field| Place::Declared(&field.decl))
+                });
+                self.places.insert(expr.id, place);
+                match self.type_of(operand) {
+                    Type::Map(_) | Type::Object(_) => cost.plus(Bounds::exactly(STEP)),
+                    _ => cost,
+                }
+            }
+            ExprKind::Call(call) => self.call(expr, call),
+            ExprKind::List(elements, _) => {
+                let mut cost = Bounds::exactly(MAKE_LIST);
+                let mut value = nothing(elements.is_empty());
+                for element in elements {
+                    cost = cost.plus(self.cost(element));
+                    value = value.or(self.size_or_unknown(element));
+                }
+                self.entries.insert(expr.id, Entries { is_list: true, key: Bounds::exactly(1), value });
+                cost
+            }
+            ExprKind::Map(made) => {
+                let mut cost = Bounds::exactly(MAKE_MAP);
+                let (mut key, mut value) = (nothing(made.is_empty()), nothing(made.is_empty()));
+                for entry in made {
+                    cost = cost.plus(self.cost(&entry.key)).plus(self.cost(&entry.value));
+                    key = key.or(self.size_or_unknown(&entry.key));
+                    value = value.or(self.size_or_unknown(&entry.value));
+                }
+                self.entries.insert(expr.id, Entries { is_list: false, key, value });
+                cost
+            }
+            ExprKind::Struct(_, fields) => {
+                let cost = |cost: Bounds, value| cost.plus(self.cost(value));
+                fields.iter().map(|field| &field.value).fold(Bounds::exactly(MAKE_MESSAGE), cost)
+            }
+            ExprKind::Fold(fold) if fold.shape == FoldShape::Bind => self.bind(expr, fold),
+            ExprKind::Fold(fold) => self.fold(expr, fold),
+        }
+    }
+
+    fn bind(&mut self, expr: &'e Expr, fold: &'e Fold) -> Bounds {
+        let cost = self.cost(&fold.range).plus(self.cost(&fold.init));
+        let (place, size, entries) = (self.place(&fold.init), self.size(&fold.init), self.entries(&fold.init));
+        self.locals.push(Local { name: &fold.gathered, place, size, entries });
+        let cost = cost.plus(self.cost(&fold.result));
+        self.copy_sizes(expr, &fold.result);
+        self.locals.pop();
+        cost
+    }
+
+    fn fold(&mut self, expr: &'e Expr, fold: &'e Fold) -> Bounds {
+        let cost = self.cost(&fold.range).plus(self.cost(&fold.init));
+        let (place, size, entries) = (self.place(&fold.init), self.size(&fold.init), self.entries(&fold.init));
+        self.locals.push(Local { name: &fold.gathered, place, size, entries });
+        let outside = self.locals.len();
+        self.push_variables(fold);
+        let step = self.cost(&fold.condition).plus(self.cost(&fold.step));
+        let step_entries = self.entries(&fold.step);
+        self.locals.truncate(outside);
+        let cost = cost.plus(self.cost(&fold.result));
+        let init_size = self.size(&fold.init);
+        self.locals.pop();
+        let count = self.size_or_unknown(&fold.range);
+        match &fold.init.kind {
+            ExprKind::Literal(_) => {
+                self.sizes.extend(init_size.map(|size| (expr.id, size)));
+            }
+            ExprKind::List(..) | ExprKind::Map(_) => {
+                self.sizes.insert(expr.id, count);
+                self.entries.extend(step_entries.map(|entries| (expr.id, entries)));
+            }
+            _ => {}
+        }
+        cost.plus(count.by(step))
+    }
+
+    fn push_variables(&mut self, fold: &'e Fold) {
+        let entries = self.entries(&fold.range);
+        let is_list = entries.map_or(matches!(self.type_of(&fold.range), Type::List(_)), |entries| entries.is_list);
+        let range = self.place(&fold.range);
+        let key = self.below(range, |decl| match &decl.kind {
+            DeclKind::Map(_) => Place::Key,
+            _ => Place::Undeclared,
+        });
+        let value = self.element(range);
+        let (key_size, value_size) = (entries.map(|entries| entries.key), entries.map(|entries| entries.value));
+        let mut push = |name: &'e str, place, size| self.locals.push(Local { name, place, size, entries: None });
+        match &fold.second {
+            Some(second) => {
+                push(&fold.variable, key, key_size);
+                push(second, value, value_size);
+            }
+            None if is_list => push(&fold.variable, value, value_size),
+            None => push(&fold.variable, key, key_size),
+        }
+    }
+
+    fn call(&mut self, expr: &'e Expr, call: &'e Call) -> Bounds {
+        if call.function == "dyn"
+            && let [arg] = call.args.as_slice()
+        {
+            let cost = self.cost(arg).plus(Bounds::exactly(STEP));
+            self.copy_sizes(expr, arg);
+            return cost;
+        }
+        let args: Vec<Bounds> = call.args.iter().map(|arg| self.cost(arg)).collect();
+        let Some(rules) = self.checked.calls.get(&expr.id) else { return Bounds::default() };
+        let is_method = call.target.is_some() && !self.is_namespaced(call);
+        let target = match &call.target {
+            Some(target) if is_method => self.cost(target),
+            _ => Bounds::default(),
+        };
+        let target_expr = call.target.as_deref().filter(|_| is_method);
+        let mut cost: Option<Bounds> = None;
+        let mut result: Option<Bounds> = None;
+        for rule in rules {
+            let (of_rule, size) = self.rule(*rule, expr, target_expr, &call.args, &args);
+            cost = Some(cost.map_or(of_rule, |cost| cost.or(of_rule)));
+            result = match (result, size) {
+                (Some(before), Some(size)) => Some(before.or(size)),
+                (before, size) => size.or(before),
+            };
+            if matches!(rule, CostRule::IndexList | CostRule::IndexMap)
+                && let Some(indexed) = call.args.first()
+            {
+                result = self.entries(indexed).map(|entries| entries.value);
+                self.places.insert(expr.id, self.element(self.place(indexed)));
+            }
+            if result.is_none() {
+                result = self.size(expr);
+            }
+        }
+        if let Some(result) = result {
+            self.sizes.insert(expr.id, result);
+        }
+        target.plus(cost.unwrap_or_default())
+    }
+
+    /// Whether what stands before the dot is part of the function's name.
+    fn is_namespaced(&self, call: &Call) -> bool {
+        let Some(qualified) = call.target.as_ref().and_then(|target| target.as_qualified_name()) else { return false };
+        let name = format!("{}.{}", qualified.trim_start_matches('.'), call.function);
+        self.environment.functions().get(&name).is_some()
+    }
+}
+
+/// The size of what is empty, to be widened by each element.
+fn nothing(is_empty: bool) -> Bounds {
+    Bounds { min: if is_empty { 0 } else { u64::MAX }, max: 0 }
+}
+
+fn declared_size(place: Place<'_>) -> Option<Bounds> {
+    match place {
+        Place::Nowhere | Place::Undeclared => None,
+        Place::Key => Some(Bounds::default()),
+        Place::Declared(decl) => Some(Bounds { min: 0, max: decl.max_elements }),
+    }
+}

@@ -1,0 +1,66 @@
+//! The names of fields in expressions, where not every name can be written.
+//!
+//! What has no name there can't be seen by rules, and is no fault.
+
+/// Words that can't be the name of a field.
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// A field's name as expressions write it; `None` if they can't.
+pub fn escape(name: &str) -> Option<String> {
+    if RESERVED.contains(&name) {
+        return Some(format!("__{name}__"));
+    }
+    let starts = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    if !name.bytes().next().is_some_and(|byte| starts(byte) || b".-/".contains(&byte)) {
+        return None;
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte)) {
+        return None;
+    }
+    let escaped =
+        name.replace("__", "\u{0}").replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__");
+    Some(escaped.replace('\u{0}', "__underscores__"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape;
+
+    #[test]
+    fn names_that_cannot_be_written_are_escaped() {
+        let check = |name: &str, escaped: Option<&str>| assert_eq!(escape(name).as_deref(), escaped, "{name}");
+        check("plain_name1", Some("plain_name1"));
+        check("a-b.c/d", Some("a__dash__b__dot__c__slash__d"));
+        check("a__b", Some("a__underscores__b"));
+        check("in", Some("__in__"));
+        check("while", Some("__while__"));
+        check("int", Some("int"));
+        check("1a", None);
+        check("a b", None);
+        check("é", None);
+        check("$ref", None);
+        check("", None);
+    }
+}

@@ -1,0 +1,124 @@
+//! Declarations from a structural schema, as definitions of custom resources have them.
+//!
+//! The sizes are upstream's: they decide which rules are refused for what they might cost.
+
+use super::{Decl, ListKind};
+use keelson_meta::json::Value;
+use std::sync::Arc;
+
+/// The bytes that a request may have.
+const MAX_REQUEST: u64 = 3 * 1024 * 1024;
+/// The bytes of quotation marks or brackets around a value.
+const BRACKETS: u64 = 2;
+/// The characters of the longest duration.
+const MAX_DURATION: u64 = 32;
+/// The bytes of the shortest duration, quoted.
+const MIN_DURATION: u64 = 3;
+/// The characters of the longest and the bytes of the shortest time, and of a date, all of them quoted.
+const MAX_DATE_TIME: u64 = 32;
+const MIN_DATE_TIME: u64 = 21;
+const DATE: u64 = 12;
+/// How deep schemas are followed.
+const MAX_DEPTH: u32 = 200;
+
+/// What a schema declares, under a type's name; `None` if expressions can't see such values.
+pub fn from_schema(schema: &Value, name: &str, is_root: bool) -> Option<Arc<Decl>> {
+    declare(schema, name, is_root, 0)
+}
+
+fn is_set(schema: &Value, key: &str) -> bool {
+    schema.get(key).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn limit(schema: &Value, key: &str) -> Option<u64> {
+    let limit = schema.get(key)?;
+    Some(limit.as_u64().unwrap_or(if limit.as_f64()? < 0.0 { 0 } else { limit.as_f64()? as u64 }))
+}
+
+fn declare(schema: &Value, name: &str, is_root: bool, depth: u32) -> Option<Arc<Decl>> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    // A code point may take four bytes.
+    let length = limit(schema, "maxLength").map(|length| length.saturating_mul(4));
+    if is_set(schema, "x-kubernetes-int-or-string") {
+        return Some(Decl::int_or_string(length.unwrap_or(MAX_REQUEST - BRACKETS)));
+    }
+    let below =
+        |schema: &Value, name: &str| declare(schema, name, is_set(schema, "x-kubernetes-embedded-resource"), depth + 1);
+    // The root of a resource is an object, whatever else is said of it.
+    let kind = schema.get("type").and_then(Value::as_str).unwrap_or(if is_root { "object" } else { "" });
+    match kind {
+        "array" => {
+            let items = below(schema.get("items")?, &format!("{name}.@idx"))?;
+            let most = limit(schema, "maxItems").unwrap_or((MAX_REQUEST - BRACKETS) / (items.min_size + 1));
+            Some(Decl::list(items, most, list_kind(schema)))
+        }
+        "object" => match schema.get("additionalProperties") {
+            Some(values @ Value::Object(_)) => {
+                let values = below(values, &format!("{name}.@elem"))?;
+                // An entry has a key in quotation marks, a colon and a comma besides.
+                let most = limit(schema, "maxProperties").unwrap_or((MAX_REQUEST - BRACKETS) / (values.min_size + 6));
+                Some(Decl::map(values, most))
+            }
+            _ => Some(object(schema, name, is_root, below)),
+        },
+        "string" => Some(text(schema, length)),
+        "boolean" => Some(Decl::bool()),
+        "number" => Some(Decl::double()),
+        "integer" => Some(Decl::int()),
+        _ => None,
+    }
+}
+
+fn list_kind(schema: &Value) -> ListKind {
+    match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+        Some("set") => ListKind::Set,
+        Some("map") => {
+            let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+            ListKind::Map(keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
+        }
+        _ => ListKind::Atomic,
+    }
+}
+
+fn object(schema: &Value, name: &str, is_root: bool, below: impl Fn(&Value, &str) -> Option<Arc<Decl>>) -> Arc<Decl> {
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut min_size = BRACKETS;
+    let mut fields = Vec::new();
+    for (property, of) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        if is_root && matches!(property, "apiVersion" | "kind" | "metadata") {
+            continue;
+        }
+        let escaped = super::escape(property).unwrap_or_else(|| property.to_owned());
+        let Some(decl) = below(of, &format!("{name}.{escaped}")) else { continue };
+        if required.contains(&property) && of.get("default").is_none() {
+            min_size += property.len() as u64 + decl.min_size + 4;
+        }
+        fields.push((property.to_owned(), decl));
+    }
+    if is_root {
+        let text = || Decl::string(MAX_REQUEST - BRACKETS);
+        let metadata = ["name", "generateName"].map(|name| (name.to_owned(), text()));
+        fields.push(("metadata".to_owned(), Decl::object(&format!("{name}.metadata"), metadata)));
+        fields.extend(["apiVersion", "kind"].map(|name| (name.to_owned(), text())));
+    }
+    Decl::object_of(name, fields, min_size)
+}
+
+fn text(schema: &Value, length: Option<u64>) -> Arc<Decl> {
+    match schema.get("format").and_then(Value::as_str) {
+        Some("byte") => Decl::bytes(limit(schema, "maxLength").unwrap_or(MAX_REQUEST - BRACKETS)),
+        Some("duration") => Decl::duration(MAX_DURATION, MIN_DURATION),
+        Some("date") => Decl::timestamp(DATE, DATE),
+        Some("date-time") => Decl::timestamp(MAX_DATE_TIME, MIN_DATE_TIME),
+        _ => {
+            let values = schema.get("enum").and_then(Value::as_array).filter(|values| !values.is_empty());
+            let longest = values.map(|values| {
+                values.iter().filter_map(Value::as_str).map(|value| value.len() as u64).max().unwrap_or(0)
+            });
+            Decl::string(length.or(longest).unwrap_or(MAX_REQUEST - BRACKETS))
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The environments of Kubernetes: which variables an expression has where it stands.
+//!
+//! What a request is, and a namespace, is declared here once for admission, webhooks and whoever else asks; the values are
+//! put together by those who have the request. Names of types are upstream's, as messages show them.
+
+use crate::decl::{Decl, ListKind};
+use crate::environment::Environment;
+use crate::types::Type;
+use std::sync::{Arc, LazyLock};
+
+/// How many characters, elements or entries there may be where nothing is declared.
+const UNBOUNDED: u64 = 3 * 1024 * 1024;
+
+/// The type of the authorizer, and of a question that it is asked about a resource.
+const AUTHORIZER: &str = "kubernetes.authorization.Authorizer";
+const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck";
+
+/// A rule of a custom resource: the value and what it was before, which may be absent if the rule says so.
+pub fn rule(value: &Arc<Decl>, optional_old_self: bool) -> Environment {
+    let environment = Environment::kubernetes().with_declared("self", value);
+    if optional_old_self {
+        environment.with_optional("oldSelf", value)
+    } else {
+        environment.with_declared("oldSelf", value)
+    }
+}
+
+/// What an admission policy has besides the request and its objects.
+#[derive(Clone, Debug, Default)]
+pub struct Admission {
+    /// Whether the policy has parameters.
+    pub params: bool,
+    /// Whether the authorizer may be asked.
+    pub authorizer: bool,
+    /// The variables that the policy has declared before, as fields of an object; none if there can be none.
+    pub variables: Option<Arc<Decl>>,
+    /// Whether patches can be made.
+    pub patches: bool,
+}
+
+/// An expression of an admission policy.
+pub fn admission(with: &Admission) -> Environment {
+    let mut environment = match_condition(with.authorizer).with_declared("namespaceObject", &NAMESPACE);
+    if with.params {
+        environment = environment.with("params", Type::Dyn);
+    }
+    if let Some(variables) = &with.variables {
+        environment = environment.with_declared("variables", variables);
+    }
+    if with.patches { environment.with_patches() } else { environment }
+}
+
+/// A condition under which a webhook or a policy is asked.
+pub fn match_condition(authorizer: bool) -> Environment {
+    let environment = Environment::kubernetes()
+        .with("object", Type::Dyn)
+        .with("oldObject", Type::Dyn)
+        .with_declared("request", &ADMISSION_REQUEST);
+    if authorizer {
+        environment
+            .with("authorizer", Type::opaque(AUTHORIZER))
+            .with("authorizer.requestResource", Type::opaque(RESOURCE_CHECK))
+    } else {
+        environment
+    }
+}
+
+/// A rule or a mapping of a token's claims.
+pub fn claims() -> Environment {
+    Environment::kubernetes().with("claims", Type::map(Type::String, Type::Dyn))
+}
+
+/// A rule about the user that a token was found to mean.
+pub fn user() -> Environment {
+    Environment::kubernetes().with_declared("user", &USER_INFO)
+}
+
+/// A condition under which an authorizing webhook is asked.
+pub fn access_review() -> Environment {
+    Environment::kubernetes().with_declared("request", &ACCESS_REVIEW)
+}
+
+/// The variables of a policy as the fields of one, each with the type that its expression came to.
+pub fn variables(declared: impl IntoIterator<Item = (String, Type)>) -> Arc<Decl> {
+    Decl::fields("kubernetes.variables", declared.into_iter().map(|(name, ty)| (name, Decl::of(ty))))
+}
+
+fn text() -> Arc<Decl> {
+    Decl::string(UNBOUNDED)
+}
+
+fn texts() -> Arc<Decl> {
+    Decl::list(text(), UNBOUNDED, ListKind::Atomic)
+}
+
+fn object(name: &str, fields: &[(&str, Arc<Decl>)]) -> Arc<Decl> {
+    Decl::fields(name, fields.iter().map(|(name, decl)| ((*name).to_owned(), decl.clone())))
+}
+
+fn names(name: &str, fields: &[&str]) -> Arc<Decl> {
+    Decl::fields(name, fields.iter().map(|field| ((*field).to_owned(), text())))
+}
+
+static USER_INFO: LazyLock<Arc<Decl>> = LazyLock::new(|| {
+    object(
+        "kubernetes.UserInfo",
+        &[("username", text()), ("uid", text()), ("groups", texts()), ("extra", Decl::map(texts(), UNBOUNDED))],
+    )
+});
+
+/// The request that is admitted.
+pub static ADMISSION_REQUEST: LazyLock<Arc<Decl>> = LazyLock::new(|| {
+    let kind = names("kubernetes.GroupVersionKind", &["group", "version", "kind"]);
+    let resource = names("kubernetes.GroupVersionResource", &["group", "version", "resource"]);
+    object(
+        "kubernetes.AdmissionRequest",
+        &[
+            ("kind", kind.clone()),
+            ("resource", resource.clone()),
+            ("subResource", text()),
+            ("requestKind", kind),
+            ("requestResource", resource),
+            ("requestSubResource", text()),
+            ("name", text()),
+            ("namespace", text()),
+            ("operation", text()),
+            ("userInfo", USER_INFO.clone()),
+            ("dryRun", Decl::bool()),
+            ("options", Decl::any()),
+        ],
+    )
+});
+
+/// The namespace of the object that is admitted.
+pub static NAMESPACE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
+    let time = || Decl::timestamp(UNBOUNDED, 0);
+    let pairs = || Decl::map(text(), UNBOUNDED);
+    let metadata = object(
+        "kubernetes.NamespaceMetadata",
+        &[
+            ("name", text()),
+            ("generateName", text()),
+            ("namespace", text()),
+            ("labels", pairs()),
+            ("annotations", pairs()),
+            ("UID", text()),
+            ("creationTimestamp", time()),
+            ("deletionGracePeriodSeconds", Decl::int()),
+            ("deletionTimestamp", time()),
+            ("generation", Decl::int()),
+            ("resourceVersion", text()),
+            ("finalizers", texts()),
+        ],
+    );
+    let spec = object("kubernetes.NamespaceSpec", &[("finalizers", texts())]);
+    let status = names("kubernetes.NamespaceStatus", &["phase"]);
+    object("kubernetes.Namespace", &[("metadata", metadata), ("spec", spec), ("status", status)])
+});
+
+/// What an authorizer is asked.
+pub static ACCESS_REVIEW: LazyLock<Arc<Decl>> = LazyLock::new(|| {
+    let requirement =
+        object("kubernetes.SelectorRequirement", &[("key", text()), ("operator", text()), ("values", texts())]);
+    let requirements = Decl::list(requirement, UNBOUNDED, ListKind::Atomic);
+    let selector = object("kubernetes.SelectorAttributes", &[("rawSelector", text()), ("requirements", requirements)]);
+    let resource = object(
+        "kubernetes.ResourceAttributes",
+        &[
+            ("namespace", text()),
+            ("verb", text()),
+            ("group", text()),
+            ("version", text()),
+            ("resource", text()),
+            ("subresource", text()),
+            ("name", text()),
+            ("fieldSelector", selector.clone()),
+            ("labelSelector", selector),
+        ],
+    );
+    let path = names("kubernetes.NonResourceAttributes", &["path", "verb"]);
+    object(
+        "kubernetes.SubjectAccessReviewSpec",
+        &[
+            ("resourceAttributes", resource),
+            ("nonResourceAttributes", path),
+            ("user", text()),
+            ("groups", texts()),
+            ("extra", Decl::map(texts(), UNBOUNDED)),
+            ("uid", text()),
+        ],
+    )
+});

@@ -1,0 +1,251 @@
+//! The declarations of functions: which there are, for which types, and what a call costs.
+//!
+//! They are written as lines of text in the language of the documentation, and read once. A method's name starts with a
+//! dot, its target is its first argument; capital letters stand for any type; what follows `#` says how the cost of a call
+//! is counted, where that is not one.
+
+mod text;
+
+use crate::types::Type;
+use std::collections::HashMap;
+
+/// The functions that an environment knows.
+#[derive(Debug, Default, Clone)]
+pub struct Functions {
+    by_name: HashMap<&'static str, Vec<Overload>>,
+}
+
+/// A function for certain types.
+#[derive(Debug, Clone)]
+pub struct Overload {
+    /// Whether it is called with a target before a dot.
+    pub is_method: bool,
+    /// The types of the arguments, the target first.
+    pub args: Vec<Type>,
+    /// The type of what it returns.
+    pub result: Type,
+    /// How many type parameters it has.
+    pub params: Vec<char>,
+    /// How its cost is counted.
+    pub cost: CostRule,
+}
+
+/// How the cost of a call is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CostRule {
+    /// One.
+    One,
+    /// One, as `dyn` only hides the type.
+    Dyn,
+    /// `&&` and `||`.
+    Logic,
+    /// `?:`.
+    Conditional,
+    /// An element of a list.
+    IndexList,
+    /// A value of a map.
+    IndexMap,
+    /// Whether a list has an element.
+    InList,
+    /// Equality.
+    Equal,
+    /// Inequality.
+    NotEqual,
+    /// The order of texts or bytes.
+    Order,
+    /// Joining texts or bytes.
+    AddText,
+    /// Joining lists.
+    AddList,
+    /// Comparing the start or end of a text.
+    Affix,
+    /// Searching a text in a text.
+    Contains,
+    /// Matching a regular expression.
+    Matches,
+    /// A text's bytes.
+    ToBytes,
+    /// The text that bytes are.
+    ToText,
+    /// A text in quotes.
+    Quote,
+    /// A text with values put in.
+    Format,
+    /// Going through a list once, or through a text.
+    Scan,
+    /// Making a text of a text.
+    Text,
+    /// Reading a text, which is only counted when it happens.
+    Read,
+    /// Reading a text twice, which is only counted when it happens.
+    ReadTwice,
+    /// Reading a text into something of its size.
+    ReadSized,
+    /// Replacing parts of a text.
+    Replace,
+    /// Splitting a text.
+    Split,
+    /// Joining the texts of a list.
+    Join,
+    /// Finding what a regular expression matches.
+    Find,
+    /// Whether an address is in a network.
+    ContainsIp,
+    /// The same with a text for the address.
+    ContainsIpText,
+    /// Whether a network is in a network.
+    ContainsCidr,
+    /// The same with a text for the network.
+    ContainsCidrText,
+    /// Whether a text has a format.
+    Validate,
+    /// Asking the authorizer.
+    Authorize,
+    /// Reading a selector.
+    Selector,
+    /// Comparing each element of a list with each of another.
+    Sets,
+    /// The same in both directions.
+    SetsTwice,
+    /// A part of a list.
+    Slice,
+    /// A list without the lists in it.
+    Flatten,
+    /// A list of numbers.
+    Range,
+    /// A list the other way round.
+    Reverse,
+    /// A list without what is there twice.
+    Distinct,
+    /// A list in order.
+    Sort,
+    /// A list in the order of another one.
+    SortBy,
+}
+
+impl Functions {
+    /// Those of the standard library and of all that Kubernetes adds to it everywhere.
+    pub fn kubernetes() -> Self {
+        let mut functions = Self::default();
+        for library in text::KUBERNETES {
+            functions.add(library);
+        }
+        functions
+    }
+
+    /// Adds those for patches.
+    pub fn add_json_patch(&mut self) {
+        self.add(text::JSON_PATCH);
+    }
+
+    fn add(&mut self, lines: &'static str) {
+        for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            if let Some((name, overloads)) = read(line) {
+                self.by_name.entry(name).or_default().extend(overloads);
+            } else {
+                debug_assert!(false, "{line}");
+            }
+        }
+    }
+
+    /// The overloads of a function.
+    pub fn get(&self, name: &str) -> Option<&[Overload]> {
+        self.by_name.get(name).map(Vec::as_slice)
+    }
+}
+
+/// What values can be put in order.
+const ORDERED: [Type; 8] =
+    [Type::Int, Type::Uint, Type::Double, Type::Bool, Type::Duration, Type::Timestamp, Type::String, Type::Bytes];
+
+/// Reads a line: a name and one overload, or one for each type that `ORD` stands for.
+fn read(line: &'static str) -> Option<(&'static str, Vec<Overload>)> {
+    let (line, cost) =
+        line.split_once('#').map_or(Some((line, CostRule::One)), |(line, rule)| Some((line, text::rule(rule)?)))?;
+    let (name, rest) = line.split_once(" (")?;
+    let (args, result) = rest.split_once(") -> ")?;
+    let (name, is_method) = name.strip_prefix('.').map_or((name, false), |name| (name, true));
+    let kinds: &[Type] = if args.contains("ORD") { &ORDERED } else { &[Type::Dyn] };
+    let overloads = kinds.iter().map(|kind| {
+        let mut params = Vec::new();
+        let args = types(args, kind, &mut params)?;
+        let result = types(result.trim(), kind, &mut params)?.pop()?;
+        Some(Overload { is_method, args, result, params, cost })
+    });
+    Some((name, overloads.collect::<Option<_>>()?))
+}
+
+/// Types with commas between them.
+fn types(text: &str, ordered: &Type, params: &mut Vec<char>) -> Option<Vec<Type>> {
+    let mut out = Vec::new();
+    let (mut depth, mut start) = (0, 0);
+    for (at, c) in text.char_indices().chain([(text.len(), ',')]) {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                let part = text[start..at].trim();
+                if !part.is_empty() {
+                    out.push(one_type(part, ordered, params)?);
+                }
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    Some(out)
+}
+
+fn one_type(text: &str, ordered: &Type, params: &mut Vec<char>) -> Option<Type> {
+    if let Some((name, inner)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+        let mut inner = types(inner, ordered, params)?.into_iter();
+        let first = inner.next()?;
+        return Some(match name {
+            "list" => Type::list(first),
+            "map" => Type::map(first, inner.next()?),
+            "optional" => Type::optional(first),
+            "type" => Type::Type(first.into()),
+            _ => return None,
+        });
+    }
+    Some(match text {
+        "ORD" => ordered.clone(),
+        "dyn" => Type::Dyn,
+        "null" => Type::Null,
+        "bool" => Type::Bool,
+        "int" => Type::Int,
+        "uint" => Type::Uint,
+        "double" => Type::Double,
+        "string" => Type::String,
+        "bytes" => Type::Bytes,
+        "duration" => Type::Duration,
+        "timestamp" => Type::Timestamp,
+        text if text.len() == 1 => {
+            let name = text.chars().next()?;
+            if !params.contains(&name) {
+                params.push(name);
+            }
+            Type::Param(name)
+        }
+        name => Type::opaque(name),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Functions, read, text};
+
+    #[test]
+    fn every_line_of_the_declarations_is_read() {
+        for line in text::KUBERNETES.iter().chain(&[text::JSON_PATCH]).flat_map(|library| library.lines()) {
+            assert!(line.trim().is_empty() || read(line.trim()).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_function_for_all_that_has_an_order_has_an_overload_for_each() {
+        let functions = Functions::kubernetes();
+        assert_eq!(functions.get("sort").map(<[_]>::len), Some(8));
+        assert!(functions.get("math.greatest").is_none());
+    }
+}

@@ -1,0 +1,142 @@
+//! When two values are the same, and which is less.
+//!
+//! Numbers of different types are compared as numbers. Values of different types are different, never an error. Lists of the
+//! tree that were declared as sets, or as maps, are the same in any order.
+
+use super::{List, Map, Value};
+use crate::decl::{Decl, DeclKind, ListKind};
+use std::cmp::Ordering;
+
+/// Whether two values are the same.
+pub fn equals(left: &Value<'_>, right: &Value<'_>) -> bool {
+    match (left, right) {
+        (Value::Null, Value::Null) => true,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::String(a), Value::String(b)) => **a == **b,
+        (Value::Type(a), Value::Type(b)) => **a == **b,
+        (Value::Bytes(a), Value::Bytes(b)) => a == b,
+        (Value::Int(a), Value::Int(b)) => a == b,
+        (Value::Duration(a), Value::Duration(b)) => a == b,
+        (Value::Timestamp(a), Value::Timestamp(b)) => a.instant() == b.instant(),
+        (Value::List(a), Value::List(b)) => same_lists(a, b),
+        (Value::Map(a), Value::Map(b)) => same_maps(a, b),
+        (Value::Optional(a), Value::Optional(b)) => match (a, b) {
+            (Some(a), Some(b)) => equals(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        },
+        (Value::Url(a), Value::Url(b)) => a.text() == b.text(),
+        (Value::Ip(a), Value::Ip(b)) => a == b,
+        (Value::Cidr(a, x), Value::Cidr(b, y)) => a == b && x == y,
+        (Value::Quantity(a), Value::Quantity(b)) => a == b,
+        (Value::Semver(a), Value::Semver(b)) => a.cmp(b).is_eq(),
+        (Value::Format(a), Value::Format(b)) => a == b,
+        (Value::Authorization(a), Value::Authorization(b)) => std::rc::Rc::ptr_eq(a, b),
+        (a, b) => numbers(a, b).is_some_and(|order| order == Some(Ordering::Equal)),
+    }
+}
+
+/// Whether one is less than the other; `None` if they have no order, `Some(None)` if one is not a number at all.
+pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> {
+    Some(Some(match (left, right) {
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Int(a), Value::Int(b)) | (Value::Duration(a), Value::Duration(b)) => a.cmp(b),
+        (Value::String(a), Value::String(b)) => (**a).cmp(&**b),
+        (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
+        (Value::Timestamp(a), Value::Timestamp(b)) => a.instant().cmp(&b.instant()),
+        (a, b) => return numbers(a, b),
+    }))
+}
+
+/// The order of two numbers of any types; `None` if they are no numbers.
+fn numbers(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> {
+    Some(match (left, right) {
+        (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
+        (Value::Uint(a), Value::Uint(b)) => Some(a.cmp(b)),
+        (Value::Double(a), Value::Double(b)) => a.partial_cmp(b),
+        (Value::Int(a), Value::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Value::Uint(a), Value::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Value::Double(a), Value::Int(b)) => double_and_whole(*a, i128::from(*b)),
+        (Value::Double(a), Value::Uint(b)) => double_and_whole(*a, i128::from(*b)),
+        (Value::Int(a), Value::Double(b)) => double_and_whole(*b, i128::from(*a)).map(Ordering::reverse),
+        (Value::Uint(a), Value::Double(b)) => double_and_whole(*b, i128::from(*a)).map(Ordering::reverse),
+        _ => return None,
+    })
+}
+
+/// Upstream compares such numbers as doubles where the double is in the range of the other type.
+fn double_and_whole(double: f64, whole: i128) -> Option<Ordering> {
+    const BOUND: f64 = 1e30;
+    if double.is_nan() {
+        return None;
+    }
+    if double.abs() > BOUND {
+        return Some(if double > 0.0 { Ordering::Greater } else { Ordering::Less });
+    }
+    double.partial_cmp(&(whole as f64))
+}
+
+fn list_kind<'a>(list: &List<'a>) -> Option<&'a ListKind> {
+    match list {
+        List::Tree(_, Some(Decl { kind: DeclKind::List(_, kind), .. })) => Some(kind),
+        _ => None,
+    }
+}
+
+fn same_lists(left: &List<'_>, right: &List<'_>) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    // The left list says how, as upstream's does.
+    match list_kind(left) {
+        Some(ListKind::Set | ListKind::Map(_)) => {
+            let others: Vec<Value<'_>> = right.iter().collect();
+            left.iter().all(|element| others.iter().any(|other| equals(&element, other)))
+        }
+        _ => left.iter().zip(right.iter()).all(|(a, b)| equals(&a, &b)),
+    }
+}
+
+fn same_maps(left: &Map<'_>, right: &Map<'_>) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    left.entries().iter().all(|(key, value)| {
+        let other = match (key, right) {
+            (Value::String(_), Map::Tree(_)) | (_, Map::Made(_)) => right.get(key),
+            _ => None,
+        };
+        other.is_some_and(|other| equals(value, &other))
+    })
+}
+
+/// Two lists one behind the other. Sets and map lists of the tree take what is new, and what has the same keys in its place.
+pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> Vec<Value<'a>> {
+    let mut out: Vec<Value<'a>> = left.iter().collect();
+    match list_kind(left) {
+        Some(ListKind::Set) => {
+            for element in right.iter() {
+                if !out.iter().any(|other| equals(other, &element)) {
+                    out.push(element);
+                }
+            }
+        }
+        Some(ListKind::Map(keys)) => {
+            for element in right.iter() {
+                match out.iter_mut().find(|other| has_same_keys(other, &element, keys)) {
+                    Some(other) => *other = element,
+                    None => out.push(element),
+                }
+            }
+        }
+        _ => out.extend(right.iter()),
+    }
+    out
+}
+
+fn has_same_keys(left: &Value<'_>, right: &Value<'_>, keys: &[String]) -> bool {
+    let (Value::Map(left), Value::Map(right)) = (left, right) else { return false };
+    keys.iter().all(|key| match (left.field(key), right.field(key)) {
+        (Some(a), Some(b)) => equals(&a, &b),
+        (a, b) => a.is_none() && b.is_none(),
+    })
+}

@@ -1,0 +1,97 @@
+//! What expressions may cost before there is data, what they do cost, and that they end when it is too much.
+//!
+//! The numbers are worked out by hand from the model: they decide which definitions are accepted.
+
+use keelson_cel::{Environment, EvalError, Meter, Program, Type, Value, decl, values};
+use keelson_meta::json::{Value as Json, json};
+use std::time::{Duration, Instant};
+
+fn estimated(expression: &str, schema: &Json) -> u64 {
+    let decl = decl::from_schema(schema, "self", false).expect("a schema that is seen");
+    let environment = Environment::kubernetes().with_declared("self", &decl);
+    let program = Program::compile(expression, &environment);
+    program.unwrap_or_else(|fault| panic!("{expression}: {fault}")).cost().max
+}
+
+fn used(expression: &str) -> u64 {
+    let program = Program::compile(expression, &Environment::kubernetes()).expect("an expression");
+    let mut meter = Meter::new(u64::MAX);
+    program.evaluate(&[], &mut meter).expect("a value");
+    meter.used()
+}
+
+fn object(properties: &Json) -> Json {
+    json!({"type": "object", "properties": properties})
+}
+
+#[test]
+fn declared_sizes_bound_the_estimate() {
+    let ints = |most: u64| object(&json!({"l": {"type": "array", "items": {"type": "integer"}, "maxItems": most}}));
+    let twice = "self.l.all(x, self.l.all(y, x <= y))";
+    // Six steps inside; the inner loop costs three more than its steps, the outer one as well.
+    assert_eq!(estimated(twice, &ints(100)), 100 * (100 * 6 + 3 + 3) + 3);
+    assert_eq!(estimated("self.i > 1", &object(&json!({"i": {"type": "integer"}}))), 3);
+    let text = |limit: &Json| object(&json!({"s": limit}));
+    let contains = "self.s.contains('ab')";
+    assert_eq!(estimated(contains, &text(&json!({"type": "string", "maxLength": 25}))), 2 + 10);
+    assert_eq!(estimated(contains, &text(&json!({"type": "string", "enum": ["a", "abcdefghij"]}))), 2 + 1);
+    assert_eq!(estimated(contains, &text(&json!({"type": "string"}))), 2 + 314_573);
+    assert!(estimated("['a'].join('/') == 'a'", &object(&json!({}))) > 1 << 60);
+    assert_eq!(estimated("has(self.s)", &text(&json!({"type": "string"}))), 1);
+}
+
+#[test]
+fn what_is_used_is_counted() {
+    assert_eq!(used("1 + 2 == 3"), 2);
+    assert_eq!(used("'abcdefghijklmnop'.contains('ab')"), 2);
+    assert_eq!(used("[1, 2, 3].all(x, x > 0)"), 3 * (3 + 2) + 1);
+    assert_eq!(used("true || 1 / 0 == 1"), 0);
+    assert_eq!(used("2 in [1, 2, 3]"), 3);
+}
+
+fn is_too_costly(expression: &str, object: &Json) {
+    let environment = Environment::kubernetes().with("self", Type::Dyn);
+    let program = Program::compile(expression, &environment).unwrap_or_else(|fault| panic!("{expression}: {fault}"));
+    let start = Instant::now();
+    let result = program.evaluate(&[values::from_tree(object, None)], &mut Meter::new(1_000_000));
+    assert!(matches!(result, Err(EvalError::TooCostly)), "{expression}: {:?}", result.map(|value| value.type_name()));
+    // A generous bound: what counts is that it ends at all.
+    assert!(start.elapsed() < Duration::from_secs(20), "{expression}");
+}
+
+#[test]
+fn what_grows_without_bound_is_ended() {
+    let object = json!({"l": vec![1; 2_000], "s": "a".repeat(100_000)});
+    for expression in [
+        "self.l.all(x, self.l.all(y, x <= y))",
+        "self.l.all(x, self.l.all(y, x <= y)) || true",
+        "self.l.map(x, self.l.map(y, self.l.map(z, z)))",
+        "self.s.replace('', self.s).size() > 0",
+        "self.l.map(x, self.s).join().size() > 0",
+        "lists.range(100000000).size() > 0",
+        "self.l.map(x, self.l).flatten().distinct()",
+        "[self.l].map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a)\
+         .map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a)",
+        "self.l.all(x, self.s.matches('a{10}' + string(x)) || true)",
+    ] {
+        is_too_costly(expression, &object);
+    }
+}
+
+#[test]
+fn an_expression_runs_on_many_threads_at_once() {
+    let environment = Environment::kubernetes().with("self", Type::Dyn);
+    let program = Program::compile("self.l.exists(x, x == 7)", &environment).expect("an expression");
+    std::thread::scope(|scope| {
+        for number in 0..4_i64 {
+            let program = &program;
+            scope.spawn(move || {
+                let object = json!({"l": [number, 7 - (number % 2)]});
+                let held = program.holds(&[values::from_tree(&object, None)], &mut Meter::new(1_000));
+                assert_eq!(held, Ok(number % 2 == 0));
+            });
+        }
+    });
+    assert!(program.uses("self"));
+    assert!(matches!(program.evaluate(&[Value::Null], &mut Meter::new(1_000)), Err(EvalError::Failed(_))));
+}

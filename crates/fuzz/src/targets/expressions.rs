@@ -1,0 +1,56 @@
+//! Expressions of CEL: read, checked and run on a small object.
+//!
+//! What one may cost is bounded low, so that what has no bound shows.
+
+use super::{Target, refused};
+use keelson_cel::{Environment, Meter, Program, Type, decl, values};
+use keelson_meta::json::json;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What an expression may cost here.
+const LIMIT: u64 = 20_000;
+
+/// Rules of objects and of requests.
+pub(super) const CEL: Target = Target {
+    name: "cel",
+    seeds: &[
+        b"self.i > 5 && has(self.s)",
+        b"self.l.all(x, x.startsWith('a') || self.l.exists(y, y == x + 'b'))",
+        b"self.?s.optMap(s, s.size()).orValue(0) in [1, 2, 3]",
+        b"'%s of %d'.format([self.l.map(i, v, string(i) + v).sortBy(e, -e.size()).join(','), self.i])",
+        b"{'a': 1, ?'b': optional.of(2)}.transformMap(k, v, v > 1, v * 2)[?'b'].hasValue()",
+        b"timestamp('2001-09-09T01:46:40Z').getHours('Europe/Berlin') < 5 ? quantity('1Gi') == quantity('1024Mi') : false",
+        b"cidr('10.0.0.0/8').containsIP(ip('10.1.2.3')) && url('https://a/b?c=d').getQuery()['c'][0].matches('^[d-f]+$')",
+        b"any.spec.x.map(y, y + 1)[0] != dyn(1.5)",
+    ],
+    words: &[
+        "self", "any", "oldSelf", "has(", ".all(x, ", ".exists(", ".map(", ".filter(", ".sortBy(", ".optMap(", "in", "&&",
+        "||", "?", "[?", "true", "null", "size()", ".sort()", ".format([", "duration('1h')", "dyn(", "int(", "string(",
+    ],
+    check: |bytes| {
+        let Ok(text) = std::str::from_utf8(bytes) else { return 0 };
+        let schema = json!({"type": "object", "properties": {
+            "i": {"type": "integer"},
+            "s": {"type": "string", "maxLength": 20},
+            "l": {"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 20}}
+        }});
+        let Some(decl) = decl::from_schema(&schema, "self", false) else { return 0 };
+        let environment = Environment::kubernetes().with_declared("self", &decl).with("any", Type::Dyn);
+        let program = match Program::compile(text, &environment) {
+            Ok(program) => program,
+            Err(fault) => return refused(&fault),
+        };
+        let object = json!({"i": 7, "s": "text", "l": ["ab", "a", "c"]});
+        let any = json!({"spec": {"x": [1, 2.5, null, "t", {"y": true}]}});
+        let variables = [values::from_tree(&object, Some(&decl)), values::from_tree(&any, None)];
+        let mut meter = Meter::new(LIMIT);
+        let result = program.evaluate(&variables, &mut meter);
+        let mut hasher = DefaultHasher::new();
+        program.result().to_string().hash(&mut hasher);
+        match result {
+            Ok(value) => value.type_name().hash(&mut hasher),
+            Err(fault) => refused(&fault).hash(&mut hasher),
+        }
+        hasher.finish()
+    },
+};
