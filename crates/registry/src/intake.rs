@@ -80,7 +80,12 @@ pub(crate) fn shape(
     if let Some(fault) = report.type_error() {
         return Err(fault);
     }
-    let faults = report.unknown_field_messages().chain(faults.iter().cloned());
+    let mut unknown: Vec<String> = report.unknown_field_messages().collect();
+    if schema.is_structural() {
+        // As upstream has it, which knows no order of fields there.
+        unknown.sort_unstable();
+    }
+    let faults = unknown.into_iter().chain(faults.iter().cloned());
     strict(faults, validation).map_err(|faults| format!("strict decoding error: {faults}"))
 }
 

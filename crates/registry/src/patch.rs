@@ -131,7 +131,8 @@ impl CompiledPatch<'_> {
                 Ok(object.into_value())
             }
             Form::Strategic(document) => {
-                let schema = schema.ok_or(ApiError::UnsupportedPatchType)?;
+                // Structural schemas do not say how their lists are merged.
+                let schema = schema.filter(|schema| !schema.is_structural()).ok_or(ApiError::UnsupportedPatchType)?;
                 Ok(strategic::apply_to_object(object, document, schema)?.into_value())
             }
             Form::Apply => Err(ApiError::UnsupportedPatchType),

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
-use keelson_meta::metadata_rules::validate_metadata;
+use keelson_meta::json::Value;
+use keelson_meta::metadata_rules::{validate_custom_metadata, validate_metadata};
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
 use keelson_patch::equal::equal;
@@ -39,25 +40,60 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
     }
 }
 
-/// Checks a new object that is ready to be stored.
+/// What the schema of the request's version says against an object, which is in that version, and was `old` before. Only custom
+/// resources are judged so.
+pub(crate) fn schema_faults(target: &Target, old: Option<&mut Object>, object: &mut Object) -> Vec<FieldError> {
+    let Some(rules) = target.version.rules() else { return Vec::new() };
+    let value = Value::Object(std::mem::take(&mut object.0));
+    let faults = match old {
+        None => rules.faults(&value, None),
+        Some(old) => {
+            let before = Value::Object(std::mem::take(&mut old.0));
+            let faults = rules.faults(&value, Some(&before));
+            *old = Object::from_value(before).unwrap_or_default();
+            faults
+        }
+    };
+    *object = Object::from_value(value).unwrap_or_default();
+    faults
+}
+
+/// Refuses an object that has to be converted before all else that is wrong with it can be known.
+///
+/// # Errors
+/// 422 with what its schema says against it.
+pub(crate) fn refuse_unconverted(
+    target: &Target,
+    object: &Object,
+    faults: Vec<FieldError>,
+) -> Result<Vec<FieldError>, ApiError> {
+    if target.kind() != target.storage_kind() {
+        refuse(target, object, faults)?;
+        return Ok(Vec::new());
+    }
+    Ok(faults)
+}
+
+/// Checks a new object that is ready to be stored; `faults` are those that its schema knows.
 ///
 /// # Errors
 /// 422 with all that is wrong with it; 500 when the client set a resourceVersion.
-pub(crate) fn check_new(target: &Target, object: &Object) -> Result<(), ApiError> {
+pub(crate) fn check_new(target: &Target, object: &Object, faults: Vec<FieldError>) -> Result<(), ApiError> {
     refuse(target, object, keelson_validation::alone(&kind_of_rules(target), None, object))?;
-    validate(target, object)?;
+    validate(target, object, faults)?;
     match object.resource_version() {
         "" | "0" => Ok(()),
         _ => Err(ApiError::RevisionOnCreate),
     }
 }
 
-/// Checks an object: its metadata, then what its kind has rules for.
+/// Checks an object: its metadata, then what its kind has rules for; `faults` are those that its schema knows.
 ///
 /// # Errors
 /// 422 with everything that is wrong.
-pub(crate) fn validate(target: &Target, object: &Object) -> Result<(), ApiError> {
-    let mut errors = validate_metadata(object, target.is_namespaced(), target.resource.name_rule);
+pub(crate) fn validate(target: &Target, object: &Object, faults: Vec<FieldError>) -> Result<(), ApiError> {
+    let mut errors = metadata_faults(target, object);
+    errors.extend(faults);
     errors.extend(keelson_validation::create(&kind_of_rules(target), object));
     refuse(target, object, errors)
 }
@@ -66,14 +102,26 @@ pub(crate) fn validate(target: &Target, object: &Object) -> Result<(), ApiError>
 ///
 /// # Errors
 /// 422 with everything that is wrong.
-pub(crate) fn validate_update(target: &Target, current: &Object, next: &Object) -> Result<(), ApiError> {
+pub(crate) fn validate_update(
+    target: &Target,
+    current: &Object,
+    next: &Object,
+    faults: Vec<FieldError>,
+) -> Result<(), ApiError> {
     if target.subresource.is_none() {
         refuse(target, next, keelson_validation::alone(&kind_of_rules(target), Some(current), next))?;
     }
-    let mut errors = validate_metadata(next, target.is_namespaced(), target.resource.name_rule);
+    let mut errors = metadata_faults(target, next);
+    errors.extend(faults);
     errors.extend(new_finalizers(current, next));
     errors.extend(keelson_validation::update(&kind_of_rules(target), target.subresource_name(), current, next));
     refuse(target, next, errors)
+}
+
+/// What is wrong with the metadata of an object. Finalizers of custom resources may have any qualified name.
+fn metadata_faults(target: &Target, object: &Object) -> Vec<FieldError> {
+    let judge = if target.version.rules().is_some() { validate_custom_metadata } else { validate_metadata };
+    judge(object, target.is_namespaced(), target.resource.name_rule)
 }
 
 /// The kind as whose an object is judged. Events of both groups are stored alike, but judged by the group they were sent to.

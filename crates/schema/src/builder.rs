@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::layout::{
-    FIELD_EMBEDDED, FILLED, HEADER_WORDS, ListType, MAGIC, MapType, NODE_RULES, NONE, OMIT_ZERO, POINTER,
-    PRESERVE_UNKNOWN, REQUIRED, RuleKind, SECTIONS, Type, hash,
+    FIELD_EMBEDDED, FILLED, HEADER_WORDS, ListType, MAGIC, MapType, NODE_UNION, NONE, OMIT_ZERO, POINTER,
+    PRESERVE_UNKNOWN, REQUIRED, SECTIONS, Type, hash,
 };
 
 /// The place of a schema in what is being built.
@@ -41,21 +41,8 @@ pub struct NodeSpec {
     pub allowed: Vec<String>,
     /// Discriminator, then field and value in turn; empty if the object is no union.
     pub union: Vec<String>,
-    /// `PRESERVE_UNKNOWN`, `NULLABLE`, `POINTER_ITEMS`.
+    /// `PRESERVE_UNKNOWN`, `NULLABLE`, `POINTER_ITEMS`, `STRUCTURAL`.
     pub flags: u32,
-    /// What values keep beyond their type.
-    pub rules: Vec<RuleSpec>,
-}
-
-/// One rule of a structural schema.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RuleSpec {
-    /// What it demands.
-    pub kind: RuleKind,
-    /// The bound, expression or format, as JSON; empty for a rule that only has schemas.
-    pub operand: String,
-    /// The schemas that it combines.
-    pub nodes: Vec<NodeId>,
 }
 
 /// One field of an object.
@@ -189,7 +176,6 @@ struct Writer {
     lists: Vec<u32>,
     kinds: Vec<u32>,
     definitions: Vec<u32>,
-    rules: Vec<u32>,
     names: Text,
     docs: Text,
 }
@@ -201,7 +187,7 @@ impl Writer {
             _ => (reference(node.child), reference(node.other)),
         };
         let tags = node.of.bits() | node.list_type.bits() << 8 | node.map_type.bits() << 16 | node.flags << 24;
-        let words: [u32; NODE_RULES + 1] = [
+        let words: [u32; NODE_UNION + 1] = [
             tags,
             self.names.id(&node.go_type),
             self.names.id(&node.name),
@@ -211,7 +197,6 @@ impl Writer {
             self.list(&node.list_keys),
             self.list(&node.allowed),
             self.list(&node.union),
-            self.rules(&node.rules),
         ];
         self.nodes.extend(words);
     }
@@ -253,20 +238,6 @@ impl Writer {
         start
     }
 
-    fn rules(&mut self, rules: &[RuleSpec]) -> u32 {
-        if rules.is_empty() {
-            return NONE;
-        }
-        let start = count(self.rules.len());
-        self.rules.push(count(rules.len()));
-        for rule in rules {
-            let operand = self.names.id(&rule.operand);
-            self.rules.extend([rule.kind.bits(), operand, count(rule.nodes.len())]);
-            self.rules.extend(rule.nodes.iter().map(|node| node.0));
-        }
-        start
-    }
-
     fn finish(self) -> Compiled {
         let sections: [&[u32]; SECTIONS] = [
             &self.nodes,
@@ -277,7 +248,6 @@ impl Writer {
             &self.lists,
             &self.kinds,
             &self.definitions,
-            &self.rules,
         ];
         let mut words = Vec::with_capacity(HEADER_WORDS);
         words.push(MAGIC);

@@ -4,16 +4,16 @@
 //! outside: every reference is the index of a record, and `NONE` stands for "nothing".
 
 /// First word of the tables; a change of the layout changes it.
-pub const MAGIC: u32 = 0x4b53_0003;
+pub const MAGIC: u32 = 0x4b53_0004;
 /// No record, no text.
 pub const NONE: u32 = u32::MAX;
 
 /// Words before the first section: the magic and one count for each section.
 pub const HEADER_WORDS: usize = 1 + SECTIONS;
 /// How many sections there are.
-pub const SECTIONS: usize = 9;
+pub const SECTIONS: usize = 8;
 /// Words of one record of each section, in the order of the sections.
-pub const RECORD_WORDS: [usize; SECTIONS] = [10, 7, 1, 1, 1, 1, 4, 2, 1];
+pub const RECORD_WORDS: [usize; SECTIONS] = [9, 7, 1, 1, 1, 1, 4, 2];
 
 /// The sections, in the order in which they lie in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,6 @@ pub enum Section {
     Kinds = 6,
     /// Definitions, sorted by name: a name and a node.
     Definitions = 7,
-    /// Lists of rules: their number, then for each its kind, a name and the number of its schemas, then those.
-    Rules = 8,
 }
 
 /// Type (bits 0..8), list type (8..16), map type (16..24), node flags (24..32).
@@ -58,8 +56,6 @@ pub const NODE_KEYS: usize = 6;
 pub const NODE_ENUM: usize = 7;
 /// List of names that describes a union: discriminator, then field and value in turn.
 pub const NODE_UNION: usize = 8;
-/// List of the rules that values keep beyond their type.
-pub const NODE_RULES: usize = 9;
 
 /// Name of the field.
 pub const FIELD_NAME: usize = 0;
@@ -91,6 +87,8 @@ pub const PRESERVE_UNKNOWN: u32 = 1;
 pub const NULLABLE: u32 = 2;
 /// Items of a list or values of a map may be null.
 pub const POINTER_ITEMS: u32 = 4;
+/// The schema is that of a custom resource: values are kept as they were sent, and judged elsewhere.
+pub const STRUCTURAL: u32 = 8;
 
 /// Patch strategy `merge`.
 pub const PATCH_MERGE: u32 = 1;
@@ -197,53 +195,5 @@ tags! {
         Atomic,
         /// Each entry is a value of its own.
         Granular,
-    }
-}
-
-tags! {
-    /// What a structural schema says of values beyond their type. Built-in kinds have no such rules: what they may say is
-    /// judged by code.
-    RuleKind {
-        /// At least this number, and the other bounds of numbers.
-        #[default]
-        Minimum,
-        /// More than this number.
-        ExclusiveMinimum,
-        /// At most this number.
-        Maximum,
-        /// Less than this number.
-        ExclusiveMaximum,
-        /// A multiple of this number.
-        MultipleOf,
-        /// A text of at least so many characters.
-        MinLength,
-        /// A text of at most so many characters.
-        MaxLength,
-        /// A text that matches this expression.
-        Pattern,
-        /// A text of this format.
-        Format,
-        /// A list of at least so many items.
-        MinItems,
-        /// A list of at most so many items.
-        MaxItems,
-        /// A list without equal items.
-        UniqueItems,
-        /// An object of at least so many fields.
-        MinProperties,
-        /// An object of at most so many fields.
-        MaxProperties,
-        /// One of these values, in a JSON array.
-        Enum,
-        /// A value of all these schemas.
-        AllOf,
-        /// A value of at least one of these schemas.
-        AnyOf,
-        /// A value of exactly one of these schemas.
-        OneOf,
-        /// No value of this schema.
-        Not,
-        /// A value of which this expression holds, as a JSON object with its messages.
-        Expression,
     }
 }

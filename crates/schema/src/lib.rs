@@ -8,9 +8,11 @@ pub mod builder;
 pub mod fault;
 pub mod layout;
 mod schemas;
+mod structural;
 mod walk;
 
 pub use fault::{Fault, FaultKind};
-pub use layout::{ListType, MapType, RuleKind, Type};
-pub use schemas::{PatchStrategy, Rule, Schema, SchemaRef, Schemas};
+pub use layout::{ListType, MapType, Type};
+pub use schemas::{PatchStrategy, Schema, SchemaRef, Schemas};
+pub use structural::{Structural, StructuralError};
 pub use walk::{WalkOptions, WalkReport};

@@ -6,16 +6,17 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
+use keelson_meta::GroupVersionKind;
 use keelson_meta::json::is_same_name;
 
-use crate::builder::Compiled;
+use crate::builder::{Compiled, FieldSpec, NodeId, NodeSpec};
 use crate::layout::{
     FIELD_DEFAULT, FIELD_DOC, FIELD_EMBEDDED, FIELD_FLAGS, FIELD_MERGE_KEY, FIELD_NAME, FIELD_NODE, FILLED,
     HEADER_WORDS, ListType, MAGIC, MapType, NODE_CHILD, NODE_COUNT, NODE_DOC, NODE_ENUM, NODE_GO_TYPE, NODE_KEYS,
-    NODE_NAME, NODE_RULES, NODE_TAGS, NODE_UNION, NONE, NULLABLE, OMIT_ZERO, PATCH_MERGE, PATCH_REPLACE,
-    PATCH_RETAIN_KEYS, POINTER, POINTER_ITEMS, PRESERVE_UNKNOWN, RECORD_WORDS, REQUIRED, RuleKind, SECTIONS, Section,
-    Type, hash,
+    NODE_NAME, NODE_TAGS, NODE_UNION, NONE, NULLABLE, OMIT_ZERO, PATCH_MERGE, PATCH_REPLACE, PATCH_RETAIN_KEYS,
+    POINTER, POINTER_ITEMS, PRESERVE_UNKNOWN, RECORD_WORDS, REQUIRED, SECTIONS, STRUCTURAL, Section, Type, hash,
 };
+use crate::structural::Structural;
 
 /// A set of schemas and the kinds that have them.
 #[derive(Debug)]
@@ -179,6 +180,7 @@ pub struct Schema {
 enum Set {
     Builtin(&'static Schemas),
     Shared(Arc<Schemas>),
+    Structural(Arc<Structural>),
 }
 
 impl Schema {
@@ -194,12 +196,28 @@ impl Schema {
         Some(Self { set: Set::Shared(Arc::clone(schemas)), node: found.node })
     }
 
+    /// A structural schema, which is the only kind in its tables.
+    pub(crate) fn of_structural(structural: Arc<Structural>, kind: &GroupVersionKind) -> Self {
+        let found = structural.schemas.kind(&kind.group, &kind.version, &kind.kind);
+        let node = found.map_or(0, |found| found.node);
+        Self { set: Set::Structural(structural), node }
+    }
+
+    /// What judges objects beyond their shape; `None` of a kind that code judges.
+    pub fn rules(&self) -> Option<&Structural> {
+        match &self.set {
+            Set::Structural(structural) => Some(structural),
+            Set::Builtin(_) | Set::Shared(_) => None,
+        }
+    }
+
     /// The schema, to be read.
     #[inline]
     pub fn get(&self) -> SchemaRef<'_> {
         match &self.set {
             Set::Builtin(schemas) => schemas.at(self.node),
             Set::Shared(schemas) => schemas.at(self.node),
+            Set::Structural(structural) => structural.schemas.at(self.node),
         }
     }
 }
@@ -379,27 +397,6 @@ impl<'a> SchemaRef<'a> {
         self.schemas.list(self.node_word(NODE_ENUM))
     }
 
-    /// What values keep beyond their type; nothing for built-in kinds.
-    pub fn rules(self) -> impl Iterator<Item = Rule<'a>> {
-        let schemas = self.schemas;
-        let word = move |at: usize| schemas.get(Section::Rules, at, 0);
-        let start = self.node_word(NODE_RULES);
-        let (mut at, mut left) = if start == NONE { (0, 0) } else { (start as usize + 1, word(start as usize)) };
-        std::iter::from_fn(move || {
-            left = left.checked_sub(1)?;
-            let (first, count) = (at + 3, word(at + 2) as usize);
-            let rule = Rule {
-                schemas,
-                kind: RuleKind::from_bits(word(at)),
-                operand: schemas.name(word(at + 1)),
-                first,
-                count,
-            };
-            at = first + count;
-            Some(rule)
-        })
-    }
-
     /// For a union: the discriminator (may be empty), then each field with the value that selects it, in turn.
     pub fn union(self) -> impl Iterator<Item = &'a str> {
         self.schemas.list(self.node_word(NODE_UNION))
@@ -409,6 +406,43 @@ impl<'a> SchemaRef<'a> {
     #[inline]
     pub fn preserves_unknown_fields(self) -> bool {
         self.tag(24) & PRESERVE_UNKNOWN != 0
+    }
+
+    /// Whether it is the schema of a custom resource, or a part of one.
+    #[inline]
+    pub fn is_structural(self) -> bool {
+        self.tag(24) & STRUCTURAL != 0
+    }
+
+    /// What was compiled to it, but for its description and the schemas that it refers to.
+    pub(crate) fn spec(self) -> NodeSpec {
+        NodeSpec {
+            of: self.of(),
+            go_type: self.go_type().to_owned(),
+            name: self.definition_name().unwrap_or_default().to_owned(),
+            list_type: self.list_type(),
+            list_keys: self.list_keys().map(str::to_owned).collect(),
+            map_type: MapType::from_bits(self.tag(16)),
+            allowed: self.schemas.list(self.node_word(NODE_ENUM)).map(str::to_owned).collect(),
+            union: self.union().map(str::to_owned).collect(),
+            flags: self.tag(24),
+            ..NodeSpec::default()
+        }
+    }
+
+    /// What was compiled to the field through which it was reached, but for its description.
+    pub(crate) fn field_spec(self, node: NodeId) -> FieldSpec {
+        FieldSpec {
+            name: self.field_name().to_owned(),
+            node,
+            flags: self.flags & (REQUIRED | OMIT_ZERO | POINTER),
+            description: String::new(),
+            default: self.default_json().unwrap_or_default().to_owned(),
+            patch: (self.flags >> 16) & 0xff,
+            merge_key: self.merge_key().unwrap_or_default().to_owned(),
+            embedded_in: self.embedded_in().unwrap_or_default().to_owned(),
+            map_type: MapType::from_bits(self.flags >> 24),
+        }
     }
 
     /// Whether null is a value of its own.
@@ -421,25 +455,6 @@ impl<'a> SchemaRef<'a> {
     #[inline]
     pub fn pointer_items(self) -> bool {
         self.tag(24) & POINTER_ITEMS != 0
-    }
-}
-
-/// One rule of a structural schema.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule<'a> {
-    /// What it demands.
-    pub kind: RuleKind,
-    /// The bound, expression or format, as JSON; empty for a rule that only has schemas.
-    pub operand: &'a str,
-    schemas: &'a Schemas,
-    first: usize,
-    count: usize,
-}
-
-impl<'a> Rule<'a> {
-    /// The schemas that it combines.
-    pub fn combined(self) -> impl Iterator<Item = SchemaRef<'a>> {
-        (self.first..self.first + self.count).map(move |at| self.schemas.at(self.schemas.get(Section::Rules, at, 0)))
     }
 }
 

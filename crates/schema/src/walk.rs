@@ -8,6 +8,7 @@ mod base64;
 mod path;
 mod report;
 mod scalar;
+mod structural;
 mod times;
 
 use keelson_meta::Object;
@@ -66,6 +67,9 @@ struct Walker<'r> {
 
 impl<'r> Walker<'r> {
     fn value(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
+        if schema.is_structural() {
+            return self.structural(schema, value, path);
+        }
         if value.is_null() {
             return self.null(schema, value, path);
         }
@@ -191,15 +195,26 @@ impl Walker<'_> {
         let (mut last, mut near) = (0, 0);
         for (name, value, rank) in map.ranked_mut() {
             *rank = match schema.position_near(name, near) {
-                None => self.undeclared(schema, name, path),
+                None => {
+                    let rank = self.undeclared(schema, name, path);
+                    if rank != DROPPED && schema.is_structural() {
+                        self.keep(value);
+                    }
+                    rank
+                }
                 Some(position) => {
                     near = position + 1;
                     let field = schema.field_at(position);
                     self.value(field, value, &Path::Field { parent: path, owner: schema, name })?;
-                    if self.options.normalise {
+                    let of_custom = field.is_structural();
+                    if self.options.normalise && !of_custom {
                         scalar::clear_empty(field, value);
                     }
-                    if self.options.normalise && scalar::is_left_out(field, value) {
+                    let left_out = match of_custom {
+                        false => scalar::is_left_out(field, value),
+                        true => structural::is_left_out(field, value),
+                    };
+                    if self.options.normalise && left_out {
                         DROPPED
                     } else {
                         found.filled += usize::from(field.filled());

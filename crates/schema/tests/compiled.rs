@@ -2,9 +2,9 @@
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
-use keelson_schema::builder::{Builder, FieldSpec, NodeId, NodeSpec, RuleSpec};
+use keelson_schema::builder::{Builder, FieldSpec, NodeId, NodeSpec};
 use keelson_schema::layout::{NULLABLE, OMIT_ZERO, REQUIRED};
-use keelson_schema::{ListType, MapType, RuleKind, Schema, SchemaRef, Schemas, Type, WalkOptions, WalkReport};
+use keelson_schema::{ListType, MapType, Schema, SchemaRef, Schemas, Type, WalkOptions, WalkReport};
 
 fn field(name: &str, node: NodeId, flags: u32) -> FieldSpec {
     FieldSpec {
@@ -169,44 +169,4 @@ fn faults_become_field_errors() {
             r#"spec[3]: Invalid value: "array": spec[3] in body must be of type object: "array""#,
         ]
     );
-}
-
-#[test]
-fn a_structural_schema_keeps_its_rules() {
-    let schemas = schemas(|builder| {
-        let rule = |kind, operand: &str, nodes: &[NodeId]| RuleSpec {
-            kind,
-            operand: operand.to_owned(),
-            nodes: nodes.to_vec(),
-        };
-        let long = NodeSpec { rules: vec![rule(RuleKind::MinLength, "3", &[])], ..NodeSpec::leaf(Type::String, "") };
-        let long = builder.add(long);
-        let short = NodeSpec { rules: vec![rule(RuleKind::MaxLength, "1", &[])], ..NodeSpec::leaf(Type::String, "") };
-        let short = builder.add(short);
-        assert_ne!(long, short, "rules tell anonymous schemas apart");
-        let rules = vec![
-            rule(RuleKind::Pattern, r#""^a""#, &[]),
-            rule(RuleKind::AnyOf, "", &[long, short]),
-            rule(RuleKind::Expression, r#"{"rule":"self.size() < 5"}"#, &[]),
-        ];
-        let name = builder.add(NodeSpec { rules, flags: NULLABLE, ..NodeSpec::leaf(Type::String, "") });
-        object(vec![field("name", name, OMIT_ZERO)])
-    });
-    let name = schemas.kind("example.org", "v1", "Widget").and_then(|widget| widget.field("name")).expect("a field");
-    assert!(name.nullable());
-    let read: Vec<(RuleKind, &str, Vec<&str>)> = name
-        .rules()
-        .map(|rule| {
-            let bounds = rule.combined().flat_map(SchemaRef::rules).map(|inner| inner.operand).collect();
-            (rule.kind, rule.operand, bounds)
-        })
-        .collect();
-    let expected = [
-        (RuleKind::Pattern, r#""^a""#, vec![]),
-        (RuleKind::AnyOf, "", vec!["3", "1"]),
-        (RuleKind::Expression, r#"{"rule":"self.size() < 5"}"#, vec![]),
-    ];
-    assert_eq!(read, expected);
-    let builtin = Schemas::builtin().kind("", "v1", "Pod").expect("a built-in kind");
-    assert_eq!(builtin.rules().count(), 0);
 }

@@ -60,8 +60,10 @@ pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<S
         ListItems::Chosen(entries) => Source::Chosen(entries.into_iter()),
         ListItems::History(items) => Source::History(items),
     };
+    // A list in protobuf says at its beginning how long it is.
+    let measured = renderer.media().kind == MediaKind::Protobuf;
     if !renderer.view().is_sole() {
-        source = converted(source, renderer.view()).await?;
+        source = converted(source, renderer.view(), measured).await?;
     }
     if let Some(order) = renderer.row_order() {
         let entries = source.into_entries().await?.into_iter();
@@ -72,8 +74,7 @@ pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<S
         return Ok(Source::Chosen(sorted.into_iter()));
     }
     match source {
-        // A list in protobuf says at its beginning how long it is.
-        Source::History(_) | Source::Converted(..) if renderer.media().kind == MediaKind::Protobuf => {
+        Source::History(_) | Source::Converted(..) if measured => {
             Ok(Source::Chosen(source.into_entries().await?.into_iter()))
         }
         source => Ok(source),

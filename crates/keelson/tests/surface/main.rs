@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
 mod converted;
+mod schemas;
 
 use std::borrow::Cow;
 use std::sync::Arc;

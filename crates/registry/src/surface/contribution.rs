@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use keelson_conversion::View;
 use keelson_resources::{Resource, Text};
+use keelson_schema::Schema;
+use keelson_tables::Printer;
 
 use super::served::{KindVersion, ServedResource};
 use crate::converter::Converter;
@@ -26,7 +28,8 @@ pub struct Contribution {
 }
 
 impl Contribution {
-    /// A resource whose kind has no schema, no rules and the usual columns, and whose versions differ by name alone.
+    /// A resource whose kind has no schema, no rules and the usual columns, and whose versions differ by name alone, unless it is
+    /// said otherwise.
     pub fn new(resource: Resource) -> Self {
         Self::of(Arc::new(resource))
     }
@@ -69,6 +72,29 @@ impl Contribution {
     #[must_use]
     pub fn converted_by(self, converter: &Arc<dyn Converter>) -> Self {
         self.each_version(|_, version| version.with_converter(converter.clone()))
+    }
+
+    /// States the schema of its objects in a version. A structural one prunes them, fills in its defaults, and refuses them with
+    /// a cause for each fault.
+    #[must_use]
+    pub fn with_schema(self, version: &str, schema: &Schema) -> Self {
+        self.version(version, |version| version.with_schema(Some(schema.clone())))
+    }
+
+    /// States what `kubectl get` shows of its objects in a version.
+    #[must_use]
+    pub fn with_printer(self, version: &str, printer: Printer) -> Self {
+        self.version(version, |version| version.with_printer(printer))
+    }
+
+    /// States what users of a version are warned of.
+    #[must_use]
+    pub fn with_deprecation(self, version: &str, warning: &str) -> Self {
+        self.version(version, |version| version.with_deprecation(Some(warning.to_owned())))
+    }
+
+    fn version(self, name: &str, complete: impl Fn(KindVersion) -> KindVersion) -> Self {
+        self.each_version(|_, version| if version.name == name { complete(version) } else { version })
     }
 
     pub(super) fn built_in(mut self) -> Self {

@@ -11,14 +11,11 @@ use keelson_conversion::{Conversion, Passage, View};
 use keelson_meta::json::Value;
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_resources::{Collection, Resource, ServedVersion, Text};
-use keelson_schema::{Schema, SchemaRef, WalkOptions, WalkReport};
+use keelson_schema::{Schema, SchemaRef, Structural, WalkOptions, WalkReport};
 use keelson_tables::Printer;
 
 use crate::converter::Converter;
 use crate::kinds::{Ordinary, Strategy};
-
-/// What is done to an object that is shown whether or not it fits its types.
-const COMPLETE: WalkOptions = WalkOptions { normalise: false, ..WalkOptions::STORE };
 
 /// The number of a collection: given out when it is added, and never again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -226,6 +223,11 @@ impl KindVersion {
         self.schema.as_ref().map(Schema::get)
     }
 
+    /// What judges its objects beyond their shape; `None` of a kind that code judges.
+    pub fn rules(&self) -> Option<&Structural> {
+        self.schema.as_ref()?.rules()
+    }
+
     /// The schema of a kind that a subresource takes, where that is not the kind of the resource.
     pub fn schema_taken_by(&self, subresource: &str, kind: &GroupVersionKind) -> Option<SchemaRef<'_>> {
         let mut taken = self.taken.iter();
@@ -266,7 +268,7 @@ impl KindVersion {
     /// not have go, defaults come.
     pub(crate) fn complete(&self, object: &mut Object) {
         if let Some(schema) = self.schema() {
-            schema.walk(object, &mut WalkReport::default(), COMPLETE);
+            schema.walk(object, &mut WalkReport::default(), WalkOptions::STORE);
         }
     }
 

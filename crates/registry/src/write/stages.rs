@@ -20,7 +20,7 @@ use crate::admission::{AdmissionAttributes, Operation};
 use crate::caller::Caller;
 use crate::intake::{check_type, fit, place, shape};
 use crate::managed;
-use crate::prepare::{carry_over, check_new, stamp_new, validate_update};
+use crate::prepare::{carry_over, check_new, refuse_unconverted, schema_faults, stamp_new, validate_update};
 use crate::registry::Registry;
 use crate::subresources;
 use crate::target::Target;
@@ -71,11 +71,13 @@ impl Registry {
             let attributes = AdmissionAttributes::of(request, Operation::Create, None);
             self.admit_changes(&attributes, &mut object, &mut managed_fields).await?;
         }
-        // Convert, prepare.
+        // Convert, prepare. What the schema of the request's version says is asked before, and told with the rest.
+        let faults = schema_faults(target, None, &mut object);
+        let faults = refuse_unconverted(target, &object, faults)?;
         let mut object = self.to_storage(target, object).await?;
         is_changed |= self.prepare_new(target, &mut object, caller);
         // Validate.
-        check_new(target, &object)?;
+        check_new(target, &object, faults)?;
         // Admission that may refuse.
         let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
         if !self.admission().is_empty() {
@@ -112,6 +114,8 @@ impl Registry {
             self.admit_changes(attributes, &mut next, &mut managed_fields).await?;
         }
         // Convert.
+        let faults = schema_faults(target, Some(&mut live.object), &mut next);
+        let faults = refuse_unconverted(target, &next, faults)?;
         let (stored, next) = self.both_as_stored(target, &live.object, next).await?;
         // Prepare. What admission fills in is no change, so the generation is counted after it.
         let mut next = managed::confine(target, &stored, next);
@@ -119,7 +123,7 @@ impl Registry {
         carry_over(target, &stored, &mut next);
         is_changed |= strategy.prepare_update(target, &stored, &mut next);
         // Validate.
-        validate_update(target, &stored, &next)?;
+        validate_update(target, &stored, &next, faults)?;
         let managed_fields = managed::keep_times(&stored, live.managed_fields, &mut next, managed_fields);
         let goes = stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && strategy.may_go(&next);
         // Admission that may refuse.

@@ -60,7 +60,8 @@ impl Path<'_> {
     fn owner(&self) -> Option<&str> {
         match self {
             Self::Root => None,
-            Self::Field { owner, .. } => owner.go_type().rsplit('.').next(),
+            // What is embedded in a custom resource is decoded on its own.
+            Self::Field { owner, .. } => owner.go_type().rsplit('.').next().filter(|_| !owner.is_structural()),
             Self::Index { parent, .. } | Self::Key { parent, .. } => parent.owner(),
         }
     }
@@ -69,6 +70,9 @@ impl Path<'_> {
         match self {
             Self::Root => {}
             Self::Field { parent, owner, name } => {
+                if owner.is_structural() {
+                    return;
+                }
                 parent.write_fields(text);
                 if let Some(embedded) = owner.field(name).and_then(SchemaRef::embedded_in) {
                     push_name(text, embedded);

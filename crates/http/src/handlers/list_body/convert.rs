@@ -1,15 +1,15 @@
 //! Items in other versions than the one that was asked for, converted before anything is made of them.
 //!
 //! They are converted in blocks, a few of which are under way ahead of what is sent; leaves that need no conversion pass as they
-//! are. The first blocks are done before the head of the answer goes out, so that a list as long as a usual chunk fails with a
-//! status. What fails later can only break the body, from which no client takes a part for the whole.
+//! are. The first block is done before the head of the answer goes out, and all blocks of a list that is no longer than a usual
+//! chunk, so that it fails with a status. What fails later can only break the body, which no client takes for the whole.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use keelson_cache::Entry;
+use keelson_cache::{Entry, RangeCursor};
 use keelson_meta::ApiError;
 use keelson_registry::{BATCH_BYTES, BATCH_OBJECTS, VersionedView};
 
@@ -18,33 +18,58 @@ use super::{Batch, Source};
 
 /// How many calls to whoever converts one list has under way.
 const CALLS_AHEAD: usize = 2;
-/// How many items are had before the head of the answer goes out, if there are as many.
-const FIRST_OBJECTS: usize = BATCH_OBJECTS;
+/// A list of at most so many items is converted as a whole before the head of its answer goes out: as many as a usual chunk has.
+const WHOLE_OBJECTS: usize = BATCH_OBJECTS;
 
-/// The same items with the fields of the version of the view.
+/// The same items with the fields of the version of the view. `measured` says that they are measured before they are sent.
 ///
 /// # Errors
 /// 500 when one of the first can't be converted.
-pub(in crate::handlers) async fn converted(source: Source, view: &VersionedView) -> Result<Source, ApiError> {
-    if let Source::Chosen(entries) = &source
-        && entries.as_slice().iter().all(|entry| view.fits(&entry.object))
-    {
+pub(in crate::handlers) async fn converted(
+    source: Source,
+    view: &VersionedView,
+    measured: bool,
+) -> Result<Source, ApiError> {
+    let fits = match &source {
+        Source::Chosen(entries) => entries.as_slice().iter().all(|entry| view.fits(&entry.object)),
+        // Leaves remember their measures, which is worth a look at each of them.
+        Source::Range(cursor, _) if measured => all_fit(cursor.clone(), view).await,
+        Source::Range(..) | Source::History(_) | Source::Converted(..) => false,
+    };
+    if fits {
         return Ok(source);
     }
     let bytes = source.size_hint();
+    let wanted = match &source {
+        Source::Range(cursor, _) => cursor.remaining(),
+        Source::Chosen(entries) => entries.len(),
+        Source::History(_) | Source::Converted(..) => usize::MAX,
+    };
+    let wanted = if wanted <= WHOLE_OBJECTS { wanted } else { 1 };
     let ahead = if view.asks() { CALLS_AHEAD } else { BLOCKS_AHEAD };
     let blocks = Blocks { source: Some(source), view: view.clone(), gathered: VecDeque::new(), bytes: 0, behind: None };
     let blocks = stream::try_unfold(blocks, async |mut blocks| Ok(blocks.next().await?.map(|block| (block, blocks))));
     let view = view.clone();
     let mut batches = blocks.map_ok(move |block| convert(block, view.clone())).try_buffered(ahead).boxed();
     let (mut first, mut count) = (Vec::new(), 0);
-    while count < FIRST_OBJECTS
+    while count < wanted
         && let Some(batch) = batches.try_next().await?
     {
         count += batch.entries().len();
         first.push(Ok(batch));
     }
     Ok(Source::Converted(stream::iter(first).chain(batches).boxed(), bytes))
+}
+
+async fn all_fit(cursor: RangeCursor, view: &VersionedView) -> bool {
+    for leaf in cursor {
+        if !leaf.entries().iter().all(|entry| view.fits(&entry.object)) {
+            return false;
+        }
+        // Others have their turn, and a client that leaves ends it.
+        tokio::task::yield_now().await;
+    }
+    true
 }
 
 /// Items that follow each other.

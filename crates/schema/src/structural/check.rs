@@ -1,0 +1,429 @@
+//! Judges an object by the rules of its schema, in the words of the reference server.
+//!
+//! First what each value has to keep, then the objects that are embedded, then what has to be told apart in lists: the order of the
+//! reference. Fields are gone through by name. What is the same as before is excused where it stands in the same place.
+
+use std::fmt;
+
+use keelson_meta::field_error::{FAULTS_MAX, FieldError};
+use keelson_meta::go_format;
+use keelson_meta::json::{Found, Map, Value};
+
+use super::rules::{Bound, Identity, Kind, Node, Others};
+use super::{MAX_DEPTH, formats};
+
+pub(super) fn faults(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut faults = Vec::new();
+    value(root, object, old, &At::ROOT, &mut faults);
+    let mut twice = Vec::new();
+    lists(root, object, &At::ROOT, &mut twice);
+    let mut before = Vec::new();
+    if let Some(old) = old.filter(|_| !twice.is_empty()) {
+        lists(root, old, &At::ROOT, &mut before);
+    }
+    if before.is_empty() {
+        faults.extend(twice);
+    }
+    faults.truncate(FAULTS_MAX);
+    faults
+}
+
+/// Where a value is: a chain on the stack, written out only when there is something to tell.
+struct At<'a> {
+    parent: Option<&'a At<'a>>,
+    step: Step<'a>,
+    depth: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Field(&'a str),
+    /// A member of a map, where it is told in brackets.
+    Key(&'a str),
+    Index(usize),
+}
+
+impl<'a> At<'a> {
+    const ROOT: Self = Self { parent: None, step: Step::Root, depth: 0 };
+
+    fn then(&'a self, step: Step<'a>) -> Self {
+        Self { parent: Some(self), step, depth: self.depth + 1 }
+    }
+
+    fn field(&self, name: &str) -> String {
+        self.then(Step::Field(name)).to_string()
+    }
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        let first = self.depth == 1;
+        match self.step {
+            Step::Root => Ok(()),
+            Step::Field(name) if first => f.write_str(name),
+            Step::Field(name) => write!(f, ".{name}"),
+            Step::Key(key) => write!(f, "[{key}]"),
+            Step::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// What is wrong with a value and all below it.
+fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut Vec<FieldError>) {
+    if at.depth > MAX_DEPTH || faults.len() >= FAULTS_MAX {
+        return;
+    }
+    let before = faults.len();
+    if value.is_null() && node.nullable {
+        allowed(node, value, at, faults);
+    } else if of_its_type(node, value, at, faults) {
+        combined(node, value, old, at, faults);
+        match value {
+            Value::Number(_) => number(node, value, at, faults),
+            Value::String(text) => self::text(node, text, at, faults),
+            Value::Array(items) => list(node, items, old, at, faults),
+            Value::Object(map) => object(node, map, old, at, faults),
+            Value::Null | Value::Bool(_) => {}
+        }
+        allowed(node, value, at, faults);
+    } else {
+        combined(node, value, old, at, faults);
+    }
+    if faults.len() > before && old.is_some_and(|old| same(old, value)) {
+        faults.truncate(before);
+    }
+}
+
+/// Whether a value is of the type that the schema states, if it states one.
+fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) -> bool {
+    let whole = || is_whole(value);
+    let (fits, wanted) = match node.of {
+        _ if node.int_or_string => (value.is_string() || whole(), "integer,string"),
+        None => return true,
+        Some(Kind::Object) => (value.is_object(), "object"),
+        Some(Kind::Array) => (value.is_array(), "array"),
+        Some(Kind::String) => (value.is_string(), "string"),
+        Some(Kind::Integer) => (whole(), "integer"),
+        Some(Kind::Number) => (value.is_number(), "number"),
+        Some(Kind::Boolean) => (value.is_boolean(), "boolean"),
+    };
+    if fits {
+        return true;
+    }
+    let found = Found::of(value);
+    let detail = format!("{at} in body must be of type {wanted}: {}", go_format::quote(found.name()));
+    faults.push(FieldError::type_invalid(at.to_string(), found.name(), detail));
+    if node.of == Some(Kind::Integer) && value.is_number() {
+        faults.push(nowhere(format!("Checked value must be of type integer (default format) in {at}")));
+    }
+    false
+}
+
+/// A fault that upstream gives no field.
+fn nowhere(detail: String) -> FieldError {
+    FieldError::invalid("<nil>", "", detail)
+}
+
+fn is_whole(value: &Value) -> bool {
+    let Value::Number(number) = value else { return false };
+    number.as_i64().is_some() || number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < 9.3e18)
+}
+
+fn number(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) {
+    let Some(number) = value.as_f64() else { return };
+    if let Some(format) = &node.format
+        && let Some(kind) = format.out_of_range(number)
+    {
+        faults.push(nowhere(format!("Checked value must be of type {kind} with format {} in {at}", format.name())));
+        return;
+    }
+    let mut fault = |what: String| faults.push(FieldError::invalid(at.to_string(), value.clone(), what));
+    if let Some(factor) = node.numbers.multiple_of {
+        if factor <= 0.0 {
+            let detail = format!("factor MultipleOf declared for {at} must be positive: {}", go_format::float(factor));
+            faults.push(FieldError::invalid(at.to_string(), go_number(factor), detail));
+            return;
+        }
+        if !is_multiple(number, factor) {
+            fault(format!("{at} in body should be a multiple of {}", go_format::float(factor)));
+        }
+    }
+    if let Some(Bound { value: most, exclusive }) = node.numbers.maximum
+        && (number > most || exclusive && number >= most)
+    {
+        let than = if exclusive { "less than" } else { "less than or equal to" };
+        fault(format!("{at} in body should be {than} {}", go_format::float(most)));
+    }
+    if let Some(Bound { value: least, exclusive }) = node.numbers.minimum
+        && (number < least || exclusive && number <= least)
+    {
+        let than = if exclusive { "greater than" } else { "greater than or equal to" };
+        fault(format!("{at} in body should be {than} {}", go_format::float(least)));
+    }
+}
+
+fn go_number(number: f64) -> Value {
+    keelson_meta::json::Number::from_f64(number).map_or(Value::Null, |found| {
+        match go_format::float(number).parse::<i64>() {
+            Ok(whole) => Value::from(whole),
+            Err(_) => Value::Number(found),
+        }
+    })
+}
+
+/// Whether a number is a multiple of a factor, as far as their digits tell: 0.3 is one of 0.1.
+fn is_multiple(number: f64, factor: f64) -> bool {
+    let quotient = if factor < 1.0 { 1.0 / factor * number } else { number / factor };
+    quotient.fract() == 0.0 || (quotient - quotient.round()).abs() < f64::EPSILON * quotient.abs()
+}
+
+fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Vec<FieldError>) {
+    let mut fault = |what: String| faults.push(FieldError::invalid(at.to_string(), text, what));
+    if node.texts.max_length.is_some() || node.texts.min_length.is_some() {
+        let length = text.chars().count();
+        if let Some(most) = node.texts.max_length.filter(|most| length > *most) {
+            faults.push(FieldError::too_long(at.to_string(), most));
+            return;
+        }
+        if let Some(least) = node.texts.min_length.filter(|least| length < *least) {
+            fault(format!("{at} in body should be at least {least} chars long"));
+            return;
+        }
+    }
+    if let Some((pattern, compiled)) = &node.texts.pattern
+        && !compiled.is_match(text)
+    {
+        fault(format!("{at} in body should match '{pattern}'"));
+    }
+    if let Some(format) = &node.format
+        && matches!(node.of, None | Some(Kind::String))
+        && !formats::fits(format, text)
+    {
+        let detail = format!("{at} in body must be of type {}: {}", format.name(), go_format::quote(text));
+        faults.push(FieldError::type_invalid(at.to_string(), text, detail));
+    }
+}
+
+fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: &mut Vec<FieldError>) {
+    let lists = &node.lists;
+    if let Some(of_items) = &lists.items {
+        for (index, item) in items.iter().enumerate() {
+            value(of_items, item, partner(&lists.identity, item, old), &at.then(Step::Index(index)), faults);
+        }
+    }
+    if let Some(least) = lists.min_items.filter(|least| items.len() < *least) {
+        let detail = format!("{at} in body should have at least {least} items");
+        faults.push(FieldError::invalid(at.to_string(), items.len(), detail));
+    }
+    if let Some(most) = lists.max_items.filter(|most| items.len() > *most) {
+        faults.push(FieldError::too_many(at.to_string(), items.len(), most));
+    }
+    if lists.unique && (1..items.len()).any(|index| items[..index].iter().any(|other| same(other, &items[index]))) {
+        let detail = format!("{at} in body shouldn't contain duplicates");
+        faults.push(FieldError::invalid(at.to_string(), Value::Array(items.to_vec()), detail));
+    }
+}
+
+/// The item that stood in the place of this one before: only the items of a list of type map can be told apart.
+fn partner<'o>(identity: &Identity, item: &Value, old: Option<&'o Value>) -> Option<&'o Value> {
+    let Identity::Keys(keys) = identity else { return None };
+    let same_keys = |other: &&Value| {
+        keys.iter().all(|key| match (item.get(key.as_str()), other.get(key.as_str())) {
+            (Some(left), Some(right)) => same(left, right),
+            (None, None) => true,
+            _ => false,
+        })
+    };
+    old?.as_array()?.iter().filter(|other| other.is_object()).find(same_keys)
+}
+
+fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut Vec<FieldError>) {
+    let objects = &node.objects;
+    if let Some(least) = objects.min_properties.filter(|least| map.len() < *least) {
+        let unit = if least == 1 { "property" } else { "properties" };
+        let detail = format!("{at} in body should have at least {least} {unit}");
+        faults.push(FieldError::invalid(at.to_string(), map.len(), detail));
+    }
+    if let Some(most) = objects.max_properties.filter(|most| map.len() > *most) {
+        faults.push(FieldError::too_many(at.to_string(), map.len(), most));
+    }
+    let embedded = if node.embedded { &["apiVersion", "kind"][..] } else { &[] };
+    for name in embedded.iter().copied().chain(objects.required.iter().map(String::as_str)) {
+        if !map.contains_key(name) {
+            faults.push(FieldError::required(at.field(name), ""));
+        }
+    }
+    let mut names: Vec<&str> = map.keys().collect();
+    names.sort_unstable();
+    for name in names {
+        let Some(member) = map.get(name) else { continue };
+        match node.member(name) {
+            Some(below) => {
+                let old = old.and_then(|old| old.get(name));
+                value(below, member, old, &at.then(Step::Field(name)), faults);
+            }
+            None if matches!(objects.others, Others::Forbidden) => {
+                let detail = format!("{} in body is a forbidden property", at.field(name));
+                faults.push(FieldError::invalid(at.to_string(), name, detail));
+            }
+            None => {}
+        }
+    }
+}
+
+fn allowed(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) {
+    if node.allowed.is_empty() || node.allowed.iter().any(|allowed| !allowed.is_null() && same(allowed, value)) {
+        return;
+    }
+    let shown: Vec<String> = node
+        .allowed
+        .iter()
+        .map(|allowed| allowed.as_str().map_or_else(|| go_format::json(allowed), str::to_owned))
+        .collect();
+    let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
+    faults.push(FieldError::not_supported(at.to_string(), value.clone(), &shown));
+}
+
+/// What the schemas say that are combined here.
+fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut Vec<FieldError>) {
+    let judged = |node: &Node| {
+        let mut found = Vec::new();
+        self::value(node, value, old, at, &mut found);
+        found
+    };
+    if !node.any_of.is_empty() {
+        let mut first = None;
+        let fits = node.any_of.iter().any(|node| {
+            let found = judged(node);
+            let fits = found.is_empty();
+            first.get_or_insert(found);
+            fits
+        });
+        if !fits {
+            faults.push(nowhere(format!("\"{at}\" must validate at least one schema (anyOf)")));
+            faults.extend(first.into_iter().flatten());
+        }
+    }
+    if !node.one_of.is_empty() {
+        let found: Vec<Vec<FieldError>> = node.one_of.iter().map(judged).collect();
+        let fitting = found.iter().filter(|found| found.is_empty()).count();
+        if fitting != 1 {
+            let how = if fitting == 0 {
+                "Found none valid".to_owned()
+            } else {
+                format!("Found {fitting} valid alternatives")
+            };
+            faults.push(nowhere(format!("\"{at}\" must validate one and only one schema (oneOf). {how}")));
+            if fitting == 0 {
+                faults.extend(found.into_iter().next().into_iter().flatten());
+            }
+        }
+    }
+    if !node.all_of.is_empty() {
+        let mut fitting = 0;
+        for node in &node.all_of {
+            let found = judged(node);
+            fitting += usize::from(found.is_empty());
+            faults.extend(found);
+        }
+        if fitting < node.all_of.len() {
+            let none = if fitting == 0 { ". None validated" } else { "" };
+            faults.push(nowhere(format!("\"{at}\" must validate all the schemas (allOf){none}")));
+        }
+    }
+    if let Some(not) = &node.not
+        && judged(not).is_empty()
+    {
+        faults.push(nowhere(format!("\"{at}\" must not validate the schema (not)")));
+    }
+}
+
+/// What is there twice in lists whose items have to be told apart, and all below them.
+fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) {
+    if at.depth > MAX_DEPTH || faults.len() >= FAULTS_MAX {
+        return;
+    }
+    match value {
+        Value::Array(items) => {
+            duplicates(&node.lists.identity, items, at, faults);
+            if let Some(of_items) = &node.lists.items {
+                for (index, item) in items.iter().enumerate() {
+                    lists(of_items, item, &at.then(Step::Index(index)), faults);
+                }
+            }
+        }
+        Value::Object(map) => {
+            let mut members: Vec<(&str, &Value)> = map.iter().collect();
+            members.sort_unstable_by_key(|(name, _)| *name);
+            for (name, member) in members {
+                let step = if node.property(name).is_some() { Step::Field(name) } else { Step::Key(name) };
+                if let Some(below) = node.member(name) {
+                    lists(below, member, &at.then(step), faults);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Tells of each value that is there more than once, where it is for the second time.
+fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Vec<FieldError>) {
+    let mut told: Vec<Value> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for (index, item) in items.iter().enumerate() {
+        let found = match (identity, item) {
+            (Identity::None, _) => return,
+            (Identity::Value, item) => item.clone(),
+            (Identity::Keys(keys), Value::Object(map)) => {
+                let mut found = Map::new();
+                for key in keys {
+                    if let Some(value) = map.get(key) {
+                        found.insert(key.as_str(), value.clone());
+                    }
+                }
+                Value::Object(found)
+            }
+            (Identity::Keys(_), item) => {
+                let place = at.then(Step::Index(index)).to_string();
+                let detail = "must be an object for an array of list-type map";
+                faults.push(FieldError::invalid(place, item.clone(), detail));
+                continue;
+            }
+        };
+        if !seen.insert(canonical(&found)) && !told.iter().any(|told| same(told, &found)) {
+            faults.push(FieldError::duplicate(at.then(Step::Index(index)).to_string(), found.clone()));
+            told.push(found);
+        }
+    }
+}
+
+/// A text that equal values share.
+fn canonical(value: &Value) -> String {
+    let mut sorted = value.clone();
+    sorted.sort_all_keys();
+    match sorted.as_f64() {
+        Some(number) => go_format::float(number),
+        None => sorted.to_string(),
+    }
+}
+
+/// Whether two values are equal, in whatever form their numbers and in whatever order their fields are.
+fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(one), Value::Number(other)) => {
+            one == other || one.as_i64().is_none_or(|_| other.as_i64().is_none()) && one.as_f64() == other.as_f64()
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(left, right)| same(left, right))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(name, left)| other.get(name).is_some_and(|right| same(left, right)))
+        }
+        _ => left == right,
+    }
+}

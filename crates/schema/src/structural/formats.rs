@@ -1,0 +1,301 @@
+//! The formats of texts and numbers that the reference server knows. Others are not looked at.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr as _;
+
+use keelson_meta::clock::parse_rfc3339;
+use keelson_meta::names::{dns_label_faults, dns_subdomain_faults};
+
+/// A format: its name in the reference's messages, and how it is judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Format {
+    name: &'static str,
+    judge: Judge,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Judge {
+    Text(fn(&str) -> bool),
+    Int32,
+    Float,
+}
+
+const FORMATS: &[(&str, Judge)] = &[
+    ("bsonobjectid", Judge::Text(|text| text.len() == 24 && is_hex(text))),
+    ("byte", Judge::Text(is_base64)),
+    ("cidr", Judge::Text(is_cidr)),
+    ("creditcard", Judge::Text(is_credit_card)),
+    ("date", Judge::Text(is_date)),
+    ("date-time", Judge::Text(is_time)),
+    ("datetime", Judge::Text(is_time)),
+    ("duration", Judge::Text(is_duration)),
+    ("email", Judge::Text(is_email)),
+    ("float", Judge::Float),
+    ("hexcolor", Judge::Text(is_hex_colour)),
+    ("hostname", Judge::Text(is_hostname)),
+    ("int32", Judge::Int32),
+    ("ipv4", Judge::Text(is_ipv4)),
+    ("ipv6", Judge::Text(|text| Ipv6Addr::from_str(text).is_ok())),
+    ("isbn", Judge::Text(|text| is_isbn10(text) || is_isbn13(text))),
+    ("isbn10", Judge::Text(is_isbn10)),
+    ("isbn13", Judge::Text(is_isbn13)),
+    ("k8s-long-name", Judge::Text(|text| dns_subdomain_faults(text).is_empty())),
+    ("k8s-short-name", Judge::Text(|text| dns_label_faults(text).is_empty())),
+    ("mac", Judge::Text(is_mac)),
+    ("rgbcolor", Judge::Text(is_rgb_colour)),
+    ("ssn", Judge::Text(is_ssn)),
+    ("uri", Judge::Text(is_uri)),
+    ("uuid", Judge::Text(|text| is_uuid(text, None))),
+    ("uuid3", Judge::Text(|text| is_uuid(text, Some(b'3')))),
+    ("uuid4", Judge::Text(|text| is_uuid(text, Some(b'4')) && has_variant(text))),
+    ("uuid5", Judge::Text(|text| is_uuid(text, Some(b'5')) && has_variant(text))),
+];
+
+impl Format {
+    /// The format of this name, if it is one that is looked at.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        FORMATS.iter().find(|(known, _)| *known == name).map(|(name, judge)| Self { name, judge: *judge })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What a number should be that this format has no room for.
+    pub(super) fn out_of_range(&self, number: f64) -> Option<&'static str> {
+        match self.judge {
+            Judge::Int32 => (number < f64::from(i32::MIN) || number > f64::from(i32::MAX)).then_some("integer"),
+            Judge::Float => (number.abs() > f64::from(f32::MAX)).then_some("number"),
+            Judge::Text(_) => None,
+        }
+    }
+}
+
+/// Whether a text is of a format.
+pub(super) fn fits(format: &Format, text: &str) -> bool {
+    match format.judge {
+        Judge::Text(fits) => fits(text),
+        Judge::Int32 | Judge::Float => true,
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Base64 with its padding, and at least one byte.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let padding = text.len() - digits.len();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    !digits.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && digits.bytes().all(plain)
+}
+
+/// Leading zeros do not make a number octal here.
+fn is_ipv4(text: &str) -> bool {
+    let mut parts = 0;
+    let decimal = text.split('.').all(|part| {
+        parts += 1;
+        matches!(part.len(), 1..=3) && part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u8>().is_ok()
+    });
+    let mapped = || Ipv6Addr::from_str(text).is_ok_and(|address| address.to_ipv4_mapped().is_some());
+    parts == 4 && decimal || mapped()
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else { return false };
+    let most = match IpAddr::from_str(address) {
+        Ok(IpAddr::V6(_)) => 128,
+        Ok(IpAddr::V4(_)) => 32,
+        Err(_) if is_ipv4(address) => 32,
+        Err(_) => return false,
+    };
+    let decimal = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+    decimal && length.parse::<u8>().is_ok_and(|length| length <= most)
+}
+
+fn is_mac(text: &str) -> bool {
+    let pairs = |separator: char, digits: usize, counts: &[usize]| {
+        let parts: Vec<&str> = text.split(separator).collect();
+        counts.contains(&parts.len()) && parts.iter().all(|part| part.len() == digits && is_hex(part))
+    };
+    pairs(':', 2, &[6, 8, 20])
+        || pairs('-', 2, &[6, 8, 20])
+        || pairs('.', 4, &[3, 4, 10])
+        || text.len() == 12 && is_hex(text)
+}
+
+/// The dashes of a UUID may be left out.
+fn is_uuid(text: &str, version: Option<u8>) -> bool {
+    let mut rest = text;
+    for (index, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+        if index > 0 {
+            rest = rest.strip_prefix('-').unwrap_or(rest);
+        }
+        let Some((part, behind)) = rest.split_at_checked(length) else { return false };
+        let of_version = index != 2 || version.is_none_or(|version| part.as_bytes().first() == Some(&version));
+        if !is_hex(part) || !of_version {
+            return false;
+        }
+        rest = behind;
+    }
+    rest.is_empty()
+}
+
+fn has_variant(text: &str) -> bool {
+    let digit = text.bytes().filter(|byte| *byte != b'-').nth(16);
+    digit.is_some_and(|digit| matches!(digit, b'8' | b'9' | b'a' | b'b' | b'A' | b'B'))
+}
+
+fn digits_of(text: &str) -> Vec<u8> {
+    text.bytes().filter(|byte| !matches!(byte, b'-' | b' ')).collect()
+}
+
+fn is_isbn10(text: &str) -> bool {
+    let digits = digits_of(text);
+    let value = |(place, digit): (usize, &u8)| match digit {
+        b'0'..=b'9' => Some(u32::from(digit - b'0')),
+        b'X' if place == 9 => Some(10),
+        _ => None,
+    };
+    let values: Option<Vec<u32>> = digits.iter().enumerate().map(value).collect();
+    let weighed = |values: Vec<u32>| values.iter().zip(1..).map(|(value, weight)| value * weight).sum::<u32>();
+    digits.len() == 10 && values.is_some_and(|values| weighed(values).is_multiple_of(11))
+}
+
+fn is_isbn13(text: &str) -> bool {
+    let digits = digits_of(text);
+    let values = digits.iter().map(|digit| digit.is_ascii_digit().then(|| u32::from(digit - b'0')));
+    let values: Option<Vec<u32>> = values.collect();
+    let weighed = |values: Vec<u32>| {
+        values.iter().zip([1, 3].into_iter().cycle()).map(|(value, weight)| value * weight).sum::<u32>()
+    };
+    digits.len() == 13 && values.is_some_and(|values| weighed(values).is_multiple_of(10))
+}
+
+/// A number that some issuer of cards gives out and whose last digit checks the others (ISO/IEC 7812).
+fn is_credit_card(text: &str) -> bool {
+    let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
+    let issued = match (digits.len(), digits.first()) {
+        (13 | 16, Some(4)) | (15, Some(3)) => true,
+        (16, Some(5 | 6 | 2 | 3)) => true,
+        (14, Some(3)) => true,
+        _ => false,
+    };
+    let checked = digits.iter().rev().enumerate().map(|(place, digit)| match (place % 2, digit * 2) {
+        (0, _) => *digit,
+        (_, doubled) if doubled > 9 => doubled - 9,
+        (_, doubled) => doubled,
+    });
+    issued && checked.sum::<u32>().is_multiple_of(10)
+}
+
+fn is_ssn(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let digit = |place: usize| bytes[place].is_ascii_digit();
+    let between = |place: usize| matches!(bytes[place], b'-' | b' ');
+    bytes.len() == 11 && (0..11).all(|place| if matches!(place, 3 | 6) { between(place) } else { digit(place) })
+}
+
+fn is_hex_colour(text: &str) -> bool {
+    let digits = text.strip_prefix('#').unwrap_or(text);
+    matches!(digits.len(), 3 | 6) && is_hex(digits)
+}
+
+fn is_rgb_colour(text: &str) -> bool {
+    let Some(inner) = text.strip_prefix("rgb(").and_then(|rest| rest.strip_suffix(')')) else { return false };
+    let parts: Vec<&str> = inner.split(',').map(str::trim).collect();
+    let part = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u8>().is_ok();
+    parts.len() == 3 && parts.iter().all(part)
+}
+
+fn is_date(text: &str) -> bool {
+    text.len() == 10 && is_time(&format!("{text}T00:00:00Z"))
+}
+
+/// RFC 3339; letters may be small.
+fn is_time(text: &str) -> bool {
+    let separated = text.as_bytes().get(10).is_some_and(|byte| matches!(byte, b'T' | b't'));
+    let seconds = text.get(17..19).and_then(|seconds| seconds.parse::<u8>().ok());
+    separated
+        && seconds.is_some_and(|seconds| seconds < 60)
+        && parse_rfc3339(&text.to_ascii_uppercase().replace(',', ".")).is_some()
+}
+
+/// A duration of Go's (`1h2m`), or numbers with units in words (`2 days`).
+fn is_duration(text: &str) -> bool {
+    if text == "0" {
+        return true;
+    }
+    let mut rest = text.trim_start_matches(['-', '+', 'P', 'T']);
+    let mut parts = 0;
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (digits, behind) = rest.split_at(number);
+        let behind = behind.trim_start();
+        let unit = behind.find(|c: char| !c.is_alphabetic()).unwrap_or(behind.len());
+        let (unit, behind) = behind.split_at(unit);
+        if digits.parse::<f64>().is_err() || !is_unit(unit) {
+            return false;
+        }
+        parts += 1;
+        rest = behind.trim_start();
+    }
+    parts > 0
+}
+
+fn is_unit(unit: &str) -> bool {
+    const UNITS: &[&str] = &[
+        "ns", "nano", "us", "µs", "micro", "ms", "milli", "s", "sec", "second", "m", "min", "minute", "h", "hr",
+        "hour", "d", "day", "w", "wk", "week",
+    ];
+    let unit = unit.to_lowercase();
+    UNITS.contains(&&*unit) || unit.strip_suffix('s').is_some_and(|single| single.len() > 1 && UNITS.contains(&single))
+}
+
+/// An address, with a name before it or without one.
+fn is_email(text: &str) -> bool {
+    let text = text.trim();
+    let address = match text.strip_suffix('>') {
+        Some(named) => named.rsplit_once('<').map_or("", |(_, address)| address),
+        None => text,
+    };
+    let Some((local, domain)) = address.rsplit_once('@') else { return false };
+    let quoted = local.len() > 2 && local.starts_with('"') && local.ends_with('"');
+    let plain = !local.is_empty()
+        && !local.starts_with('.')
+        && !local.ends_with('.')
+        && !local.contains("..")
+        && !local.contains(|c: char| c.is_whitespace() || "\"(),:;<>@[\\]".contains(c));
+    let literal = domain.starts_with('[') && domain.ends_with(']');
+    let named = !domain.is_empty() && !domain.contains(|c: char| c.is_whitespace() || "\"(),:;<>@[\\]".contains(c));
+    (quoted || plain) && (literal || named)
+}
+
+/// Labels of letters, digits and dashes, the last of which is not a number alone.
+fn is_hostname(text: &str) -> bool {
+    let labels: Vec<&str> = text.split('.').collect();
+    let label = |label: &&str| {
+        let plain = label.chars().all(|c| c.is_alphanumeric() || c == '-');
+        matches!(label.chars().count(), 1..=63) && plain && !label.starts_with('-') && !label.ends_with('-')
+    };
+    let last_is_name = labels.last().is_some_and(|last| !last.chars().all(|c| c.is_ascii_digit()));
+    text.len() <= 255 && labels.iter().all(label) && last_is_name
+}
+
+/// What can be requested: an absolute URI, or a path that begins at the root.
+fn is_uri(text: &str) -> bool {
+    let Some(first) = text.chars().next() else { return false };
+    let scheme = text.split_once(':').map(|(scheme, _)| scheme);
+    let absolute = first == '/' || text == "*" || scheme.is_some_and(is_scheme);
+    let host = text.split_once("//").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    absolute
+        && !text.chars().any(|c| c.is_control())
+        && !host.contains(char::is_whitespace)
+        && text.match_indices('%').all(|(place, _)| text.get(place + 1..place + 3).is_some_and(is_hex))
+}
+
+fn is_scheme(scheme: &str) -> bool {
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+}

@@ -1,0 +1,253 @@
+//! What values keep beyond their shape, as it was stated: one node for each schema, with its expressions compiled.
+//!
+//! Schemas that are combined (`allOf`, `anyOf`, `oneOf`, `not`) are nodes like others; they state no types as a rule.
+
+use keelson_meta::json::{Map, Value};
+use regex::Regex;
+
+use super::formats::Format;
+use super::{MAX_DEPTH, StructuralError, pattern};
+
+/// What one schema says of a value.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub(super) of: Option<Kind>,
+    pub(super) nullable: bool,
+    pub(super) int_or_string: bool,
+    pub(super) embedded: bool,
+    pub(super) format: Option<Format>,
+    pub(super) numbers: Numbers,
+    pub(super) texts: Texts,
+    pub(super) lists: Lists,
+    pub(super) objects: Objects,
+    pub(super) allowed: Vec<Value>,
+    pub(super) all_of: Vec<Node>,
+    pub(super) any_of: Vec<Node>,
+    pub(super) one_of: Vec<Node>,
+    pub(super) not: Option<Box<Node>>,
+}
+
+/// The types that schemas know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Object,
+    Array,
+    String,
+    Integer,
+    Number,
+    Boolean,
+}
+
+/// What is said of numbers.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    pub(super) maximum: Option<Bound>,
+    pub(super) minimum: Option<Bound>,
+    pub(super) multiple_of: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    pub(super) value: f64,
+    pub(super) exclusive: bool,
+}
+
+/// What is said of texts; lengths are in characters.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    pub(super) max_length: Option<usize>,
+    pub(super) min_length: Option<usize>,
+    /// The expression, as it was stated and compiled.
+    pub(super) pattern: Option<(String, Regex)>,
+}
+
+/// What is said of lists.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    pub(super) max_items: Option<usize>,
+    pub(super) min_items: Option<usize>,
+    pub(super) unique: bool,
+    pub(super) items: Option<Box<Node>>,
+    pub(super) identity: Identity,
+}
+
+/// How the items of a list are told apart.
+#[derive(Debug, Default)]
+pub(super) enum Identity {
+    #[default]
+    None,
+    /// By what they are.
+    Value,
+    /// By these fields.
+    Keys(Vec<String>),
+}
+
+/// What is said of objects.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    pub(super) max_properties: Option<usize>,
+    pub(super) min_properties: Option<usize>,
+    pub(super) required: Vec<String>,
+    /// By name.
+    pub(super) properties: Vec<(String, Node)>,
+    pub(super) others: Others,
+}
+
+/// What is said of fields that are not declared.
+#[derive(Debug, Default)]
+pub(super) enum Others {
+    /// Nothing.
+    #[default]
+    Free,
+    /// There are none.
+    Forbidden,
+    /// They keep this.
+    Node(Box<Node>),
+}
+
+impl Node {
+    pub(super) fn root(document: &Value) -> Result<Self, StructuralError> {
+        Reader { path: Vec::new() }.node(document)
+    }
+
+    pub(super) fn property(&self, name: &str) -> Option<&Node> {
+        let properties = &self.objects.properties;
+        let found = properties.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
+        Some(&properties[found].1)
+    }
+
+    /// What is said of a member of an object.
+    pub(super) fn member(&self, name: &str) -> Option<&Node> {
+        self.property(name).or(match &self.objects.others {
+            Others::Node(node) => Some(node),
+            Others::Free | Others::Forbidden => None,
+        })
+    }
+}
+
+/// Reads a document, and knows where it is in it.
+struct Reader {
+    path: Vec<String>,
+}
+
+impl Reader {
+    fn node(&mut self, document: &Value) -> Result<Node, StructuralError> {
+        let empty = Map::new();
+        let schema = document.as_object().unwrap_or(&empty);
+        if self.path.len() > MAX_DEPTH {
+            return Err(self.error("it is too deep"));
+        }
+        let text = |name: &str| schema.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or_default();
+        let number = |name: &str| schema.get(name).and_then(Value::as_f64);
+        let size = |name: &str| schema.get(name).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok());
+        let bound = |name: &str, exclusive: &str| number(name).map(|value| Bound { value, exclusive: flag(exclusive) });
+        let list = |name: &str| schema.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        Ok(Node {
+            of: text("type").map(|of| self.kind(of)).transpose()?,
+            nullable: flag("nullable"),
+            int_or_string: flag("x-kubernetes-int-or-string"),
+            embedded: flag("x-kubernetes-embedded-resource"),
+            format: text("format").and_then(Format::named),
+            numbers: Numbers {
+                maximum: bound("maximum", "exclusiveMaximum"),
+                minimum: bound("minimum", "exclusiveMinimum"),
+                multiple_of: number("multipleOf"),
+            },
+            texts: Texts {
+                max_length: size("maxLength"),
+                min_length: size("minLength"),
+                pattern: text("pattern").map(|pattern| self.pattern(pattern)).transpose()?,
+            },
+            lists: Lists {
+                max_items: size("maxItems"),
+                min_items: size("minItems"),
+                unique: flag("uniqueItems"),
+                items: self.below("items", schema.get("items"))?.map(Box::new),
+                identity: identity(schema),
+            },
+            objects: Objects {
+                max_properties: size("maxProperties"),
+                min_properties: size("minProperties"),
+                required: list("required").iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+                properties: self.properties(schema.get("properties"))?,
+                others: self.others(schema.get("additionalProperties"))?,
+            },
+            allowed: list("enum").to_vec(),
+            all_of: self.combined("allOf", list("allOf"))?,
+            any_of: self.combined("anyOf", list("anyOf"))?,
+            one_of: self.combined("oneOf", list("oneOf"))?,
+            not: self.below("not", schema.get("not"))?.map(Box::new),
+        })
+    }
+
+    fn kind(&self, of: &str) -> Result<Kind, StructuralError> {
+        Ok(match of {
+            "object" => Kind::Object,
+            "array" => Kind::Array,
+            "string" => Kind::String,
+            "integer" => Kind::Integer,
+            "number" => Kind::Number,
+            "boolean" => Kind::Boolean,
+            other => return Err(self.error(&format!("the type {other:?} does not exist"))),
+        })
+    }
+
+    fn pattern(&self, text: &str) -> Result<(String, Regex), StructuralError> {
+        let compiled = pattern::compile(text).map_err(|why| self.error(&why))?;
+        Ok((text.to_owned(), compiled))
+    }
+
+    fn properties(&mut self, properties: Option<&Value>) -> Result<Vec<(String, Node)>, StructuralError> {
+        let members = properties.and_then(Value::as_object).into_iter().flatten();
+        let mut read = Vec::new();
+        for (name, schema) in members {
+            self.path.push(format!("properties.{name}"));
+            read.push((name.to_owned(), self.node(schema)?));
+            self.path.pop();
+        }
+        read.sort_by(|(left, _), (right, _)| left.cmp(right));
+        Ok(read)
+    }
+
+    fn others(&mut self, others: Option<&Value>) -> Result<Others, StructuralError> {
+        Ok(match others {
+            Some(Value::Bool(false)) => Others::Forbidden,
+            Some(schema @ Value::Object(_)) => self
+                .below("additionalProperties", Some(schema))?
+                .map_or(Others::Free, |node| Others::Node(Box::new(node))),
+            _ => Others::Free,
+        })
+    }
+
+    fn combined(&mut self, name: &str, schemas: &[Value]) -> Result<Vec<Node>, StructuralError> {
+        let mut read = Vec::with_capacity(schemas.len());
+        for (index, schema) in schemas.iter().enumerate() {
+            read.extend(self.below(&format!("{name}[{index}]"), Some(schema))?);
+        }
+        Ok(read)
+    }
+
+    fn below(&mut self, step: &str, schema: Option<&Value>) -> Result<Option<Node>, StructuralError> {
+        let Some(schema) = schema.filter(|schema| schema.is_object()) else { return Ok(None) };
+        self.path.push(step.to_owned());
+        let node = self.node(schema)?;
+        self.path.pop();
+        Ok(Some(node))
+    }
+
+    fn error(&self, why: &str) -> StructuralError {
+        StructuralError { path: self.path.join("."), why: why.to_owned() }
+    }
+}
+
+fn identity(schema: &Map) -> Identity {
+    match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+        Some("set") => Identity::Value,
+        Some("map") => {
+            let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array).into_iter().flatten();
+            Identity::Keys(keys.filter_map(Value::as_str).map(str::to_owned).collect())
+        }
+        _ => Identity::None,
+    }
+}

@@ -1,0 +1,150 @@
+//! The tables of a structural schema: the shape of its objects, in the form of the built-in kinds.
+//!
+//! Fields are declared in alphabetical order, in which the reference server writes custom objects. What has no type and keeps what
+//! it does not declare is any value; where neither is said, values pass but for the fields of objects in them.
+
+use keelson_meta::GroupVersionKind;
+use keelson_meta::json::{Map, Value};
+
+use crate::builder::{Builder, FieldSpec, NodeId, NodeSpec};
+use crate::layout::{ListType, MapType, NULLABLE, OMIT_ZERO, POINTER, PRESERVE_UNKNOWN, REQUIRED, STRUCTURAL, Type};
+use crate::schemas::{SchemaRef, Schemas};
+
+/// The definition of what every kind has as its metadata.
+const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+pub(super) fn compile(kind: &GroupVersionKind, document: &Value) -> Schemas {
+    let mut tables = Tables { builder: Builder::default() };
+    let root = tables.node(document, true);
+    tables.builder.kind(&kind.group, &kind.version, &kind.kind, root);
+    Schemas::from_compiled(tables.builder.finish())
+}
+
+struct Tables {
+    builder: Builder,
+}
+
+impl Tables {
+    /// `whole` for what is an object with metadata of its own.
+    fn node(&mut self, document: &Value, whole: bool) -> NodeId {
+        let empty = Map::new();
+        let schema = document.as_object().unwrap_or(&empty);
+        let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();
+        let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or_default();
+        let mut node = NodeSpec { flags: STRUCTURAL, ..NodeSpec::default() };
+        if flag("nullable") {
+            node.flags |= NULLABLE;
+        }
+        if flag("x-kubernetes-preserve-unknown-fields") {
+            node.flags |= PRESERVE_UNKNOWN;
+        }
+        text("description").clone_into(&mut node.description);
+        node.of = match text("type") {
+            _ if flag("x-kubernetes-int-or-string") => Type::IntOrString,
+            "object" => Type::Object,
+            "array" => Type::Array,
+            "string" => Type::String,
+            "integer" => Type::Int64,
+            "number" => Type::Number,
+            "boolean" => Type::Boolean,
+            _ => Type::Any,
+        };
+        node.map_type = match text("x-kubernetes-map-type") {
+            "atomic" => MapType::Atomic,
+            "granular" => MapType::Granular,
+            _ => MapType::Unset,
+        };
+        match node.of {
+            Type::Object => self.object(schema, &mut node, whole || flag("x-kubernetes-embedded-resource")),
+            Type::Array => self.list(schema, &mut node),
+            _ => {}
+        }
+        self.builder.add(node)
+    }
+
+    fn object(&mut self, schema: &Map, node: &mut NodeSpec, whole: bool) {
+        let declared = schema.get("properties").and_then(Value::as_object);
+        match schema.get("additionalProperties") {
+            Some(values) if declared.is_none_or(Map::is_empty) && !matches!(values, Value::Bool(false)) => {
+                node.of = Type::Map;
+                node.child = Some(self.node(values, false));
+                return;
+            }
+            _ => {}
+        }
+        let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let declared = declared.into_iter().flatten();
+        node.fields = declared
+            .filter(|(name, _)| !(whole && matches!(*name, "apiVersion" | "kind" | "metadata")))
+            .map(|(name, schema)| {
+                let is_required = required.iter().any(|required| required.as_str() == Some(name));
+                let default = schema.get("default").map(Value::to_string).unwrap_or_default();
+                field(name, self.node(schema, false), if is_required { REQUIRED } else { 0 }, default)
+            })
+            .collect();
+        if whole {
+            let text = self.builder.add(NodeSpec { flags: STRUCTURAL, ..NodeSpec::leaf(Type::String, "") });
+            let metadata = Schemas::builtin().definition(METADATA).map(|metadata| self.copy(metadata));
+            node.fields.extend(["apiVersion", "kind"].map(|name| field(name, text, 0, String::new())));
+            node.fields.extend(metadata.map(|metadata| field("metadata", metadata, 0, String::new())));
+        }
+        node.fields.sort_by(|left, right| left.name.cmp(&right.name));
+    }
+
+    fn list(&mut self, schema: &Map, node: &mut NodeSpec) {
+        node.child = Some(self.node(schema.get("items").unwrap_or(&Value::Null), false));
+        node.list_type = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+            Some("set") => ListType::Set,
+            Some("map") => ListType::Map,
+            Some("atomic") => ListType::Atomic,
+            _ => ListType::Unset,
+        };
+        let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array).into_iter().flatten();
+        node.list_keys = keys.filter_map(Value::as_str).map(str::to_owned).collect();
+    }
+
+    /// A built-in schema, with all that it refers to.
+    fn copy(&mut self, schema: SchemaRef<'_>) -> NodeId {
+        let reserved = match schema.definition_name() {
+            Some(name) => match self.builder.reserve(name) {
+                (known, false) => return known,
+                (new, true) => Some(new),
+            },
+            None => None,
+        };
+        let mut node = schema.spec();
+        node.child = schema.items().map(|items| self.copy(items));
+        if let Some((object, other)) = schema.choices() {
+            (node.child, node.other) = (Some(self.copy(object)), Some(self.copy(other)));
+        }
+        node.fields = schema
+            .fields()
+            .map(|field| {
+                let below = self.copy(field.without_field());
+                field.field_spec(below)
+            })
+            .collect();
+        match reserved {
+            Some(id) => {
+                self.builder.define(id, node);
+                id
+            }
+            None => self.builder.add(node),
+        }
+    }
+}
+
+/// A field that is left out where there is none, and otherwise kept as it is.
+fn field(name: &str, node: NodeId, flags: u32, default: String) -> FieldSpec {
+    FieldSpec {
+        name: name.to_owned(),
+        node,
+        flags: flags | OMIT_ZERO | POINTER,
+        description: String::new(),
+        default,
+        patch: 0,
+        merge_key: String::new(),
+        embedded_in: String::new(),
+        map_type: MapType::Unset,
+    }
+}

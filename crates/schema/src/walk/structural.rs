@@ -1,0 +1,99 @@
+//! Schemas of custom resources: objects lose fields that are not declared and get defaults, and everything else stays as it was
+//! sent. What does not fit its type is no fault here: [`Structural`](crate::Structural) tells of it, together with all else that is
+//! wrong with a value.
+
+use keelson_meta::json::{Map, Number, Value};
+
+use super::{DROPPED, Path, Stop, UNDECLARED, Walker};
+use crate::layout::Type;
+use crate::schemas::SchemaRef;
+
+/// Whole numbers below this are exact as floats, and written as integers.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Whether a field with this value is left out: null stands for an absent one, unless it is a value of its own.
+pub(super) fn is_left_out(field: SchemaRef<'_>, value: &Value) -> bool {
+    value.is_null() && !field.nullable()
+}
+
+impl Walker<'_> {
+    pub(super) fn structural(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
+        match (schema.of(), value) {
+            (Type::Object, Value::Object(map)) => self.object(schema, map, path),
+            (Type::Map, Value::Object(map)) => self.structural_map(schema, map, path),
+            (Type::Array, Value::Array(items)) => {
+                let Some(of_items) = schema.items() else { return Ok(()) };
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.structural(of_items, item, &Path::Index { parent: path, index })?;
+                }
+                Ok(())
+            }
+            (_, value) if schema.preserves_unknown_fields() => {
+                self.keep(value);
+                Ok(())
+            }
+            (_, value) => {
+                self.strip(value, path);
+                Ok(())
+            }
+        }
+    }
+
+    fn structural_map(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<(), Stop> {
+        let Some(values) = schema.items() else { return Ok(()) };
+        let mut dropped = false;
+        for (key, value, rank) in map.ranked_mut() {
+            let left_out = self.options.normalise && is_left_out(values, value);
+            *rank = if left_out { DROPPED } else { UNDECLARED };
+            dropped |= *rank == DROPPED;
+            if *rank != DROPPED {
+                self.structural(values, value, &Path::Key { parent: path, key })?;
+            }
+        }
+        if dropped {
+            map.remove_rank(DROPPED);
+        }
+        if self.options.normalise && !map.keys().is_sorted() {
+            map.sort_keys();
+        }
+        Ok(())
+    }
+
+    /// Takes the fields out of what has none.
+    fn strip(&mut self, value: &mut Value, path: &Path<'_>) {
+        match value {
+            Value::Object(map) => {
+                map.keys().for_each(|name| self.report.unknown(|| path.with(name)));
+                if self.options.prune {
+                    map.clear();
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.strip(item, &Path::Index { parent: path, index });
+                }
+            }
+            other => self.keep(other),
+        }
+    }
+
+    /// Keeps a value and all in it; a whole number is written as one.
+    pub(super) fn keep(&self, value: &mut Value) {
+        match value {
+            Value::Number(number) if self.options.normalise && number.is_f64() => {
+                if let Some(whole) = whole(number) {
+                    *value = Value::from(whole);
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.keep(item)),
+            Value::Object(map) => map.values_mut().for_each(|member| self.keep(member)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+}
+
+/// The integer that a number is, whichever way it was written.
+#[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
+fn whole(number: &Number) -> Option<i64> {
+    number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < EXACT).map(|float| float as i64)
+}
