@@ -4,15 +4,20 @@
 //! what belongs to them. The way out is a deletion that names what it does
 //! (`ignoreStoreReadErrorWithClusterBreakingPotential`, KEP-3926), or a server that is told to leave them out.
 
+use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::Collection;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::gvk::GroupKind;
+use keelson_meta::options::DeleteOptions;
 use keelson_meta::status::StatusCause;
 use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Condition, StoreKey, Transaction};
 
+use crate::admission::{AdmissionAttributes, Operation, WriteOptions};
+use crate::caller::Caller;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
+use crate::write::WriteRequest;
 
 /// How many such objects an answer names.
 const NAMED: usize = 100;
@@ -20,6 +25,8 @@ const NAMED: usize = 100;
 const ATTEMPTS: usize = 8;
 /// The option by which an object is deleted that can't be read.
 const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+/// The right to use it.
+const UNSAFE_DELETE: &str = "unsafe-delete-ignore-read-errors";
 
 impl Registry {
     /// Whether everything below the target's URL can be shown.
@@ -53,9 +60,28 @@ impl Registry {
 
     /// Deletes an object that can't be read, whatever depends on it: no finalizer, precondition or owner is known.
     ///
+    /// Who does that needs the right to [`UNSAFE_DELETE`] beside the one to delete. Admission is asked as of any deletion, but
+    /// has no object to look at.
+    ///
     /// # Errors
-    /// 422 for one that can be read, or is not there.
-    pub async fn delete_unreadable(&self, target: &Target, name: &str) -> Result<(), ApiError> {
+    /// 403 for who may not do that, 422 for an object that can be read, or is not there, 504 at the caller's deadline, and what
+    /// admission says.
+    pub async fn delete_unreadable(
+        &self,
+        target: &Target,
+        name: &str,
+        caller: &Caller,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
+        let request = WriteRequest::new(target, name, caller, WriteOptions::Delete(options));
+        caller.in_time(self.delete_unreadable_until_done(&request)).await
+    }
+
+    async fn delete_unreadable_until_done(&self, request: &WriteRequest<'_>) -> Result<(), ApiError> {
+        let WriteRequest { target, name, caller, .. } = *request;
+        permit(target, name, caller).await?;
+        let attributes = AdmissionAttributes::of(request, Operation::Delete, None);
+        self.admission().mutate(&attributes, None).await?;
         self.catch_up().await?;
         let (key, collection) = (target.relative_key(name), self.collection(target)?);
         let unreadable = collection.unreadable(&key);
@@ -65,7 +91,14 @@ impl Registry {
             let Some(found) = found.filter(|found| unreadable.is_some() && collection.decode(found).is_err()) else {
                 return Err(readable(target, name));
             };
-            tracing::warn!(key = %store_key, revision = %found.revision, "deleting an object that can't be read");
+            self.admission().validate(&attributes, None).await?;
+            if request.is_dry_run() {
+                return Ok(());
+            }
+            tracing::warn!(
+                key = %store_key, revision = %found.revision, user = caller.user().name,
+                "deleting an object that can't be read"
+            );
             match self.store().commit(deletion(&store_key, found.revision)).await {
                 Ok(_) => return Ok(()),
                 Err(CommitError::Compare { .. }) => {}
@@ -74,6 +107,29 @@ impl Registry {
         }
         Err(crate::write::modified(target, name))
     }
+}
+
+/// Whether the caller may delete what can't be read.
+///
+/// # Errors
+/// 403 if not.
+async fn permit(target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
+    let resource = target.group_resource();
+    let attributes = Attributes::Resource(ResourceAttributes {
+        verb: UNSAFE_DELETE,
+        group: &resource.group,
+        version: &target.kind().version,
+        resource: &resource.resource,
+        namespace: target.namespace.as_deref(),
+        name: Some(name),
+        ..ResourceAttributes::default()
+    });
+    let verdict = caller.authorizer().authorize(caller.user(), &attributes).await;
+    if verdict.is_allowed() {
+        return Ok(());
+    }
+    let message = format!("not permitted to do {UNSAFE_DELETE:?}, reason: {}", verdict.reason);
+    Err(ApiError::Refused { resource, name: name.to_owned(), message, causes: Vec::new() })
 }
 
 /// The refusal of a deletion of many with the option that is for one.

@@ -26,7 +26,7 @@ pub(super) async fn one(
     let options = DeleteOptions::parse(&query, body.as_ref())?;
     let name = resolve::name(target)?;
     if options.ignore_store_read_error {
-        registry.delete_unreadable(target, name).await?;
+        registry.delete_unreadable(target, name, &request.caller, &options).await?;
         let details = StatusDetails {
             name: name.to_owned(),
             group: target.resource.group.to_string(),

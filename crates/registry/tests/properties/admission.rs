@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either, ready};
+use keelson_access::{Attributes, Authorizer, Deciding, Decision, User, Verdict};
 use keelson_cache::{Cache, CacheConfig};
 use keelson_meta::clock::ManualClock;
 use keelson_meta::json::{Value, json};
@@ -17,6 +18,7 @@ use keelson_registry::{
 };
 use keelson_storage::faulty::{Fault, FaultyStore};
 use keelson_storage::memory::MemoryStore;
+use keelson_storage::{Store as _, StoreKey, Transaction};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -464,5 +466,68 @@ fn a_caller_that_goes_away_leaves_nothing_half_done_and_nothing_locked() {
         plugin.let_on.add_permits(1);
         let written = tokio::time::timeout(Duration::from_secs(10), stays).await.expect("the queue is free again");
         assert_eq!(decoded(&written.unwrap().unwrap()).get(&["data", "slow"]), Some(&json!("1")));
+    });
+}
+
+/// Lets everybody do anything but this.
+#[derive(Debug)]
+struct AllBut(&'static str);
+
+impl Authorizer for AllBut {
+    fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        let verb = match attributes {
+            Attributes::Resource(asked) => {
+                let named = (asked.resource, asked.namespace, asked.name);
+                assert_eq!(named, ("configmaps", Some("q"), Some("broken")));
+                asked.verb
+            }
+            Attributes::Path { verb, .. } => verb,
+        };
+        let decision = if verb == self.0 { Decision::NoOpinion } else { Decision::Allow };
+        Either::Left(ready(Verdict { decision, reason: "because".into() }))
+    }
+}
+
+/// To delete what can't be read is a right of its own, and else a deletion as any other.
+#[test]
+fn what_can_not_be_read_is_deleted_by_who_may_and_with_admission() {
+    run_paused(async {
+        let plugin = Plugin::changing(unchanged);
+        let (server, store) = server_with(&plugin).await;
+        let key = StoreKey::new("/registry/configmaps/q/broken");
+        store.commit(Transaction::default().put(key.clone(), "k8s:enc:aescbc:v1:key1:\u{1}")).await.unwrap();
+        let options = DeleteOptions { ignore_store_read_error: true, ..DeleteOptions::default() };
+        let user = caller("m").user().clone();
+        let delete = |caller: Caller| {
+            let (server, options) = (&server, &options);
+            async move { server.delete_unreadable(&config_maps(), "broken", &caller, options).await }
+        };
+
+        let denied = Caller::new(user, Arc::new(AllBut("unsafe-delete-ignore-read-errors")));
+        let refused = delete(denied).await.unwrap_err().status();
+        assert_eq!((refused.http_code(), plugin.asked().len()), (403, 0));
+        let text = r#"configmaps "broken" is forbidden: not permitted to do "unsafe-delete-ignore-read-errors", reason: because"#;
+        assert_eq!(refused.message, text);
+
+        for refuses in ["mutate DELETE configmaps", "validate DELETE configmaps"] {
+            *plugin.refuses.lock() = refuses;
+            assert_eq!(delete(caller("m")).await.unwrap_err().code(), 403, "{refuses}");
+        }
+        *plugin.refuses.lock() = "none";
+        plugin.asked();
+        delete(caller("m").rehearsing()).await.unwrap();
+        let asked = [r#"mutate DELETE configmaps "broken" dry"#, r#"validate DELETE configmaps "broken" dry"#];
+        assert_eq!(plugin.asked(), asked);
+
+        store.set_calls(Fault::Hang);
+        let deadline = Instant::now() + Duration::from_millis(500);
+        assert_eq!(delete(caller("m").until(Some(deadline))).await.unwrap_err().code(), 504);
+        assert_eq!(Instant::now(), deadline);
+        store.set_calls(Fault::None);
+        assert!(store.get(&key).await.unwrap().is_some(), "nothing of this has deleted it");
+
+        delete(caller("m")).await.unwrap();
+        assert!(store.get(&key).await.unwrap().is_none());
+        assert_eq!(delete(caller("m")).await.unwrap_err().code(), 422);
     });
 }
