@@ -18,13 +18,15 @@ mod pinned;
 mod sending;
 mod stall;
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::sync::oneshot::error::RecvError;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -104,9 +106,8 @@ pub async fn serve(port: TcpListener, tls: Arc<ServerConfig>, pipeline: Arc<Pipe
     let _cut = cut.drop_guard();
     let served = TaskTracker::new();
     let opened = port.into_std().and_then(|port| door::open(port, shared, served.clone()));
-    let door = match opened {
-        // Its end is waited for in two places, either of which may see it first.
-        Ok(door) => door.map(|_| ()).shared(),
+    let mut door = match opened {
+        Ok(door) => door,
         Err(error) => return tracing::error!(%error, "connections can't be accepted"),
     };
     let mut look = tokio::time::interval(pinned::LOOK_EVERY);
@@ -114,17 +115,30 @@ pub async fn serve(port: TcpListener, tls: Arc<ServerConfig>, pipeline: Arc<Pipe
     loop {
         tokio::select! {
             () = stopping.cancelled() => break,
-            // Never before the server stops, unless the thread died.
-            () = door.clone() => break,
+            // Never before the server stops, unless the thread died. Then nobody is left to take connections, so that is told at once.
+            ended = &mut door => return ended_early(ended),
             _ = look.tick() => lists.enforce(),
         }
     }
     served.close();
     let drained = async {
-        door.await;
+        if let Ok(Err(panic)) = door.await {
+            resume_unwind(panic);
+        }
         served.wait().await;
     };
     if tokio::time::timeout(limits.drain, drained).await.is_err() {
         tracing::warn!("connections were cut at the end of the time for stopping");
+    }
+}
+
+/// The end of the thread that accepts connections, which nothing has told to end.
+///
+/// # Panics
+/// As the thread did.
+fn ended_early(ended: Result<thread::Result<()>, RecvError>) {
+    match ended {
+        Ok(Err(panic)) => resume_unwind(panic),
+        Ok(Ok(())) | Err(_) => tracing::error!("connections are no longer accepted"),
     }
 }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_server::Switches;
+use keelson_server::{StoreConfig, Switches};
 use keelson_storage::faulty::{FaultyStore, Panic};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, StoreKey, Transaction};
-use keelson_testkit::{ProcessServer, TestServer};
+use keelson_testkit::{PostgresServer, ProcessServer, TestServer};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -121,6 +121,64 @@ async fn a_controller_that_dies_ends_the_server() {
     check(server, "serviceaccount-controller").await;
 }
 
+/// A server on a database of its own; `None` where there is no PostgreSQL to start.
+async fn server_on_postgres(database: &str) -> Option<TestServer> {
+    let store = StoreConfig::parse(&PostgresServer::shared()?.create_database(database)).unwrap();
+    Some(TestServer::builder().configure(|config| config.store = store).start().await)
+}
+
+#[tokio::test]
+async fn a_postgresql_writer_that_dies_ends_the_server() {
+    let Some(server) = server_on_postgres("without_writer").await else { return };
+    server.running().supervisor().kill("store-writer");
+    let write = server.raw().post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}}));
+    let answer = tokio::time::timeout(PATIENCE, write.into_future()).await.expect("a write does not wait for the dead");
+    assert!(answer.status >= 500, "{}", answer.status);
+    check(server, "store-writer").await;
+}
+
+#[tokio::test]
+async fn a_postgresql_feed_that_dies_ends_the_server() {
+    let Some(server) = server_on_postgres("without_feed").await else { return };
+    server.running().supervisor().kill("store-feed");
+    check(server, "store-feed").await;
+}
+
+/// Without its listener a server has no way to say anything, so nobody takes it for live.
+#[tokio::test]
+async fn a_listener_that_dies_ends_the_server() {
+    let (mut server, _) = server().await;
+    let known = server.raw();
+    known.get("/livez").await.expect(200);
+    server.running().supervisor().kill("listener");
+    let told = tokio::time::timeout(PATIENCE, server.failed()).await.expect("it died unnoticed");
+    assert!(told.starts_with("fatal: listener has panicked: told to panic at "), "{told}");
+    for raw in [known, server.raw()] {
+        assert!(raw.get("/livez").try_send().await.is_err(), "nobody answers");
+    }
+    tokio::time::timeout(PATIENCE, server.stop()).await.expect("it stops without its listener");
+}
+
+/// The thread that accepts connections is part of the listener: nothing else would notice that nobody can connect any more.
+#[tokio::test]
+async fn a_process_that_can_not_accept_connections_ends() {
+    let directory = TempDir::new().unwrap();
+    let broken = directory.path().join("broken");
+    let mut server = ProcessServer::builder(env!("CARGO_BIN_EXE_keelson"))
+        .env("LD_PRELOAD", shim(directory.path(), DOOR_SHIM))
+        .env("KEELSON_TEST_DOOR_FAILS", &broken)
+        .start()
+        .await;
+    std::fs::write(&broken, "").unwrap();
+    // Wakes the thread, which nobody has served from then on.
+    let answer = server.raw().get("/livez").try_send().await;
+    assert_eq!(server.ended().await.code(), Some(1));
+    let log = server.log();
+    let fatal = "fatal: listener has panicked: unexpected error when polling the I/O driver";
+    assert!(log.contains(&format!("\nkeelson: {fatal}")), "{answer:?}\n{log}");
+    assert!(log.lines().any(|line| line.contains("ERROR") && line.contains(fatal)), "{log}");
+}
+
 /// A request that panics is answered with 500 and harms nobody else.
 #[tokio::test]
 async fn a_request_that_panics_does_not_end_the_server() {
@@ -149,10 +207,33 @@ int fsync(int fd) { return refused() ? -1 : (int)syscall(SYS_fsync, fd); }
 int fdatasync(int fd) { return refused() ? -1 : (int)syscall(SYS_fdatasync, fd); }
 "#;
 
+/// What epoll_wait is replaced by: it fails in the thread that accepts connections as long as a file exists.
+const DOOR_SHIM: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int epoll_wait(int epfd, struct epoll_event *events, int most, int timeout) {
+    char name[16] = "";
+    const char *file = getenv("KEELSON_TEST_DOOR_FAILS");
+    prctl(PR_GET_NAME, name);
+    int ready = (int)syscall(SYS_epoll_pwait, epfd, events, most, timeout, NULL, 8);
+    if (file && !strcmp(name, "keelson-door") && !access(file, F_OK)) {
+        errno = EBADF;
+        return -1;
+    }
+    return ready;
+}
+"#;
+
 /// Compiles the shim with the C compiler that the project needs anyway.
-fn shim(directory: &Path) -> PathBuf {
+fn shim(directory: &Path, text: &str) -> PathBuf {
     let (source, library) = (directory.join("shim.c"), directory.join("shim.so"));
-    std::fs::write(&source, SHIM).unwrap();
+    std::fs::write(&source, text).unwrap();
     let compiler =
         std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     assert!(compiler.unwrap().success(), "the shim does not compile");
@@ -165,7 +246,7 @@ async fn a_disk_that_does_not_sync_ends_the_process() {
     let directory = TempDir::new().unwrap();
     let broken = directory.path().join("broken");
     let mut server = ProcessServer::builder(env!("CARGO_BIN_EXE_keelson"))
-        .env("LD_PRELOAD", shim(directory.path()))
+        .env("LD_PRELOAD", shim(directory.path(), SHIM))
         .env("KEELSON_TEST_SYNC_FAILS", &broken)
         .start()
         .await;

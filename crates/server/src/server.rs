@@ -250,6 +250,11 @@ impl RunningServer {
         self.fence.closed().await
     }
 
+    /// Watches over what runs beside requests.
+    pub fn supervisor(&self) -> &Supervisor {
+        self.background.supervisor()
+    }
+
     /// Waits until something that the server can't do without has died, such as a background task, and tells what. The
     /// server is no longer live then, and is to be shut down.
     pub async fn failed(&self) -> Failure {

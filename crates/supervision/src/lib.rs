@@ -12,8 +12,10 @@
 mod group;
 
 use std::any::Any;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use futures::FutureExt as _;
@@ -44,6 +46,8 @@ struct State {
     tasks: Mutex<Vec<&'static str>>,
     /// What has failed, the first one first. Each task fails at most once.
     failures: watch::Sender<Vec<Failure>>,
+    /// The task that is to panic.
+    killed: OnceLock<&'static str>,
 }
 
 impl Supervisor {
@@ -63,6 +67,11 @@ impl Supervisor {
         if is_new {
             tracing::error!(task, "{failure}");
         }
+    }
+
+    /// Has a task panic when it next has something to do: for tests of what becomes of a server without it. One task at the most.
+    pub fn kill(&self, task: &'static str) {
+        let _first = self.0.killed.set(task);
     }
 
     /// Waits for the first failure.
@@ -115,6 +124,11 @@ impl Supervisor {
         self.note(task);
         let supervisor = self.clone();
         async move {
+            let mut work = pin!(work);
+            let work = poll_fn(|context| {
+                assert!(supervisor.0.killed.get() != Some(&task), "told to panic at its next turn");
+                work.as_mut().poll(context)
+            });
             // What a panic has left half done is not looked at again: the server ends.
             match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(done) => Some(done),
@@ -219,6 +233,21 @@ mod tests {
         assert_eq!(told.await.unwrap(), Some(()));
         assert_eq!(finite.await, Some(7));
         assert!(supervisor.tasks().into_iter().all(|(_, failure)| failure.is_none()));
+    }
+
+    #[tokio::test]
+    async fn a_task_can_be_told_to_panic() {
+        let (supervisor, stopping) = (Supervisor::default(), CancellationToken::new());
+        let (news, mut told) = tokio::sync::mpsc::channel(1);
+        supervisor.spawn("idle", &stopping, std::future::pending::<()>());
+        supervisor.spawn("busy", &stopping, async move { while told.recv().await.is_some() {} });
+        supervisor.kill("busy");
+        news.send(()).await.unwrap();
+        assert_eq!(
+            supervisor.failed().await.to_string(),
+            "fatal: busy has panicked: told to panic at its next turn; the server can't go on without it"
+        );
+        assert!(news.send(()).await.is_err(), "what it held is gone");
     }
 
     #[tokio::test]

@@ -7,7 +7,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -32,7 +34,7 @@ const TELL_EVERY: u32 = 1200;
 type Offered = Arc<Mutex<Option<(std::net::TcpStream, Ticket)>>>;
 
 /// Accepts connections until the server stops, and waits for the end of those that it kept. The result is told when the port is
-/// closed and these have ended.
+/// closed and these have ended; it is the panic, if there was one.
 ///
 /// # Errors
 /// When the thread can't be started.
@@ -40,18 +42,18 @@ pub(super) fn open(
     port: std::net::TcpListener,
     shared: Arc<Shared>,
     served: TaskTracker,
-) -> io::Result<oneshot::Receiver<()>> {
+) -> io::Result<oneshot::Receiver<thread::Result<()>>> {
     let (ended, end) = oneshot::channel();
     let runtime = Handle::current();
-    let thread = move || {
-        // Told when it is dropped, whatever the reason.
-        let _ended = ended;
-        match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(own) => own.block_on(accept(port, shared, served, runtime)),
-            Err(error) => tracing::error!(%error, "connections can't be accepted"),
-        }
+    let accepting = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(own) => own.block_on(accept(port, shared, served, runtime)),
+        Err(error) => tracing::error!(%error, "connections can't be accepted"),
     };
-    std::thread::Builder::new().name("keelson-door".to_owned()).spawn(thread)?;
+    let thread = move || {
+        // Nobody waits any more when the listener was given up.
+        let _ = ended.send(catch_unwind(AssertUnwindSafe(accepting)));
+    };
+    thread::Builder::new().name("keelson-door".to_owned()).spawn(thread)?;
     Ok(end)
 }
 
