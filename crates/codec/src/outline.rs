@@ -1,10 +1,9 @@
 //! A JSON text as a flat list of its values, all of which borrow from the text.
 //!
-//! For readers of many objects: one pass, one allocation, and nothing is copied unless it has escapes. A value stands
+//! For readers of many objects: one pass, one allocation, and nothing is copied unless it has escapes. What it holds is at most
+//! some twenty times as long as the text, whatever that says. A value stands
 //! before the values inside it and knows where they end. The text must be compact and valid, as stored objects are; of
 //! other texts the outline is wrong, but reading it never panics and always ends.
-
-use std::borrow::Cow;
 
 use crate::cursor::Cursor;
 use crate::json::grow;
@@ -16,20 +15,55 @@ const BYTES_PER_VALUE: usize = 24;
 /// The values of one text.
 #[derive(Clone, Debug)]
 pub struct Outline<'a> {
-    nodes: Vec<Node<'a>>,
+    text: &'a str,
+    /// What the strings with escapes say, one behind the other.
+    decoded: String,
+    nodes: Vec<Node>,
 }
 
+/// A value. There may be one for every second byte of a text, so it holds places rather than what is there.
 #[derive(Clone, Debug)]
-struct Node<'a> {
+struct Node {
     /// The key in the enclosing object; empty in arrays.
-    key: Cow<'a, str>,
-    content: Content<'a>,
+    key: Place,
+    /// The text of a number or a string; empty for what else there is.
+    content: Place,
     /// The place of the first value behind this one and all that is in it.
     end: u32,
+    kind: Kind,
+    /// Whether the key is among what was decoded.
+    is_key_decoded: bool,
+    /// Whether the content is.
+    is_content_decoded: bool,
+}
+
+/// Where a piece of text begins, and how many bytes it has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    start: u32,
+    length: u32,
+}
+
+impl Place {
+    fn new(start: usize, length: usize) -> Self {
+        // No text that is stored is so long; of one that is, the outline has nothing to show from there on.
+        Self { start: u32::try_from(start).unwrap_or(u32::MAX), length: u32::try_from(length).unwrap_or(0) }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Null,
+    True,
+    False,
+    Number,
+    Text,
+    Array,
+    Object,
 }
 
 /// What a value is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
     /// `null`.
     Null,
@@ -38,7 +72,7 @@ pub enum Content<'a> {
     /// A number, as it is written.
     Number(&'a str),
     /// A string, without its escapes.
-    Text(Cow<'a, str>),
+    Text(&'a str),
     /// Elements follow.
     Array,
     /// Members follow.
@@ -61,10 +95,10 @@ impl<'a> Outline<'a> {
     /// Reads the values of an object, without the metadata's `managedFields` and the members of `spec`, at any depth, that
     /// `passed_over` names. For those who look at a few fields of many objects.
     pub fn read_sparsely(text: &'a str, passed_over: &[&str]) -> Self {
-        Self::with(text, |place, key| match place {
-            Place::Metadata => key == "managedFields",
-            Place::Spec => passed_over.contains(&key),
-            Place::Root | Place::Elsewhere => false,
+        Self::with(text, |part, key| match part {
+            Part::Metadata => key == "managedFields",
+            Part::Spec => passed_over.contains(&key),
+            Part::Root | Part::Elsewhere => false,
         })
     }
 
@@ -73,18 +107,35 @@ impl<'a> Outline<'a> {
         Item { outline: self, at: 0 }
     }
 
-    fn with(text: &'a str, passes_over: impl Fn(Place, &str) -> bool) -> Self {
+    fn with(text: &'a str, passes_over: impl Fn(Part, &str) -> bool) -> Self {
         let nodes = Vec::with_capacity(text.len() / BYTES_PER_VALUE + 1);
-        let mut reader = Reader { text, cursor: Cursor::new(text.as_bytes(), 0), nodes, passes_over };
-        reader.value(Cow::Borrowed(""), Place::Root, 0);
-        Self { nodes: reader.nodes }
+        let outline = Self { text, decoded: String::new(), nodes };
+        let mut reader = Reader { outline, cursor: Cursor::new(text.as_bytes(), 0), passes_over };
+        reader.value(Found::default(), Part::Root, 0);
+        reader.outline
+    }
+
+    fn at(&self, place: Place, is_decoded: bool) -> &str {
+        let text = if is_decoded { &self.decoded } else { self.text };
+        let start = place.start as usize;
+        text.get(start..start + place.length as usize).unwrap_or_default()
     }
 }
 
 impl<'a> Item<'a> {
     /// What it is.
-    pub fn content(self) -> &'a Content<'a> {
-        &self.outline.nodes[self.at].content
+    pub fn content(self) -> Content<'a> {
+        let node = &self.outline.nodes[self.at];
+        let text = || self.outline.at(node.content, node.is_content_decoded);
+        match node.kind {
+            Kind::Null => Content::Null,
+            Kind::True => Content::Bool(true),
+            Kind::False => Content::Bool(false),
+            Kind::Number => Content::Number(text()),
+            Kind::Text => Content::Text(text()),
+            Kind::Array => Content::Array,
+            Kind::Object => Content::Object,
+        }
     }
 
     /// The member with this key. Cost: one comparison a member.
@@ -101,21 +152,21 @@ impl<'a> Item<'a> {
             let node = outline.nodes[..end].get(next)?;
             let item = Item { outline, at: next };
             next = node.end as usize;
-            Some((&*node.key, item))
+            Some((outline.at(node.key, node.is_key_decoded), item))
         })
     }
 }
 
 /// Where in an object a value stands, as far as it matters for what is passed over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Part {
     Root,
     Metadata,
     Spec,
     Elsewhere,
 }
 
-impl Place {
+impl Part {
     fn below(self, key: &str) -> Self {
         match (self, key) {
             (Self::Root, "metadata") => Self::Metadata,
@@ -125,58 +176,72 @@ impl Place {
     }
 }
 
+/// A string of the text.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    place: Place,
+    is_decoded: bool,
+}
+
 struct Reader<'a, P> {
-    text: &'a str,
+    outline: Outline<'a>,
     cursor: Cursor<'a>,
-    nodes: Vec<Node<'a>>,
     passes_over: P,
 }
 
-impl<'a, P: Fn(Place, &str) -> bool> Reader<'a, P> {
-    fn value(&mut self, key: Cow<'a, str>, place: Place, depth: usize) {
-        let at = self.nodes.len();
-        let content = match self.cursor.peek() {
-            b'"' => Content::Text(self.string()),
-            b'{' if depth < MAX_DEPTH => Content::Object,
-            b'[' if depth < MAX_DEPTH => Content::Array,
+impl<P: Fn(Part, &str) -> bool> Reader<'_, P> {
+    fn value(&mut self, key: Found, part: Part, depth: usize) {
+        let at = self.outline.nodes.len();
+        let (kind, content) = match self.cursor.peek() {
+            b'"' => (Kind::Text, self.string()),
+            b'{' if depth < MAX_DEPTH => (Kind::Object, Found::default()),
+            b'[' if depth < MAX_DEPTH => (Kind::Array, Found::default()),
             _ => self.scalar(),
         };
-        let (object, array) = (content == Content::Object, content == Content::Array);
-        grow(&mut self.nodes);
-        self.nodes.push(Node { key, content, end: 0 });
-        if object {
-            self.members(place, depth);
-        } else if array {
-            self.elements(place, depth);
+        grow(&mut self.outline.nodes);
+        self.outline.nodes.push(Node {
+            key: key.place,
+            content: content.place,
+            end: 0,
+            kind,
+            is_key_decoded: key.is_decoded,
+            is_content_decoded: content.is_decoded,
+        });
+        match kind {
+            Kind::Object => self.members(part, depth),
+            Kind::Array => self.elements(part, depth),
+            Kind::Null | Kind::True | Kind::False | Kind::Number | Kind::Text => {}
         }
-        self.nodes[at].end = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        let end = self.outline.nodes.len();
+        self.outline.nodes[at].end = u32::try_from(end).unwrap_or(u32::MAX);
     }
 
-    fn members(&mut self, place: Place, depth: usize) {
+    fn members(&mut self, part: Part, depth: usize) {
         self.cursor.step();
-        while let Some(key) = self.key() {
-            if (self.passes_over)(place, &key) {
+        while let Some(found) = self.key() {
+            let key = self.outline.at(found.place, found.is_decoded);
+            if (self.passes_over)(part, key) {
                 self.cursor.skip();
             } else {
-                let place = place.below(&key);
-                self.value(key, place, depth + 1);
+                let part = part.below(key);
+                self.value(found, part, depth + 1);
             }
         }
     }
 
-    fn elements(&mut self, place: Place, depth: usize) {
+    fn elements(&mut self, part: Part, depth: usize) {
         self.cursor.step();
         loop {
             match self.cursor.peek() {
                 b',' => self.cursor.step(),
                 b']' | 0 => break self.cursor.step(),
-                _ => self.value(Cow::Borrowed(""), place, depth + 1),
+                _ => self.value(Found::default(), part, depth + 1),
             }
         }
     }
 
     /// As [`Cursor::key`], for the text.
-    fn key(&mut self) -> Option<Cow<'a, str>> {
+    fn key(&mut self) -> Option<Found> {
         if self.cursor.peek() == b',' {
             self.cursor.step();
         }
@@ -189,30 +254,34 @@ impl<'a, P: Fn(Place, &str) -> bool> Reader<'a, P> {
         Some(key)
     }
 
-    fn string(&mut self) -> Cow<'a, str> {
+    fn string(&mut self) -> Found {
         let start = self.cursor.position() + 1;
         let raw = self.cursor.string();
-        if raw.bytes().contains(&b'\\') {
-            return raw.decode();
+        if !raw.bytes().contains(&b'\\') {
+            return Found { place: Place::new(start, raw.bytes().len()), is_decoded: false };
         }
-        Cow::Borrowed(self.text.get(start..start + raw.bytes().len()).unwrap_or_default())
+        let decoded = &mut self.outline.decoded;
+        let before = decoded.len();
+        decoded.push_str(&raw.decode());
+        Found { place: Place::new(before, decoded.len() - before), is_decoded: true }
     }
 
-    fn scalar(&mut self) -> Content<'a> {
+    fn scalar(&mut self) -> (Kind, Found) {
         let start = self.cursor.position();
         self.cursor.skip();
         if self.cursor.position() == start {
             // No value starts like this; a step keeps the walk going.
             self.cursor.step();
         }
-        match self.text.get(start..self.cursor.position()).unwrap_or_default() {
-            "true" => Content::Bool(true),
-            "false" => Content::Bool(false),
-            number if number.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => {
-                Content::Number(number)
-            }
-            _ => Content::Null,
-        }
+        let end = self.cursor.position();
+        let kind = match self.outline.text.get(start..end).unwrap_or_default() {
+            "true" => Kind::True,
+            "false" => Kind::False,
+            number if number.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => Kind::Number,
+            _ => Kind::Null,
+        };
+        let place = if kind == Kind::Number { Place::new(start, end - start) } else { Place::default() };
+        (kind, Found { place, is_decoded: false })
     }
 }
 
@@ -224,9 +293,9 @@ mod tests {
     fn tree(item: Item<'_>) -> Value {
         match item.content() {
             Content::Null => Value::Null,
-            Content::Bool(value) => (*value).into(),
+            Content::Bool(value) => value.into(),
             Content::Number(number) => serde_json::from_str(number).unwrap(),
-            Content::Text(text) => (**text).into(),
+            Content::Text(text) => text.into(),
             Content::Array => item.members().map(|(_, element)| tree(element)).collect(),
             Content::Object => Value::Object(item.members().map(|(key, item)| (key, tree(item))).collect::<Map>()),
         }
@@ -247,8 +316,8 @@ mod tests {
         let text = r#"{"x":{"a":[1,{"b":2}],"c":3},"c":4}"#;
         let outline = Outline::read(text);
         let at = |path: &[&str]| path.iter().try_fold(outline.root(), |item, key| item.get(key));
-        assert_eq!(at(&["x", "c"]).unwrap().content(), &Content::Number("3"));
-        assert_eq!(at(&["c"]).unwrap().content(), &Content::Number("4"));
+        assert_eq!(at(&["x", "c"]).unwrap().content(), Content::Number("3"));
+        assert_eq!(at(&["c"]).unwrap().content(), Content::Number("4"));
         assert!(at(&["b"]).is_none() && at(&["c", "c"]).is_none());
     }
 

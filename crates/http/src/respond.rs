@@ -129,7 +129,7 @@ fn long_form(compact: &[u8], media: MediaType) -> Option<ResponseBody> {
 fn protobuf(json: &[u8]) -> Result<Vec<u8>, ApiError> {
     let outline = Outline::read_sparsely(std::str::from_utf8(json).unwrap_or_default(), &[]);
     let named = |key| match outline.root().get(key)?.content() {
-        Content::Text(text) => Some(&**text),
+        Content::Text(text) => Some(text),
         _ => None,
     };
     // The list of the core versions is older than apiVersions, and names none.

@@ -71,7 +71,7 @@ impl<'a> Part<'a> {
 
     /// Whether there is anything, even something empty.
     pub(crate) fn is_set(self) -> bool {
-        self.0.is_some_and(|value| *value.content() != Content::Null)
+        self.0.is_some_and(|value| value.content() != Content::Null)
     }
 
     /// The text, empty if absent.
@@ -108,7 +108,7 @@ impl<'a> Part<'a> {
     /// The truth value, if there is one.
     pub(crate) fn set_flag(self) -> Option<bool> {
         match self.0?.content() {
-            Content::Bool(value) => Some(*value),
+            Content::Bool(value) => Some(value),
             _ => None,
         }
     }
@@ -121,8 +121,7 @@ impl<'a> Part<'a> {
     /// A text or a number as text: quantities and values that may be either. `None` if absent.
     pub(crate) fn printed(self) -> Option<String> {
         match self.0?.content() {
-            Content::Text(text) => Some(text.to_string()),
-            Content::Number(number) => Some((*number).to_owned()),
+            Content::Text(text) | Content::Number(text) => Some(text.to_owned()),
             Content::Null | Content::Bool(_) | Content::Array | Content::Object => None,
         }
     }
@@ -139,7 +138,7 @@ impl<'a> Part<'a> {
 
     /// The entries of the map, in the order they are stored.
     pub(crate) fn entries(self) -> impl Iterator<Item = (&'a str, Self)> {
-        let map = self.0.filter(|value| *value.content() == Content::Object);
+        let map = self.0.filter(|value| value.content() == Content::Object);
         map.into_iter().flat_map(Item::members).map(|(key, value)| (key, Self(Some(value))))
     }
 
@@ -149,7 +148,7 @@ impl<'a> Part<'a> {
     }
 
     fn elements(self) -> impl Iterator<Item = Item<'a>> {
-        let list = self.0.filter(|value| *value.content() == Content::Array);
+        let list = self.0.filter(|value| value.content() == Content::Array);
         list.into_iter().flat_map(Item::members).map(|(_, element)| element)
     }
 
