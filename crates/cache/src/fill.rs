@@ -35,7 +35,7 @@ const MOST_EVENTS: usize = 1 << 20;
 const QUESTIONS: usize = 16;
 /// Where a stretch holds more objects than so many for each that is wanted, they are asked for one by one.
 const SPARSE: usize = 8;
-/// How often a window is tried that the store does not answer.
+/// How often a window is tried that the store does not answer, or compacts meanwhile.
 const ATTEMPTS: u32 = 5;
 /// How long to wait between two tries.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -71,15 +71,16 @@ impl Filler {
                     looked_at += events;
                     self.filled.send_replace(Filled::DownTo(end));
                 }
-                // The store has forgotten what was to be read: there is no more.
-                Err(StoreError::Compacted { .. }) => break,
                 Err(error) => {
                     attempt += 1;
                     if attempt == ATTEMPTS {
                         tracing::warn!(%error, revision = %end, "the history of before the start stays shorter than the store's");
                         break;
                     }
-                    tokio::time::sleep(RETRY_AFTER).await;
+                    // The store has forgotten a part of the window while it was read. The rest of it is there still.
+                    if !matches!(error, StoreError::Compacted { .. }) {
+                        tokio::time::sleep(RETRY_AFTER).await;
+                    }
                 }
             }
         }

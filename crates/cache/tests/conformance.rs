@@ -140,15 +140,16 @@ impl Store for CachedStore {
         }
         // After a restart it is filled in behind the newest state.
         self.cache.wait_for_history(after, PATIENCE).await;
-        let Ok(cursor) = self.collection().watch(after, Scope::All) else {
-            // Only the engine still knows what happened then.
-            let batches = self.engine.tail(after).await?;
-            let plain_values = |mut batch: TailBatch| {
-                batch.events.retain(|event| event.key.as_str().starts_with(PREFIX));
-                batch.events.iter_mut().for_each(|event| event.value = event.value.as_ref().map(plain));
-                batch
-            };
-            return Ok(batches.map(move |batch| batch.map(plain_values)).boxed());
+        let cursor = self.collection().watch(after, Scope::All);
+        let cursor = match cursor {
+            Ok(cursor) => cursor,
+            // The suite has compacted it since.
+            Err(gone) if after < self.engine.oldest_revision().await? => {
+                return Err(StoreError::Compacted { requested: after, oldest: gone.oldest });
+            }
+            Err(gone) => {
+                panic!("the engine knows what happened after {after}, and the cache only from {} on", gone.oldest)
+            }
         };
         let batches = stream::unfold(cursor, |mut cursor| async move {
             let batch = cursor

@@ -4,8 +4,8 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -229,10 +229,13 @@ async fn everything_recovers_from_a_store_that_hung() {
     assert_eq!(pods(&cache).len(), 1);
 }
 
-/// Answers so many range reads with a compaction to the newest revision before the read, as a slow load sees them.
+/// Answers so many range reads with a compaction to the newest revision before the read, as a slow load sees them; and the first
+/// question for what happened long ago with a compaction to a revision.
+#[derive(Default)]
 struct Compacts {
     inner: MemoryStore,
     left: AtomicUsize,
+    before_tail: Mutex<Option<Revision>>,
 }
 
 #[async_trait]
@@ -260,6 +263,12 @@ impl Store for Compacts {
         self.inner.oldest_revision().await
     }
     async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
+        if after < self.inner.current_revision().await? {
+            let compacted = self.before_tail.lock().unwrap().take();
+            if let Some(oldest) = compacted {
+                self.inner.compact(oldest).await?;
+            }
+        }
         self.inner.tail(after).await
     }
     async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
@@ -273,6 +282,24 @@ impl Store for Compacts {
     }
 }
 
+/// What is compacted while the history is filled in does not cost what is left of it.
+#[tokio::test]
+async fn history_is_filled_in_as_far_as_the_store_has_it_although_it_is_compacted_meanwhile() {
+    let inner = MemoryStore::new();
+    let mut written = Vec::new();
+    for number in 0..10 {
+        written.push(commit(&inner, "a/p", Some(&body(number))).await);
+    }
+    let before_tail = Mutex::new(Some(written[4]));
+    let store = Arc::new(Compacts { inner: inner.clone(), before_tail, ..Compacts::default() });
+    let cache = Cache::start(store, specs(), config()).await.unwrap();
+    filled(&cache).await;
+    assert_eq!(inner.oldest_revision().await.unwrap(), written[4]);
+    let mut cursor = pods(&cache).watch(written[4], Scope::All).expect("the store knows what happened then");
+    let seen: Vec<Revision> = cursor.try_next(100).unwrap().events.iter().map(|event| event.revision).collect();
+    assert_eq!(seen, written[5..]);
+}
+
 #[tokio::test]
 async fn a_start_that_compactions_overtake_begins_again() {
     for compactions in [1, 3, 5] {
@@ -280,14 +307,15 @@ async fn a_start_that_compactions_overtake_begins_again() {
         for number in 0..20 {
             commit(&inner, &format!("a/p{number}"), Some(&body(number))).await;
         }
-        let store = Arc::new(Compacts { inner: inner.clone(), left: AtomicUsize::new(compactions) });
+        let store =
+            Arc::new(Compacts { inner: inner.clone(), left: AtomicUsize::new(compactions), ..Compacts::default() });
         let cache = Cache::start(store, specs(), config()).await.unwrap();
         catch_up(&inner, &cache).await;
         filled(&cache).await;
         assert_eq!(pods(&cache).len(), 21, "after {compactions} compactions");
         assert!(pods(&cache).oldest() >= inner.oldest_revision().await.unwrap());
     }
-    let endless = Arc::new(Compacts { inner: MemoryStore::new(), left: AtomicUsize::new(usize::MAX) });
+    let endless = Arc::new(Compacts { left: AtomicUsize::new(usize::MAX), ..Compacts::default() });
     assert!(matches!(
         Cache::start(endless, specs(), config()).await,
         Err(AddError::Store(StoreError::Compacted { .. }))
