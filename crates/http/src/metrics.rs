@@ -1,6 +1,6 @@
 //! What operators measure, in the field's own names.
 //!
-//! Labels are bounded: verbs and scopes are fixed words, and a resource is named only if it is served. Numbers that
+//! Labels are bounded: verbs and scopes are fixed words, and a resource is named only as long as it is served. Numbers that
 //! other parts keep (objects stored, cache counters) are asked for at each scrape through [`MetricSource`].
 
 mod classic;
@@ -70,6 +70,11 @@ impl Metrics {
     /// The numbers of the listener.
     pub fn edge(&self) -> &Arc<Edge> {
         &self.edge
+    }
+
+    /// Says how to tell whether a version of a resource (group, version, plural) is served. What was counted of others is forgotten.
+    pub fn serve(&self, serves: impl Fn(&str, &str, &str) -> bool + Send + Sync + 'static) {
+        self.requests.serve(Box::new(serves));
     }
 
     /// Asks `source` at each scrape.

@@ -466,6 +466,8 @@ fn pipeline(
     let pages = Pages::new(health, metrics.clone(), addr.to_string());
     let pages = pages.with_issuer(issuer_documents(&tokens, addr));
     let surfaces = registry.clone();
+    metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
+    let surfaces = registry.clone();
     let handlers = Arc::new(ResourceHandlers::new(registry, tokens.clone()));
     let router = Router::new(move || surfaces.surface(), move |surface| documentation.of(surface), pages, handlers);
     let (clock, random) = (config.clock.clone(), config.random.clone());

@@ -171,6 +171,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_served_no_more_is_forgotten() {
+        let metrics = Arc::new(Metrics::new());
+        metrics.serve(|_, version, resource| (version, resource) == ("v1", "pods"));
+        for number in 0..3_000 {
+            let resource = format!("gone{number}");
+            let gone = ResourceNames { resource: &resource, ..PODS };
+            observe(&metrics, "/api/v1/gone", Some(gone), StatusCode::OK);
+            assert!(metrics.requests.len() <= 1_002, "nobody looks, and they do not add up");
+        }
+        observe(&metrics, "/api/v1/pods", Some(PODS), StatusCode::OK);
+        observe(&metrics, "/elsewhere", None, StatusCode::NOT_FOUND);
+        let text = metrics.classic().unwrap();
+        assert!(text.contains(r#"resource="pods""#) && text.contains(r#"resource="""#) && !text.contains("gone"));
+    }
+
+    #[test]
     fn a_watch_counts_as_long_running_while_it_lasts() {
         let metrics = Arc::new(Metrics::new());
         let info = RequestInfo::parse(&Method::GET, &"/api/v1/pods?watch=1".parse().unwrap());

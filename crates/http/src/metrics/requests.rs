@@ -1,9 +1,10 @@
 //! What is counted of requests: one series for all that ask the same of the same resource.
 //!
-//! A request finds its series once, when it begins, and counts in it when it ends.
+//! A request finds its series once, when it begins, and counts in it when it ends. The series of resources that are not served any
+//! more are forgotten when somebody reads the metrics, and before there are many of them.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hashbrown::{Equivalent, HashMap};
@@ -84,9 +85,28 @@ struct CodeLabel {
     code: u16,
 }
 
+/// How many series more there may be than after the last time that those of the past were forgotten.
+const NEW_SERIES: usize = 1000;
+
+/// Whether there is such a version of a resource (group, version, plural).
+type Serves = Box<dyn Fn(&str, &str, &str) -> bool + Send + Sync>;
+
 /// All series. A clone is the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Requests(Arc<RwLock<HashMap<OwnLabels, Arc<Series>>>>);
+pub(super) struct Requests(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    known: RwLock<Known>,
+    serves: OnceLock<Serves>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    series: HashMap<OwnLabels, Arc<Series>>,
+    /// How many there were when those of the past were last forgotten.
+    after_last: usize,
+}
 
 /// What was counted of requests that are alike.
 #[derive(Debug)]
@@ -107,7 +127,7 @@ enum Length {
 impl Requests {
     /// The series of a request. All with the same labels are long-running, or none.
     pub(super) fn series(&self, labels: RequestLabels<'_>, long_running: bool) -> Arc<Series> {
-        if let Some(known) = self.0.read().get(&labels) {
+        if let Some(known) = self.0.known.read().series.get(&labels) {
             return known.clone();
         }
         let length = || match long_running {
@@ -115,14 +135,49 @@ impl Requests {
             false => Length::Short(Histogram::new(DURATION_BUCKETS)),
         };
         let new = || Arc::new(Series { answered: Mutex::default(), length: length() });
-        self.0.write().entry(OwnLabels::from(&labels)).or_insert_with(new).clone()
+        let mut known = self.0.known.write();
+        if known.series.len() >= known.after_last + NEW_SERIES {
+            known.forget_past(self.0.serves.get());
+        }
+        known.series.entry(OwnLabels::from(&labels)).or_insert_with(new).clone()
+    }
+
+    /// Says which resources are served; all that were ever asked for, until then.
+    pub(super) fn serve(&self, serves: Serves) {
+        // There is one server, which says so once.
+        let _first = self.0.serves.set(serves);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.known.read().series.len()
     }
 
     /// All of them in order, for requests must not wait until they are written out.
     fn sorted(&self) -> Vec<(OwnLabels, Arc<Series>)> {
-        let mut all: Vec<_> = self.0.read().iter().map(|(labels, series)| (labels.clone(), series.clone())).collect();
+        let mut known = self.0.known.write();
+        known.forget_past(self.0.serves.get());
+        let mut all: Vec<_> = known.series.iter().map(|(labels, series)| (labels.clone(), series.clone())).collect();
+        drop(known);
         all.sort_unstable_by(|(one, _), (other, _)| one.shown().cmp(&other.shown()));
         all
+    }
+}
+
+impl Known {
+    /// Forgets what was counted of resources that are not served any more.
+    fn forget_past(&mut self, serves: Option<&Serves>) {
+        if let Some(serves) = serves {
+            let is_served = |of: &OwnLabels| of.resource.is_empty() || serves(&of.group, &of.version, &of.resource);
+            self.series.retain(|labels, _| is_served(labels));
+        }
+        self.after_last = self.series.len();
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("known", &self.known).finish_non_exhaustive()
     }
 }
 

@@ -117,10 +117,13 @@ async fn a_resource_is_discovered_and_used_while_it_is_served() {
     let shown = raw.get(THINGS.replace("/v1/", "/v2/") + "/a").await.expect(200).json();
     assert_eq!(shown["apiVersion"], format!("{GROUP}/v2"));
 
+    let counted = || async { raw.get("/metrics").await.expect(200).text().contains(GROUP) };
+    assert!(counted().await, "requests for it are counted");
     let all = [resource("bindings", "Mooring", &["v1"]), resource("pods", "Whale", &["v2"])];
     surfaces.remove(&all.map(|resource| resource.group_resource())).await;
     assert_eq!(discovered(&server).await, (None, before), "the same set has the same tag");
     raw.get(THINGS).await.expect(404);
     raw.get(format!("/apis/{GROUP}")).await.expect(404);
     raw.get("/api/v1/pods").await.expect(200);
+    assert!(!counted().await, "nothing is counted of what is gone");
 }
