@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, stream};
 use keelson_testkit::{Raw, TestServer};
@@ -230,6 +230,7 @@ async fn two_thousand_dependents_go_in_seconds() {
     let server = TestServer::builder().sqlite().start().await;
     let raw = server.raw();
     let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+    let started = Instant::now();
     let posts = stream::iter(0..16).map(|lane| {
         let (raw, owner) = (raw.clone(), &owner);
         async move {
@@ -239,8 +240,12 @@ async fn two_thousand_dependents_go_in_seconds() {
         }
     });
     posts.buffer_unordered(16).collect::<Vec<_>>().await;
+    let (making, started) = (started.elapsed(), Instant::now());
     delete(&raw, &path(CONFIG_MAPS, "owner"), "Foreground").await;
     gone(&raw, &path(CONFIG_MAPS, "owner")).await;
+    // Sixteen clients made them side by side. One deletion after the other would take several times as long as that.
+    let collecting = started.elapsed();
+    assert!(collecting < 2 * making, "made in {making:?}, collected in {collecting:?}");
     let left = raw.get(SECRETS).await.expect(200).json();
     assert_eq!(left["items"], json!([]));
 }

@@ -1,6 +1,7 @@
 //! Answers of the store that get lost on their way: a client is told the truth, or nothing that has it try again by itself.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use keelson_storage::{RangeRequest, Store, StoreKey};
 use keelson_testkit::{Answer, LossyWay, Raw, TestServer};
@@ -12,12 +13,14 @@ use crate::{CONFIG_MAPS, config_map, until};
 on_engine!(
     postgres,
     mortal_postgres: one_create_makes_one_job_whatever_answer_is_lost,
-    an_outcome_that_can_not_be_known_is_told_so
+    an_outcome_that_can_not_be_known_is_told_so,
+    an_answer_comes_in_time_whatever_is_lost
 );
 on_engine!(
     etcd,
     etcd: one_create_makes_one_job_whatever_answer_is_lost,
-    an_outcome_that_can_not_be_known_is_told_so
+    an_outcome_that_can_not_be_known_is_told_so,
+    an_answer_comes_in_time_whatever_is_lost
 );
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
@@ -115,4 +118,16 @@ async fn an_outcome_that_can_not_be_known_is_told_so(engine: Engine) {
     assert!([(503, "1"), (504, "")].contains(&told), "{}", refused.text());
     setting.way.mend();
     assert_eq!(setting.stored(STORED_JOBS).await.len(), 1);
+}
+
+/// To find out what has become of a write takes time, of which a request has no more than it said.
+async fn an_answer_comes_in_time_whatever_is_lost(engine: Engine) {
+    let setting = Setting::new(&engine).await;
+    setting.way.eat_answer_to("in-time");
+    let started = Instant::now();
+    let status = setting.server.raw().post(format!("{CONFIG_MAPS}?timeout=2s"), &config_map("in-time", 1)).await;
+    let (took, status) = (started.elapsed(), status.expect(504).json());
+    assert_eq!(status["reason"], "Timeout", "{status}");
+    assert!(Duration::from_secs(2) <= took && took < Duration::from_secs(5), "{took:?}");
+    setting.way.mend();
 }
