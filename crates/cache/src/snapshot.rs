@@ -196,6 +196,19 @@ impl LeafSlice {
         self.slice.is_whole()
     }
 
+    /// How many bytes the items of a list have, without what stands between them.
+    pub fn bytes(&self) -> u64 {
+        match self.is_whole() {
+            true => self.slice.leaf().sums().weight,
+            false => self.entries().iter().map(|entry| entry.list_bytes()).sum(),
+        }
+    }
+
+    /// Whether [`block`](Self::block) was made before.
+    pub fn has_block(&self) -> bool {
+        self.is_whole() && self.slice.leaf().derived().block.get().is_some()
+    }
+
     /// The items of the list (`{..},{..}`, no comma at either end) of the *whole* leaf, compressed once and kept until
     /// the leaf changes. `None` when this is only a part of a leaf.
     ///

@@ -21,6 +21,16 @@ pub struct Estimate {
     pub is_selected: bool,
 }
 
+/// How many bytes an object has in JSON, about which nothing is known: those of the largest that are stored, unless more are allowed.
+const ANY_OBJECT_BYTES: u64 = 3 << 19;
+
+impl Estimate {
+    /// One object, whichever it is.
+    pub const fn any_object() -> Self {
+        Self { bytes: ANY_OBJECT_BYTES, looked_at: 1, is_selected: false }
+    }
+}
+
 impl Registry {
     /// The objects that a list looks at. Nothing where the options can't be met.
     pub fn estimate_list(&self, target: &Target, options: &ListOptions) -> Estimate {
@@ -42,12 +52,17 @@ impl Registry {
         } else {
             plan.limit.map_or(objects, |limit| objects.min(limit))
         };
-        let bytes = match objects {
-            0 => 0,
-            // The average, for a part of them.
-            objects => u64::try_from(u128::from(bytes) * looked_at as u128 / objects as u128).unwrap_or(u64::MAX),
-        };
-        Estimate { bytes, looked_at: looked_at as u64, is_selected }
+        Estimate { bytes: part_of(bytes, looked_at, objects), looked_at: looked_at as u64, is_selected }
+    }
+
+    /// The objects that a list looks at whose selectors nobody has read, be it one of a limit.
+    pub fn estimate_unread(&self, target: &Target, limited: bool) -> Estimate {
+        let Ok(collection) = self.collection(target) else { return Estimate::default() };
+        let (snapshot, range) = (collection.snapshot(), KeyRange::below(&target.key_prefix(), ""));
+        let (from, to) = (range.from.as_str(), range.to.as_deref());
+        let (objects, bytes) = (snapshot.count(from, to), snapshot.bytes(from, to));
+        let looked_at = if limited { objects.min(self.config.bounds.scan) } else { objects };
+        Estimate { bytes: part_of(bytes, looked_at, objects), looked_at: looked_at as u64, is_selected: true }
     }
 
     /// The object that a request names.
@@ -58,4 +73,9 @@ impl Registry {
         let bytes = collection.get(&target.relative_key(name)).map_or(0, |entry| entry.list_bytes());
         Estimate { bytes, looked_at: 1, is_selected: false }
     }
+}
+
+/// How many of the bytes of all objects some of them have, on the average.
+fn part_of(bytes: u64, some: usize, all: usize) -> u64 {
+    u64::try_from(u128::from(bytes) * some as u128 / all.max(1) as u128).unwrap_or(u64::MAX)
 }

@@ -60,7 +60,7 @@ pub enum WatchOutput {
 
 impl WatchOutput {
     /// About how many bytes it takes to tell.
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         const SMALL: usize = 256;
         match self {
             Self::Initial(entry) => entry.object.bytes().len(),
@@ -219,11 +219,18 @@ impl WatchStream {
     ///
     /// Dropping the future between two calls loses nothing.
     pub async fn next(&mut self) -> Option<Vec<WatchOutput>> {
-        while self.pending.is_empty() {
+        if !self.pending.is_empty() {
+            return Some(self.hand_out());
+        }
+        loop {
             let outputs = self.step().await?;
             self.pending.extend(outputs);
+            if !self.pending.is_empty() {
+                return Some(self.hand_out());
+            }
+            // Nothing of it is selected, and there may be much more of that. Others have their turn.
+            tokio::task::yield_now().await;
         }
-        Some(self.hand_out())
     }
 
     /// When the watch ends, whatever it has still to tell.

@@ -87,6 +87,28 @@ impl RequestBody {
         }
     }
 
+    /// How many bytes it has at the least: all of them where it says so beforehand, or was read to its end.
+    pub fn known_bytes(&self) -> u64 {
+        let begun: usize = self.begun.iter().map(Bytes::len).sum();
+        begun as u64 + self.unread.as_ref().map_or(0, |unread| unread.size_hint().lower())
+    }
+
+    /// Whether the body holds one of these texts. All of it is read and kept, so it must be known to be small.
+    pub async fn holds_one_of(&mut self, texts: &[&[u8]]) -> bool {
+        self.held_back = false;
+        while let Some(data) = self.next().await {
+            match data {
+                Ok(data) => self.begun.push(data),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return false;
+                }
+            }
+        }
+        let whole = self.begun.concat();
+        texts.iter().any(|text| whole.windows(text.len()).any(|part| part == *text))
+    }
+
     /// Reads the body whole, at most `limit` bytes.
     ///
     /// # Errors
@@ -186,6 +208,15 @@ mod tests {
             assert_eq!(body.has_more_than(4).await, much);
             assert_eq!(body.read(200).await.unwrap(), (0..bytes).collect::<Vec<_>>());
         }
+        for (text, held) in [("ab", true), ("xy", true), ("ba", false)] {
+            let pieces = ["a", "bx", "y"].map(|piece| Ok::<_, IncomingError>(Frame::data(Bytes::from(piece))));
+            let unread = Some(StreamBody::new(futures::stream::iter(pieces)).boxed_unsync());
+            let mut body = RequestBody { begun: Vec::new(), failed: None, unread, held_back: false };
+            assert_eq!(body.holds_one_of(&[text.as_bytes()]).await, held);
+            assert_eq!(body.known_bytes(), 4);
+            assert_eq!(body.read(4).await.unwrap(), "abxy");
+        }
+        assert_eq!(RequestBody::from_bytes("abcde").known_bytes(), 5);
         assert!(RequestBody::from_bytes("abcde").has_more_than(4).await);
         assert!(!RequestBody::from_bytes("").has_more_than(0).await);
     }

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::authentication::TokenAuthenticator;
+pub(crate) use self::flow_control::has_long_query;
 use self::flow_control::{Cost, FlowControl, Places, Sent};
 pub use self::flow_control::{FlowLimits, LevelLimits};
 use self::long_work::LongWork;
@@ -164,9 +165,9 @@ impl Pipeline {
         let limit = time_limit::of(&info, &parts)?;
         let deadline = limit.map(|limit| Instant::now() + limit);
         let answered = pin!(async {
-            let much = body.has_more_than(flow_control::LONG_BODY_BYTES).await;
+            let sent = Sent::of(&parts, &mut body).await;
             let about = target.as_ref().map(|target| self.router.estimate(&info, &parts, target)).unwrap_or_default();
-            let cost = flow_control::of(&info, &parts, &about, Sent { much });
+            let cost = flow_control::of(&info, &parts, &about, sent);
             let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
             let places = match self.flow_control.admit(&user, &info, cost, time).await {
                 Ok(places) => places,

@@ -5,7 +5,7 @@ use keelson_meta::options::{ListOptions, Query};
 use keelson_meta::{ApiError, ListHead, ListMeta};
 use keelson_registry::{ListItems, Registry, Target};
 
-use super::list_body::{AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Source, converted};
+use super::list_body::{AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Paced, Source, bytes_of, converted, done};
 use super::render::{ListWriter, Renderer};
 use crate::body::{ResponseBody, stream};
 use crate::negotiation::{MediaKind, Subject, accepts_gzip};
@@ -37,11 +37,12 @@ pub(super) async fn handle(
     let gzip = accepts_gzip(&request.parts.headers) && bytes > GZIP_THRESHOLD_BYTES as u64;
     // Items that are copied cost less than to hand them about, and canonical ones are compressed already.
     let direct = writer.is_canonical() || (writer.copies() && !gzip);
-    let ahead = bytes >= AHEAD_FROM_BYTES && !direct;
+    let ahead = !direct && (bytes >= AHEAD_FROM_BYTES || source.has_heavy());
     let body = match (ahead, gzip) {
-        (true, _) => stream(AheadBody::new(writer, start, source, gzip)),
-        (false, true) => stream(GzipListBody::new(writer, start, source)),
-        (false, false) => stream(ListBody::new(writer, &start, source)),
+        (true, _) => stream(Paced::new(AheadBody::new(writer, start, source, gzip))),
+        (false, true) => stream(Paced::new(GzipListBody::new(writer, start, source))),
+        (false, false) if direct => stream(ListBody::new(writer, &start, source)),
+        (false, false) => stream(Paced::new(ListBody::new(writer, &start, source))),
     };
     let mut response = respond::stream(StatusCode::OK, content_type, body);
     if gzip {
@@ -66,11 +67,16 @@ pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<S
         source = converted(source, renderer.view(), measured).await?;
     }
     if let Some(order) = renderer.row_order() {
-        let entries = source.into_entries().await?.into_iter();
-        let mut decoded: Vec<_> =
-            entries.map(|entry| (renderer.decode(&entry.object, entry.revision), entry)).collect();
-        decoded.sort_by(|(left, _), (right, _)| order(left, right));
-        let sorted: Vec<_> = decoded.into_iter().map(|(_, entry)| entry).collect();
+        let (entries, renderer) = (source.into_entries().await?, renderer.clone());
+        let bytes = bytes_of(&entries);
+        let sorted = move || {
+            let entries = entries.into_iter();
+            let mut decoded: Vec<_> =
+                entries.map(|entry| (renderer.decode(&entry.object, entry.revision), entry)).collect();
+            decoded.sort_by(|(left, _), (right, _)| order(left, right));
+            decoded.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>()
+        };
+        let sorted = done(bytes, sorted).await;
         return Ok(Source::Chosen(sorted.into_iter()));
     }
     match source {

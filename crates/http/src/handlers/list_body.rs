@@ -7,6 +7,7 @@
 
 mod ahead;
 mod convert;
+mod paced;
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,8 +15,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use hyper::body::{Body, Frame};
 use keelson_cache::{Entry, LeafSlice, RangeCursor};
 use keelson_codec::{DeflateBlock, MemberWriter};
@@ -23,8 +25,9 @@ use keelson_meta::ApiError;
 use keelson_registry::HistoryItems;
 
 use self::ahead::in_order;
-pub(super) use self::ahead::{AHEAD_FROM_BYTES, AheadBody};
+pub(super) use self::ahead::{AHEAD_FROM_BYTES, AheadBody, HEAVY_BYTES, done};
 pub(super) use self::convert::converted;
+pub(super) use self::paced::Paced;
 use super::render::ListWriter;
 use crate::body::BodyError;
 
@@ -32,6 +35,10 @@ use crate::body::BodyError;
 const FRAME_BYTES: usize = 64 * 1024;
 /// Room for the entry that fills a frame, so that it rarely grows.
 const FRAME_SLACK_BYTES: usize = 16 * 1024;
+/// How many entries that were picked are measured at once.
+const CHOSEN_BLOCK: usize = 32;
+/// How many bytes a compressed list makes anew before it hands out what it has, so that no frame takes long.
+const FRESH_BYTES: usize = 256 * 1024;
 /// How hard lists are compressed: the least, as the reference server does.
 const GZIP_LEVEL: u32 = 1;
 
@@ -57,6 +64,17 @@ impl Source {
         }
     }
 
+    /// Whether one of the items, which are not too many to be looked at, is so large that to make something of it takes long.
+    pub(super) fn has_heavy(&self) -> bool {
+        let is_heavy = |entry: &Arc<Entry>| entry.list_bytes() > HEAVY_BYTES;
+        match self {
+            Self::Range(cursor, _) => cursor.clone().any(|leaf| leaf.entries().iter().any(is_heavy)),
+            Self::Chosen(entries) => entries.as_slice().iter().any(is_heavy),
+            // Nobody knows yet.
+            Self::History(_) | Self::Converted(..) => true,
+        }
+    }
+
     /// How many bytes the items take in a form, which leaves remember; `measure` adds that up. `None` when they are still
     /// to be read.
     ///
@@ -72,22 +90,31 @@ impl Source {
         match &*self {
             Self::Range(cursor, bytes) if *bytes < AHEAD_FROM_BYTES => {
                 for leaf in cursor.clone() {
-                    size += leaf.size_in(form, &*measure)?;
-                    // Others have their turn, and a client that leaves ends it.
-                    tokio::task::yield_now().await;
+                    let measure = measure.clone();
+                    size += done(leaf.bytes(), move || leaf.size_in(form, &*measure)).await?;
                 }
             }
             Self::Range(cursor, _) => {
                 let leaves = cursor.clone().map(|leaf| {
                     let measure = measure.clone();
-                    move || leaf.size_in(form, &*measure)
+                    (leaf.bytes(), move || leaf.size_in(form, &*measure))
                 });
                 let mut sizes = pin!(in_order(leaves));
                 while let Some(leaf) = sizes.next().await {
                     size += leaf?;
                 }
             }
-            Self::Chosen(entries) => size = measure(entries.as_slice())?,
+            Self::Chosen(entries) => {
+                let blocks: Vec<Vec<Arc<Entry>>> = entries.as_slice().chunks(CHOSEN_BLOCK).map(<[_]>::to_vec).collect();
+                let blocks = blocks.into_iter().map(move |block| {
+                    let measure = measure.clone();
+                    (bytes_of(&block), move || measure(&block))
+                });
+                let mut sizes = pin!(in_order(blocks));
+                while let Some(block) = sizes.next().await {
+                    size += block?;
+                }
+            }
             Self::History(_) | Self::Converted(..) => return Ok(None),
         }
         Ok(Some(size))
@@ -115,6 +142,11 @@ impl Source {
             Self::Converted(batches, _) => ready!(batches.poll_next_unpin(context)).transpose(),
         })
     }
+}
+
+/// How many bytes these have in JSON.
+pub(super) fn bytes_of(entries: &[Arc<Entry>]) -> u64 {
+    entries.iter().map(|entry| entry.list_bytes()).sum()
 }
 
 /// Some items that follow each other.
@@ -207,13 +239,20 @@ pub(super) struct GzipListBody {
     frame: Vec<u8>,
     /// What is to be compressed next.
     plain: Vec<u8>,
+    /// Items that were begun, and how many of them are written.
+    batch: Option<(Batch, usize)>,
+    /// A heavy leaf that is being compressed elsewhere.
+    under_way: Option<BoxFuture<'static, LeafSlice>>,
+    /// How many bytes were compressed for this frame.
+    fresh: usize,
 }
 
 impl GzipListBody {
     /// `plain` is what stands before the items.
     pub(super) fn new(writer: ListWriter, plain: Vec<u8>, source: Source) -> Self {
         let frame = MemberWriter::header().to_vec();
-        Self { rest: Some((writer, source)), member: MemberWriter::new(), frame, plain }
+        let (rest, member) = (Some((writer, source)), MemberWriter::new());
+        Self { rest, member, frame, plain, batch: None, under_way: None, fresh: 0 }
     }
 
     fn push(&mut self, block: &DeflateBlock) {
@@ -223,28 +262,60 @@ impl GzipListBody {
 
     fn compress_plain(&mut self) {
         if !self.plain.is_empty() {
+            self.fresh += self.plain.len();
             let block = DeflateBlock::compress(&self.plain, GZIP_LEVEL);
             self.plain.clear();
             self.push(&block);
         }
     }
 
-    fn add(&mut self, writer: &mut ListWriter, batch: &Batch) {
-        let block = match batch {
-            Batch::Leaf(leaf) if writer.is_canonical() => leaf.block(),
-            Batch::Leaf(_) | Batch::One(_) | Batch::Page(_) => None,
-        };
-        if let Some(block) = block {
-            writer.before_block(&mut self.plain);
-            self.compress_plain();
-            self.push(block);
-            return;
+    /// Adds some of the items, all of a leaf that was compressed before. Whether there are more of them.
+    fn add(&mut self, writer: &mut ListWriter, batch: &Batch, written: &mut usize) -> bool {
+        if let Batch::Leaf(leaf) = batch
+            && *written == 0
+            && writer.is_canonical()
+        {
+            let is_fresh = !leaf.has_block();
+            if let Some(block) = leaf.block() {
+                self.fresh += if is_fresh { usize::try_from(leaf.bytes()).unwrap_or(usize::MAX) } else { 0 };
+                writer.before_block(&mut self.plain);
+                self.compress_plain();
+                self.push(block);
+                return false;
+            }
         }
-        for entry in batch.entries() {
+        for entry in &batch.entries()[*written..] {
             writer.item(entry, &mut self.plain);
+            *written += 1;
             if self.plain.len() >= FRAME_BYTES {
                 self.compress_plain();
+                break;
             }
+        }
+        *written < batch.entries().len()
+    }
+
+    /// The next items; `None` at the end. A leaf that takes long to compress is compressed elsewhere first.
+    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>, ApiError>> {
+        if let Some(under_way) = &mut self.under_way {
+            let leaf = ready!(under_way.poll_unpin(context));
+            self.under_way = None;
+            return Poll::Ready(Ok(Some(Batch::Leaf(leaf))));
+        }
+        let Some((writer, source)) = &mut self.rest else { return Poll::Ready(Ok(None)) };
+        let batch = ready!(source.poll_next(context))?;
+        match batch {
+            Some(Batch::Leaf(leaf))
+                if writer.is_canonical() && leaf.is_whole() && !leaf.has_block() && leaf.bytes() > HEAVY_BYTES =>
+            {
+                let compressed = move || {
+                    leaf.block();
+                    leaf
+                };
+                self.under_way = Some(done(u64::MAX, compressed).boxed());
+                self.poll_batch(context)
+            }
+            batch => Poll::Ready(Ok(batch)),
         }
     }
 
@@ -262,22 +333,30 @@ impl Body for GzipListBody {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        while this.frame.len() < FRAME_BYTES {
-            let Some((mut writer, mut source)) = this.rest.take() else {
+        this.fresh = 0;
+        while this.frame.len() < FRAME_BYTES && (this.frame.is_empty() || this.fresh < FRESH_BYTES) {
+            if this.rest.is_none() {
                 break;
-            };
-            match source.poll_next(context) {
-                Poll::Ready(Ok(Some(batch))) => {
-                    this.add(&mut writer, &batch);
-                    this.rest = Some((writer, source));
-                }
-                Poll::Ready(Ok(None)) => this.end(writer),
-                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
-                Poll::Pending => {
-                    this.rest = Some((writer, source));
-                    return Poll::Pending;
-                }
             }
+            let (batch, mut written) = match this.batch.take() {
+                Some(begun) => begun,
+                None => match this.poll_batch(context) {
+                    Poll::Ready(Ok(Some(batch))) => (batch, 0),
+                    Poll::Ready(Ok(None)) => {
+                        if let Some((writer, _)) = this.rest.take() {
+                            this.end(writer);
+                        }
+                        break;
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                    Poll::Pending => return Poll::Pending,
+                },
+            };
+            let Some((mut writer, source)) = this.rest.take() else { break };
+            if this.add(&mut writer, &batch, &mut written) {
+                this.batch = Some((batch, written));
+            }
+            this.rest = Some((writer, source));
         }
         if this.frame.is_empty() {
             return Poll::Ready(None);

@@ -31,6 +31,7 @@ use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens,
 use keelson_resources::{Question, SubresourceHandler};
 
 use crate::body::ResponseBody;
+use crate::filters::has_long_query;
 use crate::request_info::{RequestInfo, Verb};
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
@@ -109,12 +110,19 @@ impl ApiService for ResourceHandlers {
 
     fn estimate(&self, info: &RequestInfo, parts: &Parts, target: &Target) -> Estimate {
         match info.verb {
+            // To read such selectors takes too long here. They can't ask for more than everything.
+            Verb::List | Verb::DeleteCollection if has_long_query(parts) => {
+                let query = Query::parse(parts.uri.query().unwrap_or_default());
+                self.registry.estimate_unread(target, query.get("limit").is_some())
+            }
             Verb::List | Verb::DeleteCollection => {
                 let options = ListOptions::parse(&Query::parse(parts.uri.query().unwrap_or_default()), false);
                 // What can't be read costs nothing, and is refused by the handler.
                 options.map(|options| self.registry.estimate_list(target, &options)).unwrap_or_default()
             }
             Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => self.registry.estimate_object(target),
+            // The object is named in the body.
+            Verb::Create if target.resource.question == Some(Question::Binding) => Estimate::any_object(),
             Verb::Watch | Verb::Create | Verb::Other(_) => Estimate::default(),
         }
     }

@@ -16,6 +16,9 @@ use crate::negotiation::Subject;
 use crate::respond;
 use crate::service::ApiRequest;
 
+/// After events of more bytes than this others have their turn.
+const REST_FROM_BYTES: usize = 16 * 1024;
+
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
@@ -39,8 +42,13 @@ fn frames(
 ) -> impl Stream<Item = Bytes> + Send + 'static {
     // One registration for the whole watch: each takes a lock that all watches share.
     let stopped = Box::pin(stopping.cancelled_owned());
-    let steps = stream::unfold(Some((watch, encoder, stopped)), |state| async move {
-        let (mut watch, mut encoder, mut stopped) = state?;
+    let begun = Some((watch, encoder, stopped, 0));
+    let steps = stream::unfold(begun, |state| async move {
+        let (mut watch, mut encoder, mut stopped, sent) = state?;
+        if sent > REST_FROM_BYTES {
+            // There may be as much again at once, and a client that takes it as fast. Others have their turn.
+            tokio::task::yield_now().await;
+        }
         let deadline = watch.deadline();
         let told = async {
             let outputs = watch.next().await?;
@@ -52,7 +60,8 @@ fn frames(
             told = told => told?,
             () = stopped.as_mut() => return None,
         };
-        Some((bytes, (!ended).then_some((watch, encoder, stopped))))
+        let sent = bytes.len();
+        Some((bytes, (!ended).then_some((watch, encoder, stopped, sent))))
     });
     Box::pin(steps)
 }

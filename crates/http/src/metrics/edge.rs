@@ -1,8 +1,10 @@
 //! What is measured of connections, and of how long requests hold the threads that all of them share.
 //!
 //! A thread of the runtime that one request holds can do nothing for others. A poll is one such hold; none should last longer than
-//! 10 ms, for which there is a bucket.
+//! 10 ms, for which there is a bucket. On a busy machine a thread may be kept from working in the middle of one, which is no fault of
+//! the request: so the time that it worked is told as well.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -16,6 +18,12 @@ use super::source::{MetricKind, Sample};
 
 /// Upper ends of the buckets of polls, in microseconds.
 const BUCKETS_MICROS: [u64; 8] = [100, 1_000, 5_000, 10_000, 50_000, 250_000, 1_000_000, 10_000_000];
+
+/// A poll that took no longer is not asked how much of that it worked: the answer could only be less.
+const ASK_FROM: Duration = Duration::from_millis(5);
+/// How old the last reading of a thread's clock may be at the beginning of a poll. Reading it takes a microsecond, too long to do it
+/// each time; what the thread has worked since is taken for work of the poll.
+const READING_AGE: Duration = Duration::from_millis(2);
 
 /// The numbers of a listener.
 #[derive(Debug, Default)]
@@ -119,33 +127,92 @@ impl Edge {
 }
 
 /// How long requests held a thread, poll by poll.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Polls {
-    /// How many fell into each bucket, and above all of them.
-    counts: [AtomicU64; BUCKETS_MICROS.len() + 1],
-    nanos: AtomicU64,
-}
-
-impl Default for Polls {
-    fn default() -> Self {
-        Self { counts: std::array::from_fn(|_| AtomicU64::new(0)), nanos: AtomicU64::new(0) }
-    }
+    /// From its beginning to its end.
+    held: Durations,
+    /// As far as the thread worked meanwhile.
+    worked: Durations,
 }
 
 impl Polls {
     /// Does a piece of the work and notes how long it took.
     pub(crate) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let started = Instant::now();
+        let before = Reading::at_most_so_old(started);
         let done = work();
-        self.note(started.elapsed());
+        let held = started.elapsed();
+        let worked = if held < ASK_FROM { held } else { Reading::take(started + held).worked_since(before).min(held) };
+        self.note(held, worked);
         done
     }
 
-    fn note(&self, held: Duration) {
-        let nanos = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
+    fn note(&self, held: Duration, worked: Duration) {
+        self.held.note(held);
+        self.worked.note(worked);
+    }
+}
+
+/// What the clock of a thread says, which goes on as long as it works.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: Instant,
+    worked: Duration,
+}
+
+thread_local! {
+    static LAST_READING: Cell<Option<Reading>> = const { Cell::new(None) };
+}
+
+impl Reading {
+    fn take(at: Instant) -> Self {
+        let clock = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        // A clock that can't be read stands still.
+        let reading = Self { at, worked: Duration::try_from(clock).unwrap_or_default() };
+        LAST_READING.set(Some(reading));
+        reading
+    }
+
+    /// The last one of this thread, unless it is too old.
+    fn at_most_so_old(now: Instant) -> Self {
+        let last = LAST_READING.get().filter(|last| now.saturating_duration_since(last.at) <= READING_AGE);
+        last.unwrap_or_else(|| Self::take(now))
+    }
+
+    fn worked_since(self, before: Self) -> Duration {
+        self.worked.saturating_sub(before.worked)
+    }
+}
+
+/// How many durations there were of each length.
+#[derive(Debug)]
+struct Durations {
+    /// How many fell into each bucket, and above all of them.
+    counts: [AtomicU64; BUCKETS_MICROS.len() + 1],
+    nanos: AtomicU64,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self { counts: std::array::from_fn(|_| AtomicU64::new(0)), nanos: AtomicU64::new(0) }
+    }
+}
+
+impl Durations {
+    fn note(&self, one: Duration) {
+        let nanos = u64::try_from(one.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BUCKETS_MICROS.iter().position(|end| nanos <= end * 1_000).unwrap_or(BUCKETS_MICROS.len());
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str) -> fmt::Result {
+        let counts: Vec<u64> = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let ends = BUCKETS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = ends.zip(counts.iter().copied()).collect();
+        let sum = self.nanos.load(Ordering::Relaxed) as f64 / 1e9;
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        family.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &buckets, None)
     }
 }
 
@@ -155,15 +222,11 @@ pub(super) struct PollsCollector(pub(super) Arc<Edge>);
 
 impl Collector for PollsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let polls = &self.0.polls;
-        let counts: Vec<u64> = polls.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        let ends = BUCKETS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
-        let buckets: Vec<(f64, u64)> = ends.zip(counts.iter().copied()).collect();
-        let sum = polls.nanos.load(Ordering::Relaxed) as f64 / 1e9;
-        let (name, help) =
-            ("keelson_request_poll_seconds", "How long requests held a thread of the runtime at a time.");
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        family.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &buckets, None)
+        let Polls { held, worked } = &self.0.polls;
+        let help = "How long requests held a thread of the runtime at a time.";
+        held.encode(&mut encoder, "keelson_request_poll_seconds", help)?;
+        let help = "How long requests had a thread of the runtime work at a time.";
+        worked.encode(&mut encoder, "keelson_request_poll_cpu_seconds", help)
     }
 }
 
@@ -175,9 +238,10 @@ mod tests {
     #[test]
     fn a_thread_that_was_held_too_long_is_seen() {
         let metrics = Metrics::new();
-        metrics.edge().polls.note(Duration::from_micros(50));
-        metrics.edge().polls.note(Duration::from_millis(20));
-        metrics.edge().polls.note(Duration::from_secs(20));
+        let note = |held, worked| metrics.edge().polls.note(held, worked);
+        note(Duration::from_micros(50), Duration::from_micros(50));
+        note(Duration::from_millis(20), Duration::from_millis(6));
+        note(Duration::from_secs(20), Duration::from_secs(2));
         let text = metrics.classic().unwrap();
         for line in [
             "# TYPE keelson_request_poll_seconds histogram",
@@ -186,8 +250,25 @@ mod tests {
             r#"keelson_request_poll_seconds_bucket{le="10.0"} 2"#,
             r#"keelson_request_poll_seconds_bucket{le="+Inf"} 3"#,
             "keelson_request_poll_seconds_count 3",
+            r#"keelson_request_poll_cpu_seconds_bucket{le="0.01"} 2"#,
+            r#"keelson_request_poll_cpu_seconds_bucket{le="10.0"} 3"#,
         ] {
             assert!(text.lines().any(|known| known == line), "{line}\nis not in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_thread_works_only_as_long_as_the_system_lets_it() {
+        let polls = Polls::default();
+        polls.timed(|| std::thread::sleep(Duration::from_millis(60)));
+        polls.timed(|| {
+            let before = Reading::take(Instant::now());
+            while Reading::take(Instant::now()).worked_since(before) < Duration::from_millis(60) {}
+        });
+        let above = |durations: &Durations| -> u64 {
+            let first = BUCKETS_MICROS.iter().position(|end| *end == 50_000).unwrap() + 1;
+            durations.counts[first..].iter().map(|count| count.load(Ordering::Relaxed)).sum()
+        };
+        assert_eq!((above(&polls.held), above(&polls.worked)), (2, 1));
     }
 }

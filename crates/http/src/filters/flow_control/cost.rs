@@ -1,10 +1,12 @@
 //! What a request will cost: how many places it takes, and whether it is long work.
 
-use http::header::ACCEPT;
+use http::Method;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
 use keelson_registry::Estimate;
 
-use crate::request_info::RequestInfo;
+use crate::body::RequestBody;
+use crate::request_info::{RequestInfo, Verb};
 
 /// How many bytes of an answer one place stands for: about two chunks of 500 pods.
 const PLACE_BYTES: u64 = 4 * 1024 * 1024;
@@ -12,19 +14,42 @@ const PLACE_BYTES: u64 = 4 * 1024 * 1024;
 const PLACE_ROWS: u64 = 5_000;
 
 /// Bodies of more bytes are long work: to read, check and encode takes about a millisecond for each 50 KiB.
-pub(crate) const LONG_BODY_BYTES: usize = 64 * 1024;
+const LONG_BODY_BYTES: usize = 64 * 1024;
 /// To show or change an object of more bytes is.
 const LONG_OBJECT_BYTES: u64 = 128 * 1024;
+/// To make YAML, protobuf or a row of one of more bytes is.
+const LONG_MADE_BYTES: u64 = 32 * 1024;
 /// To look at more objects one by one is.
 const LONG_ROWS: u64 = 5_000;
 /// What a query of more bytes asks for is: selectors of many terms.
 const LONG_QUERY_BYTES: usize = 4 * 1024;
 
+/// To lay a body over an object may take as long as the product of their lengths asks for, such as a patch that goes through a long
+/// list again and again. In bytes times bytes.
+const LONG_PRODUCT: u64 = 256 << 20;
+/// The only patches that make much of little: they can copy what is there already. What they copy is written as it is or with escapes.
+const COPYING: (&str, [&[u8]; 2]) = ("application/json-patch+json", [b"copy", b"\\u"]);
+/// Pages that are made when they are asked for, from all that there is.
+const LONG_PAGES: [&str; 3] = ["/openapi/", "/metrics", "/apis"];
+
 /// What a request sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// Whether its body has more than [`LONG_BODY_BYTES`].
+    /// How many bytes its body has, as far as that is known.
+    pub(crate) bytes: u64,
+    /// Whether these are more than [`LONG_BODY_BYTES`], or make more than they are.
     pub(crate) much: bool,
+}
+
+impl Sent {
+    /// Looks at a body, of which no more is read than it takes to tell.
+    pub(crate) async fn of(parts: &Parts, body: &mut RequestBody) -> Self {
+        let is_long = body.has_more_than(LONG_BODY_BYTES).await;
+        let media = parts.headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
+        let may_copy = parts.method == Method::PATCH && media.starts_with(COPYING.0);
+        let much = is_long || (may_copy && body.holds_one_of(&COPYING.1).await);
+        Self { bytes: body.known_bytes(), much }
+    }
 }
 
 /// What a request will cost.
@@ -45,14 +70,19 @@ impl Default for Cost {
 /// The cost of a request, by what the trees of the cache know of what it is about.
 pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: Sent) -> Cost {
     let places = 1 + about.bytes / PLACE_BYTES + about.looked_at / PLACE_ROWS;
-    let is_list = info.name.is_none() || !info.name_in_path;
+    let is_list = matches!(info.verb, Verb::List | Verb::DeleteCollection | Verb::Watch);
+    let longest = if is_made(parts) { LONG_MADE_BYTES } else { LONG_OBJECT_BYTES };
     let is_long = sent.much
-        || parts.uri.query().is_some_and(|query| query.len() > LONG_QUERY_BYTES)
+        || has_long_query(parts)
         || (is_list && about.looked_at > LONG_ROWS && (about.is_selected || is_made(parts)))
-        || (!is_list && about.bytes > LONG_OBJECT_BYTES)
-        // These are rendered when they are first asked for.
-        || info.path.starts_with("/openapi/");
+        || (!is_list && (about.bytes > longest || about.bytes * sent.bytes > LONG_PRODUCT))
+        || (!info.is_resource_request && LONG_PAGES.iter().any(|page| info.path.starts_with(page)));
     Cost { places: usize::try_from(places).unwrap_or(usize::MAX), is_long }
+}
+
+/// Whether to read the query, and to select by it, is long work.
+pub(crate) fn has_long_query(parts: &Parts) -> bool {
+    parts.uri.query().is_some_and(|query| query.len() > LONG_QUERY_BYTES)
 }
 
 /// Whether the answer is made from objects rather than copied: a table, bare metadata, YAML, protobuf.
@@ -68,7 +98,7 @@ fn is_made(parts: &Parts) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{Method, Request};
+    use http::Request;
 
     const CHUNK: Estimate = Estimate { bytes: 2 << 20, looked_at: 500, is_selected: false };
     const WHOLE: Estimate = Estimate { bytes: 500 << 20, looked_at: 100_000, is_selected: false };
@@ -76,7 +106,7 @@ mod tests {
     fn check(target: &str, accept: &str, about: Estimate, much: bool, places: usize, is_long: bool) {
         let parts = Request::get(target).header(ACCEPT, accept).body(()).unwrap().into_parts().0;
         let info = RequestInfo::parse(&Method::GET, &parts.uri);
-        let cost = of(&info, &parts, &about, Sent { much });
+        let cost = of(&info, &parts, &about, Sent { much, ..Sent::default() });
         assert_eq!(cost, Cost { places, is_long }, "{target} {accept}");
     }
 
@@ -94,9 +124,37 @@ mod tests {
         let large = Estimate { bytes: 1 << 20, ..Estimate::default() };
         check("/api/v1/namespaces/a/pods/p", "*/*", small, false, 1, false);
         check("/api/v1/namespaces/a/pods/p", "*/*", small, true, 1, true);
+        let middling = Estimate { bytes: 50_000, ..Estimate::default() };
+        check("/api/v1/namespaces/a/pods/p", "*/*", middling, false, 1, false);
+        check("/api/v1/namespaces/a/pods/p", "application/yaml", middling, false, 1, true);
         check("/api/v1/namespaces/a/pods/p", "*/*", large, false, 1, true);
         let long = format!("/api/v1/pods?labelSelector=a+in+({})", "b,".repeat(9_909));
         check(&long, "*/*", CHUNK, false, 1, true);
         check("/openapi/v2", "*/*", Estimate::default(), false, 1, true);
+        check("/apis", "*/*", Estimate::default(), false, 1, true);
+        check("/apis/apps/v1/namespaces/a/deployments/d", "*/*", small, false, 1, false);
+    }
+
+    #[tokio::test]
+    async fn small_patches_that_may_make_much_are_long_work() {
+        let about = |bytes| Estimate { bytes, ..Estimate::default() };
+        let check = async |form: &str, body: String, bytes: u64, expect: bool| {
+            let request = Request::patch("/api/v1/namespaces/a/pods/p").header(CONTENT_TYPE, form);
+            let parts = request.body(()).unwrap().into_parts().0;
+            let info = RequestInfo::parse(&parts.method, &parts.uri);
+            let mut sent = RequestBody::from_bytes(body.clone());
+            let cost = of(&info, &parts, &about(bytes), Sent::of(&parts, &mut sent).await);
+            assert_eq!(cost.is_long, expect, "{form} {} {bytes}", &body[..body.len().min(80)]);
+            assert_eq!(sent.read(LONG_BODY_BYTES).await.unwrap(), body);
+        };
+        let (json, merge) = ("application/json-patch+json", "application/merge-patch+json");
+        let copy = r#"[{"op":"copy","from":"/data","path":"/data/a"}]"#.to_owned();
+        check(json, copy.clone(), 3_000, true).await;
+        check(json, copy.replace("copy", r"cop\u0079"), 3_000, true).await;
+        check(json, copy.replace("copy", "move"), 3_000, false).await;
+        check(merge, r#"{"data":{"a":"copy"}}"#.to_owned(), 3_000, false).await;
+        let long = format!("{{\"data\":\"{}\"}}", "x".repeat(20_000));
+        check(merge, long.clone(), 10_000, false).await;
+        check(merge, long, 20_000, true).await;
     }
 }

@@ -3,8 +3,9 @@
 //! Knows neither shapes nor encodings. Blocks leave in the order of their items. One list has at most [`BLOCKS_AHEAD`]
 //! blocks under way or waiting to be sent, whatever it holds and however slow its client is, and all lists together at most
 //! one under way for each core. Blocks are made on threads beside those that serve requests, so that requests keep their part
-//! of every core; a list that gets no share makes its blocks in its own task, as small lists do. When a body is dropped, what
-//! was not begun for it is not begun.
+//! of every core; a list that gets no share makes its blocks in its own task, as small lists do. Only what is heavy, such as one
+//! large object, waits for a share, since it would hold the task's thread for too long. When a body is dropped, what was not begun
+//! for it is not begun.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,17 +13,17 @@ use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures::future::Either;
+use futures::future::BoxFuture;
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use hyper::body::{Body, Frame};
 use keelson_cache::Entry;
 use keelson_codec::{DeflateBlock, MemberWriter};
 use keelson_meta::ApiError;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Batch, GZIP_LEVEL, Source};
+use super::{Batch, GZIP_LEVEL, Source, bytes_of};
 use crate::body::BodyError;
 use crate::handlers::render::ListWriter;
 
@@ -30,6 +31,8 @@ use crate::handlers::render::ListWriter;
 pub(in crate::handlers) const AHEAD_FROM_BYTES: u64 = 4 * 1024 * 1024;
 /// About how many bytes of stored objects a block is made of: enough that to wake a thread takes little of the time it works.
 pub(super) const BLOCK_BYTES: usize = 128 * 1024;
+/// Work on more bytes than this is heavy: it takes some milliseconds.
+pub(in crate::handlers) const HEAVY_BYTES: u64 = 256 * 1024;
 /// How many blocks of one list are under way or wait to be sent.
 pub(super) const BLOCKS_AHEAD: usize = 4;
 
@@ -37,50 +40,89 @@ pub(super) const BLOCKS_AHEAD: usize = 4;
 static SHARES: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(tokio::runtime::Handle::current().metrics().num_workers())));
 
-/// Work that was handed to another thread.
-type UnderWay<T> = AbortOnDropHandle<T>;
+/// Work that was handed to another thread, or is to be.
+type UnderWay<T> = BoxFuture<'static, Result<T, JoinError>>;
 
-/// Begins the work on another thread if there is a share left for it; gives it back otherwise.
-fn begin<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(work: F) -> Result<UnderWay<T>, F> {
-    let Ok(share) = SHARES.clone().try_acquire_owned() else { return Err(work) };
-    // Not a task: those that a task begins run on its own thread, unless another thread has nothing to do.
-    Ok(AbortOnDropHandle::new(tokio::task::spawn_blocking(move || {
-        let _share = share;
-        work()
-    })))
+/// Begins the work on another thread if there is a share left for it, or has it wait for one where it is heavy; gives it back otherwise.
+fn begin<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(bytes: u64, work: F) -> Result<UnderWay<T>, F> {
+    match SHARES.clone().try_acquire_owned() {
+        Ok(share) => Ok(on_a_thread(share, work).boxed()),
+        Err(_) if bytes > HEAVY_BYTES => Ok(async move {
+            match SHARES.clone().acquire_owned().await {
+                Ok(share) => on_a_thread(share, work).await,
+                // Nobody closes them.
+                Err(_) => std::future::pending().await,
+            }
+        }
+        .boxed()),
+        Err(_) => Err(work),
+    }
 }
 
-/// The results of pieces of work, in their order, a few of which are done at a time.
+fn on_a_thread<T: Send + 'static>(
+    share: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> AbortOnDropHandle<T> {
+    // Not a task: those that a task begins run on its own thread, unless another thread has nothing to do.
+    AbortOnDropHandle::new(tokio::task::spawn_blocking(move || {
+        let _share = share;
+        work()
+    }))
+}
+
+/// The result of work on so many bytes: done here after others had their turn, or on another thread where it is heavy.
 ///
 /// # Panics
 /// When the work does.
-pub(super) fn in_order<T, F>(work: impl Iterator<Item = F>) -> impl Stream<Item = T>
+pub(in crate::handlers) async fn done<T: Send + 'static>(bytes: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
+    if bytes <= HEAVY_BYTES {
+        // A client that leaves ends it here.
+        tokio::task::yield_now().await;
+        return work();
+    }
+    match begin(bytes, work) {
+        Ok(under_way) => result(under_way.await).await,
+        Err(work) => work(),
+    }
+}
+
+async fn result<T>(ended: Result<T, JoinError>) -> T {
+    match ended.map_err(JoinError::try_into_panic) {
+        Ok(done) => done,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // The server is being torn down, and nobody waits any more.
+        Err(Err(_)) => std::future::pending().await,
+    }
+}
+
+/// The results of pieces of work, each on so many bytes, in their order, a few of which are done at a time.
+///
+/// # Panics
+/// When the work does.
+pub(super) fn in_order<T, F>(work: impl Iterator<Item = (u64, F)>) -> impl Stream<Item = T>
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    stream::iter(work).map(done).buffered(BLOCKS_AHEAD)
+    stream::iter(work).map(|(bytes, work)| beside(bytes, work)).buffered(BLOCKS_AHEAD)
 }
 
-/// The result of a piece of work, which is done on another thread if there is a share left for it.
+/// The result of work on so many bytes, which is done on another thread if there is a share left for it, or it is heavy.
 ///
 /// # Panics
 /// When the work does.
-pub(super) fn done<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
-    match begin(work) {
-        Ok(under_way) => Either::Left(async move {
-            match under_way.await.map_err(JoinError::try_into_panic) {
-                Ok(done) => done,
-                Err(Ok(panic)) => std::panic::resume_unwind(panic),
-                // The server is being torn down, and nobody waits any more.
-                Err(Err(_)) => std::future::pending().await,
-            }
-        }),
-        Err(work) => Either::Right(async move {
+pub(super) fn beside<T: Send + 'static>(
+    bytes: u64,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = T> {
+    match begin(bytes, work) {
+        Ok(under_way) => async move { result(under_way.await).await }.left_future(),
+        Err(work) => async move {
             // Others have their turn, and a client that leaves ends it.
             tokio::task::yield_now().await;
             work()
-        }),
+        }
+        .right_future(),
     }
 }
 
@@ -108,6 +150,16 @@ enum Block {
     Deflated(DeflateBlock),
 }
 
+impl Ahead {
+    fn begin(bytes: u64, work: impl FnOnce() -> Block + Send + 'static) -> Self {
+        match begin(bytes, work) {
+            Ok(under_way) => Self::UnderWay(under_way),
+            // Others have all shares.
+            Err(work) => Self::Made(work()),
+        }
+    }
+}
+
 impl AheadBody {
     /// `start` is what stands before the items.
     pub(in crate::handlers) fn new(writer: ListWriter, start: Vec<u8>, source: Source, gzip: bool) -> Self {
@@ -123,12 +175,8 @@ impl AheadBody {
     /// Begins blocks as far as there is room and shares are left.
     fn begin_blocks(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
         while self.ahead.len() < BLOCKS_AHEAD && SHARES.available_permits() > 0 {
-            let Poll::Ready(Some(work)) = self.poll_work(context)? else { break };
-            self.ahead.push_back(match begin(work) {
-                Ok(under_way) => Ahead::UnderWay(under_way),
-                // Somebody else took the share meanwhile.
-                Err(work) => Ahead::Made(work()),
-            });
+            let Poll::Ready(Some((bytes, work))) = self.poll_work(context)? else { break };
+            self.ahead.push_back(Ahead::begin(bytes, work));
         }
         Ok(())
     }
@@ -136,8 +184,13 @@ impl AheadBody {
     /// The next block; `None` when there are no more.
     fn poll_block(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Block>, BodyError>> {
         self.begin_blocks(context)?;
+        if self.ahead.is_empty()
+            && let Some((bytes, work)) = ready!(self.poll_work(context))?
+        {
+            self.ahead.push_back(Ahead::begin(bytes, work));
+        }
         let made = match self.ahead.pop_front() {
-            None => return self.poll_work(context).map_ok(|work| work.map(|work| work())),
+            None => return Poll::Ready(Ok(None)),
             Some(Ahead::Made(made)) => made,
             Some(Ahead::UnderWay(mut under_way)) => match under_way.poll_unpin(context) {
                 Poll::Ready(made) => made.map_err(|error| BodyError::Aborted(error.to_string()))?,
@@ -152,16 +205,18 @@ impl AheadBody {
         Poll::Ready(Ok(Some(made)))
     }
 
-    /// What makes the next block.
+    /// What makes the next block, and of how many bytes.
     fn poll_work(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<impl FnOnce() -> Block + Send + 'static + use<>>, BodyError>> {
+    ) -> Poll<Result<Option<(u64, impl FnOnce() -> Block + Send + 'static + use<>)>, BodyError>> {
         let gzip = self.member.is_some();
         let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(None)) };
         self.entries.poll_block(context).map_err(BodyError::from).map_ok(|entries| {
-            let items = writer.block(entries?);
-            Some(move || Block::new(items(), gzip))
+            let entries = entries?;
+            let bytes = bytes_of(&entries);
+            let items = writer.block(entries);
+            Some((bytes, move || Block::new(items(), gzip)))
         })
     }
 

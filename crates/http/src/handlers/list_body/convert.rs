@@ -13,8 +13,8 @@ use keelson_cache::{Entry, RangeCursor};
 use keelson_meta::ApiError;
 use keelson_registry::{BATCH_BYTES, BATCH_OBJECTS, VersionedView};
 
-use super::ahead::{BLOCK_BYTES, BLOCKS_AHEAD, done};
-use super::{Batch, Source};
+use super::ahead::{BLOCK_BYTES, BLOCKS_AHEAD, beside};
+use super::{Batch, Source, bytes_of};
 
 /// How many calls to whoever converts one list has under way.
 const CALLS_AHEAD: usize = 2;
@@ -84,7 +84,7 @@ async fn convert(block: Block, view: VersionedView) -> Result<Batch, ApiError> {
     let entries = match block {
         Block::Fitting(batch) => return Ok(batch),
         Block::Foreign(entries) if view.asks() => view.show_all(entries).await?,
-        Block::Foreign(entries) => done(move || view.show_all_now(entries)).await?,
+        Block::Foreign(entries) => beside(bytes_of(&entries), move || view.show_all_now(entries)).await?,
     };
     Ok(Batch::Page(entries))
 }

@@ -12,9 +12,11 @@ use keelson_registry::WatchOutput;
 use keelson_tables::wire::{self, MetaVersion, TableHead};
 
 use super::{Renderer, write_metadata};
+use crate::handlers::list_body::{HEAVY_BYTES, done};
 use crate::negotiation::{MediaKind, Shape};
 
 /// Makes the frames of one watch.
+#[derive(Clone)]
 pub(in crate::handlers) struct EventEncoder {
     renderer: Renderer,
     /// Whether the columns of the table have been sent.
@@ -32,17 +34,34 @@ impl EventEncoder {
         let foreign =
             |output: &WatchOutput| shown(output).filter(|entry| !self.renderer.view.fits(&entry.object)).cloned();
         let Some(first) = outputs.iter().position(|output| foreign(output).is_some()) else {
-            return (self.joined(outputs, &mut std::iter::empty()), false);
+            return (self.made(outputs, Vec::new()).await, false);
         };
         let entries = outputs[first..].iter().filter_map(foreign).collect();
         match self.renderer.view.clone().show_all(entries).await {
-            Ok(converted) => (self.joined(outputs, &mut converted.into_iter()), false),
+            Ok(converted) => (self.made(outputs, converted).await, false),
             Err(error) => {
-                let mut told = BytesMut::from(&*self.joined(&outputs[..first], &mut std::iter::empty()));
+                let mut told = BytesMut::from(&*self.made(&outputs[..first], Vec::new()).await);
                 told.extend_from_slice(&self.error(&in_stream(error)));
                 (told.freeze(), true)
             }
         }
+    }
+
+    /// What is told of the outputs, made on another thread where it is much: one large object takes too long for a thread that
+    /// requests share.
+    async fn made(&mut self, outputs: &[WatchOutput], converted: Vec<Arc<Entry>>) -> Bytes {
+        let size = outputs.iter().map(WatchOutput::size).sum::<usize>() as u64;
+        if size <= HEAVY_BYTES {
+            return self.joined(outputs, &mut converted.into_iter());
+        }
+        let (mut elsewhere, outputs) = (self.clone(), outputs.to_vec());
+        let making = move || {
+            let bytes = elsewhere.joined(&outputs, &mut converted.into_iter());
+            (elsewhere, bytes)
+        };
+        let (made_by, bytes) = done(size, making).await;
+        *self = made_by;
+        bytes
     }
 
     /// One event is shared as it is; several are joined, because each frame costs more than its copy. `converted` are the objects
