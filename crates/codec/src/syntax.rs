@@ -26,9 +26,9 @@ pub enum JsonError {
         /// Where it was found, such as `after object key`.
         context: &'static str,
     },
-    /// More than [`MAX_DEPTH`] arrays and objects inside one another.
-    #[error("exceeded max depth")]
-    TooDeep,
+    /// More than [`MAX_DEPTH`] arrays and objects inside one another; with the bracket that opens the next.
+    #[error("invalid character {} exceeded max depth", quote(*.0))]
+    TooDeep(u8),
     /// A `\u` escape that is half of a surrogate pair. Go replaces it silently; data would be lost, so it is refused.
     #[error("invalid surrogate pair in \\u hexadecimal character escape")]
     LoneSurrogate,
@@ -138,7 +138,7 @@ impl Checker<'_> {
     #[inline]
     fn open(&mut self, object: bool) -> Result<Expect, JsonError> {
         if self.depth == MAX_DEPTH {
-            return Err(JsonError::TooDeep);
+            return Err(JsonError::TooDeep(if object { b'{' } else { b'[' }));
         }
         let bit = 1u64 << (self.depth % 64);
         let word = &mut self.objects[self.depth / 64];
@@ -406,7 +406,7 @@ mod tests {
     fn depth_is_bounded() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(check(nested(MAX_DEPTH).as_bytes()).is_ok());
-        assert_eq!(check(nested(MAX_DEPTH + 1).as_bytes()).err(), Some(JsonError::TooDeep));
+        assert_eq!(check(nested(MAX_DEPTH + 1).as_bytes()).err(), Some(JsonError::TooDeep(b'[')));
     }
 
     #[test]

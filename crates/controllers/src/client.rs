@@ -103,7 +103,7 @@ impl Client {
 
     /// Creates an object.
     pub(crate) async fn create(&self, target: &Target, object: Value) -> Result<Stored, ApiError> {
-        let object = accept(target, object, &[], FieldValidation::Strict)?.object;
+        let object = accept(target, object, &[], FieldValidation::Strict, self.caller.warnings())?;
         let options = CreateOptions::default();
         Ok(stored(&self.registry.create(target, object, &self.caller, &options).await?))
     }
@@ -111,7 +111,7 @@ impl Client {
     /// Replaces an object that was read; refused when it has changed since.
     pub(crate) async fn update(&self, target: &Target, object: Object) -> Result<Stored, ApiError> {
         let name = object.name().to_owned();
-        let object = accept(target, object.into_value(), &[], FieldValidation::Strict)?.object;
+        let object = accept(target, object.into_value(), &[], FieldValidation::Strict, self.caller.warnings())?;
         let options = UpdateOptions::default();
         Ok(stored(&self.registry.update(target, &name, object, &self.caller, &options).await?))
     }

@@ -2,7 +2,7 @@
 
 use keelson_meta::json::{Map, Value, json};
 
-use crate::shape::Rule::{Always, In, Number, Text};
+use crate::shape::Rule::{Always, In, Number, TextIfAbsent};
 use crate::shape::{Shape, Step, list, set};
 
 /// The shape of a kind of `autoscaling` in a version.
@@ -57,12 +57,12 @@ fn metrics(spec: &mut Map) {
 const BEHAVIOR: Shape = Shape::of(&[("scaleUp", Always(&SCALE_UP)), ("scaleDown", Always(&SCALE_DOWN))]);
 
 const SCALE_UP: Shape = Shape {
-    fields: &[("stabilizationWindowSeconds", Number(0)), ("selectPolicy", Text("Max"))],
+    fields: &[("stabilizationWindowSeconds", Number(0)), ("selectPolicy", TextIfAbsent("Max"))],
     then: &[Step::Run(&["policies"], |rules| policies(rules, json!([policy("Pods", 4), policy("Percent", 100)])))],
 };
 
 const SCALE_DOWN: Shape = Shape {
-    fields: &[("selectPolicy", Text("Max"))],
+    fields: &[("selectPolicy", TextIfAbsent("Max"))],
     then: &[Step::Run(&["policies"], |rules| policies(rules, json!([policy("Percent", 100)])))],
 };
 

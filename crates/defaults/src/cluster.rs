@@ -3,7 +3,7 @@
 use keelson_meta::json::{Map, Value};
 
 use crate::admission::CLIENT;
-use crate::shape::Rule::{Always, Copied, Each, In, Number, Positive, Text};
+use crate::shape::Rule::{Always, Copied, Each, In, Number, Positive, Text, TextIfAbsent};
 use crate::shape::{Shape, Step, copy_missing, is_absent, is_unset, object, peek, set, text};
 
 /// The shape of a kind of the core group, of flow control and of scheduling.
@@ -11,6 +11,7 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
     match kind {
         "Secret" => Some(&SECRET),
         "LimitRange" => Some(&LIMIT_RANGE),
+        "Namespace" => Some(&NAMESPACE),
         "Node" => Some(&NODE),
         "FlowSchema" => Some(&FLOW_SCHEMA),
         "PriorityLevelConfiguration" => Some(&PRIORITY_LEVEL),
@@ -76,6 +77,8 @@ fn limits(item: &mut Map) {
     }
 }
 
+const NAMESPACE: Shape = Shape::of(&[("status", Always(&const { Shape::of(&[("phase", Text("Active"))]) }))]);
+
 /// A node that does not say what of it can be used can be used whole.
 const NODE: Shape = Shape::of(&[("status", In(&const { Shape::of(&[("allocatable", Copied("capacity"))]) }))]);
 
@@ -96,7 +99,7 @@ const LIMITED: Shape = Shape::of(&[
 const QUEUING: Shape =
     Shape::of(&[("queues", Positive(64)), ("handSize", Positive(8)), ("queueLengthLimit", Positive(50))]);
 
-const PRIORITY_CLASS: Shape = Shape::of(&[("preemptionPolicy", Text("PreemptLowerPriority"))]);
+const PRIORITY_CLASS: Shape = Shape::of(&[("preemptionPolicy", TextIfAbsent("PreemptLowerPriority"))]);
 
 const POD_GROUP: Shape = Shape::of(&[("spec", In(&const { Shape::of(&[("disruptionMode", Text("Pod"))]) }))]);
 

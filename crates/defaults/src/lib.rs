@@ -9,6 +9,7 @@ mod access;
 mod admission;
 mod autoscaling;
 mod cluster;
+mod image;
 mod missing;
 mod networking;
 mod pod;
@@ -62,7 +63,7 @@ fn core(kind: &str) -> Option<&'static Shape> {
         "ReplicationController" => workloads::shape(kind),
         "Service" | "Endpoints" => networking::shape(kind),
         "PersistentVolume" | "PersistentVolumeClaim" => storage::shape(kind),
-        "LimitRange" | "Node" | "Secret" => cluster::shape(kind),
+        "LimitRange" | "Namespace" | "Node" | "Secret" => cluster::shape(kind),
         _ => None,
     }
 }

@@ -76,7 +76,9 @@ impl Shape {
                     }
                 }
                 Step::If { flag, .. } => found.flag |= key.is(flag) && value.clone().raw() == b"true",
-                Step::Alone { stated, .. } => found.others |= !key.is(stated) && value.peek() != b'n',
+                Step::WithoutAll { fields, .. } => {
+                    found.others |= value.peek() != b'n' && fields.iter().any(|field| key.is(field));
+                }
                 Step::Run(paths, _) => pick(key, value, paths.iter().copied(), &mut found.picked),
             }
         }
@@ -93,7 +95,7 @@ impl Shape {
         self.then.iter().any(|step| match step {
             Step::Also(shape) => shape.lacks_rest(object, found),
             Step::If { then, .. } => found.flag && then.lacks(&mut object.clone()),
-            Step::Alone { .. } => !found.others,
+            Step::WithoutAll { .. } => !found.others,
             Step::Run(_, function) => {
                 let mut filled = found.picked.clone();
                 function(&mut filled);
@@ -112,7 +114,7 @@ struct Found {
     place: usize,
     /// Whether the flag of an [`If`](Step::If) is true.
     flag: bool,
-    /// Whether there is anything else, for [`Alone`](Step::Alone).
+    /// Whether there is any of the fields of [`WithoutAll`](Step::WithoutAll).
     others: bool,
     /// What the functions read.
     picked: Map,
@@ -135,6 +137,7 @@ impl Rule {
                 function(&tree).is_some()
             }
             Self::Text(_)
+            | Self::TextIfAbsent(_)
             | Self::Number(_)
             | Self::Positive(_)
             | Self::Flag(_)
@@ -155,7 +158,7 @@ impl Rule {
         }
         let raw = cursor.raw();
         match self {
-            Self::Text("") | Self::Number(_) | Self::Flag(_) | Self::Empty => raw == b"null",
+            Self::Text("") | Self::TextIfAbsent(_) | Self::Number(_) | Self::Flag(_) | Self::Empty => raw == b"null",
             Self::Text(_) => is_unset(raw),
             Self::By(..) => is_unset(raw) && self.fills_absent(object),
             Self::Positive(_) => is_zero(raw),
@@ -187,6 +190,8 @@ fn each_lacks(shape: &Shape, cursor: &mut Cursor<'_>) -> bool {
                 cursor.step();
                 return false;
             }
+            // Nothing at all is an empty object there.
+            b'n' => return true,
             _ if shape.lacks(cursor) => return true,
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use keelson_meta::json::{Map, Value, json};
 
-use crate::shape::Rule::{Always, CopiedOverText, Each, Flag, In, Number, Text};
+use crate::shape::Rule::{Always, CopiedOverText, Each, Flag, In, Number, Text, TextIfAbsent};
 use crate::shape::{Shape, Step, is_absent, list, set, text};
 
 /// The shape of a kind of `networking.k8s.io` and `discovery.k8s.io`, and of services and endpoints.
@@ -67,7 +67,7 @@ fn traffic(spec: &mut Map) {
         Text("Cluster").apply(spec, "externalTrafficPolicy");
     }
     if inside {
-        Text("Cluster").apply(spec, "internalTrafficPolicy");
+        TextIfAbsent("Cluster").apply(spec, "internalTrafficPolicy");
     }
     if balanced {
         Flag(true).apply(spec, "allocateLoadBalancerNodePorts");
@@ -79,24 +79,26 @@ const PROTOCOL: Shape = Shape::of(&[("protocol", Text("TCP"))]);
 const ENDPOINTS: Shape = Shape::of(&[("subsets", Each(&const { Shape::of(&[("ports", Each(&PROTOCOL))]) }))]);
 
 const ENDPOINT_SLICE: Shape =
-    Shape::of(&[("ports", Each(&const { Shape::of(&[("name", Text("")), ("protocol", Text("TCP"))]) }))]);
+    Shape::of(&[("ports", Each(&const { Shape::of(&[("name", Text("")), ("protocol", TextIfAbsent("TCP"))]) }))]);
 
 const INGRESS_CLASS: Shape = Shape::of(&[(
     "spec",
-    In(&const { Shape::of(&[("parameters", In(&const { Shape::of(&[("scope", Text("Cluster"))]) }))]) }),
+    In(&const { Shape::of(&[("parameters", In(&const { Shape::of(&[("scope", TextIfAbsent("Cluster"))]) }))]) }),
 )]);
 
 const NETWORK_POLICY: Shape = Shape::of(&[(
     "spec",
-    In(&const {
-        Shape {
-            fields: &[("ingress", Each(&PEERS)), ("egress", Each(&PEERS))],
-            then: &[Step::Run(&["policyTypes", "egress"], policy_types)],
-        }
-    }),
+    Always(
+        &const {
+            Shape {
+                fields: &[("ingress", Each(&PEERS)), ("egress", Each(&PEERS))],
+                then: &[Step::Run(&["policyTypes", "egress"], policy_types)],
+            }
+        },
+    ),
 )]);
 
-const PEERS: Shape = Shape::of(&[("ports", Each(&PROTOCOL))]);
+const PEERS: Shape = Shape::of(&[("ports", Each(&const { Shape::of(&[("protocol", TextIfAbsent("TCP"))]) }))]);
 
 /// Every policy restricts what comes in; what goes out only if it says something about it.
 fn policy_types(spec: &mut Map) {

@@ -89,9 +89,9 @@ pub(crate) fn pull_policy(image: &str) -> Value {
     if tag(image) == Some("latest") { "Always".into() } else { "IfNotPresent".into() }
 }
 
-/// The tag of an image, `latest` where neither a tag nor a digest says more.
+/// The tag of an image, `latest` where neither a tag nor a digest says more; `None` for what names no image.
 fn tag(image: &str) -> Option<&str> {
-    if image.is_empty() {
+    if !crate::image::is_reference(image) {
         return None;
     }
     let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
@@ -121,6 +121,8 @@ fn service_account(spec: &mut Map) {
 mod tests {
     use super::tag;
 
+    const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
     #[test]
     fn tags_are_told_from_ports_and_digests() {
         for (image, expected) in [
@@ -130,8 +132,10 @@ mod tests {
             ("nginx:latest", Some("latest")),
             ("registry.example:5000/nginx", Some("latest")),
             ("registry.example:5000/nginx:2", Some("2")),
-            ("nginx@sha256:0123", None),
-            ("nginx:latest@sha256:0123", Some("latest")),
+            (&format!("nginx@{DIGEST}"), None),
+            (&format!("nginx:latest@{DIGEST}"), Some("latest")),
+            ("$(IMAGE)", None),
+            ("Nginx", None),
         ] {
             assert_eq!(tag(image), expected, "{image}");
         }

@@ -16,8 +16,8 @@ pub(crate) enum Step {
     Also(&'static Shape),
     /// The defaults of another shape where a boolean is true.
     If { flag: &'static str, then: &'static Shape },
-    /// An empty object in a field, where nothing but one other field is stated.
-    Alone { stated: &'static str, gets: &'static str },
+    /// An empty object in a field, where none of these is there.
+    WithoutAll { fields: &'static [&'static str], gets: &'static str },
     /// Anything else. The paths name all that the function reads or sets; it must do the same where it finds nothing else.
     Run(&'static [&'static str], fn(&mut Map)),
 }
@@ -26,6 +26,8 @@ pub(crate) enum Step {
 pub(crate) enum Rule {
     /// This text, where there is none or an empty one.
     Text(&'static str),
+    /// This text, where there is none: an empty one says something.
+    TextIfAbsent(&'static str),
     /// This number, where there is none.
     Number(i64),
     /// This number, where there is none or a zero: the field can't tell these apart.
@@ -75,8 +77,8 @@ impl Step {
             Self::Also(shape) => shape.fill(tree),
             Self::If { flag, then } if is_true(tree, flag) => then.fill(tree),
             Self::If { .. } => {}
-            Self::Alone { stated, gets } => {
-                if tree.iter().all(|(name, value)| name == *stated || value.is_null()) {
+            Self::WithoutAll { fields, gets } => {
+                if tree.iter().all(|(name, value)| !fields.contains(&name) || value.is_null()) {
                     set(tree, gets, Map::new());
                 }
             }
@@ -89,6 +91,7 @@ impl Rule {
     pub(crate) fn apply(&self, tree: &mut Map, name: &str) {
         match self {
             Self::Text(text) if is_unset(tree, name) => set(tree, name, *text),
+            Self::TextIfAbsent(text) if is_absent(tree, name) => set(tree, name, *text),
             Self::Number(number) if is_absent(tree, name) => set(tree, name, *number),
             Self::Positive(number) if is_zero(tree, name) => set(tree, name, *number),
             Self::Flag(flag) if is_absent(tree, name) => set(tree, name, *flag),
@@ -115,6 +118,7 @@ impl Rule {
             }
             Self::Each(shape) => each(tree, name, |item| shape.fill(item)),
             Self::Text(_)
+            | Self::TextIfAbsent(_)
             | Self::Number(_)
             | Self::Positive(_)
             | Self::Flag(_)
@@ -183,10 +187,16 @@ pub(crate) fn peek<'a>(tree: &'a Map, name: &str) -> Option<&'a Map> {
     tree.get(name)?.as_object()
 }
 
-/// Does something with each object in a list.
+/// Does something with each object in a list. Nothing at all is an empty one there.
 pub(crate) fn each(tree: &mut Map, name: &str, action: impl FnMut(&mut Map)) {
-    let items = tree.get_mut(name).and_then(Value::as_array_mut);
-    items.into_iter().flatten().filter_map(Value::as_object_mut).for_each(action);
+    let items = tree.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten();
+    let objects = items.filter_map(|item| {
+        if item.is_null() {
+            *item = Value::Object(Map::new());
+        }
+        item.as_object_mut()
+    });
+    objects.for_each(action);
 }
 
 /// Copies the entries of one object that another lacks.

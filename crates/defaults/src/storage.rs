@@ -1,9 +1,7 @@
 //! Volumes, claims, and how storage is provisioned.
 
-use keelson_meta::json::{Map, Value};
-
-use crate::shape::Rule::{Always, Flag, In, OneOf, Text};
-use crate::shape::{Shape, Step, is_absent, set};
+use crate::shape::Rule::{Always, Flag, In, OneOf, Text, TextIfAbsent};
+use crate::shape::{Shape, Step, set};
 use crate::volumes::{AZURE_DISK, HOST_PATH, ISCSI, RBD, SCALE_IO};
 
 /// The shape of a kind of `storage.k8s.io`, and of volumes and claims.
@@ -19,21 +17,21 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
 }
 
 /// The spec of a claim.
-pub(crate) const CLAIM_SPEC: Shape = Shape {
-    fields: &[("volumeMode", Text("Filesystem"))],
-    then: &[Step::Run(&["dataSource", "dataSourceRef"], same_source)],
-};
+pub(crate) const CLAIM_SPEC: Shape = Shape::of(&[("volumeMode", TextIfAbsent("Filesystem"))]);
 
 /// A claim inside of a stateful set, which is written with its kind and with the status of a new one.
 pub(crate) const CLAIM_TEMPLATE: Shape = Shape {
-    fields: &[("spec", Always(&CLAIM_SPEC)), ("status", Always(&const { Shape::of(&[("phase", Text("Pending"))]) }))],
+    fields: &[("spec", Always(&CLAIM_SPEC)), ("status", Always(&PENDING))],
     then: &[Step::Run(&["kind", "apiVersion"], |claim| {
         set(claim, "kind", "PersistentVolumeClaim");
         set(claim, "apiVersion", "v1");
     })],
 };
 
-const CLAIM: Shape = Shape::of(&[("spec", Always(&CLAIM_SPEC))]);
+const CLAIM: Shape = Shape::of(&[("spec", Always(&CLAIM_SPEC)), ("status", Always(&PENDING))]);
+
+/// What nobody has found a place for yet.
+const PENDING: Shape = Shape::of(&[("phase", Text("Pending"))]);
 
 /// The ways to storage that have defaults.
 const SOURCE: Shape = Shape::of(&[
@@ -44,17 +42,23 @@ const SOURCE: Shape = Shape::of(&[
     ("scaleIO", In(&SCALE_IO)),
 ]);
 
-const VOLUME: Shape = Shape::of(&[(
-    "spec",
-    Always(
-        &const {
-            Shape {
-                fields: &[("persistentVolumeReclaimPolicy", Text("Retain")), ("volumeMode", Text("Filesystem"))],
-                then: &[Step::Also(&SOURCE)],
-            }
-        },
+const VOLUME: Shape = Shape::of(&[
+    (
+        "spec",
+        Always(
+            &const {
+                Shape {
+                    fields: &[
+                        ("persistentVolumeReclaimPolicy", Text("Retain")),
+                        ("volumeMode", TextIfAbsent("Filesystem")),
+                    ],
+                    then: &[Step::Also(&SOURCE)],
+                }
+            },
+        ),
     ),
-)]);
+    ("status", Always(&PENDING)),
+]);
 
 /// What is attached may be described here itself, rather than by a volume.
 const ATTACHMENT: Shape = Shape::of(&[(
@@ -62,7 +66,8 @@ const ATTACHMENT: Shape = Shape::of(&[(
     In(&const { Shape::of(&[("source", In(&const { Shape::of(&[("inlineVolumeSpec", In(&SOURCE))]) }))]) }),
 )]);
 
-const CLASS: Shape = Shape::of(&[("reclaimPolicy", Text("Delete")), ("volumeBindingMode", Text("Immediate"))]);
+const CLASS: Shape =
+    Shape::of(&[("reclaimPolicy", TextIfAbsent("Delete")), ("volumeBindingMode", TextIfAbsent("Immediate"))]);
 
 const DRIVER: Shape = Shape::of(&[(
     "spec",
@@ -73,26 +78,10 @@ const DRIVER: Shape = Shape::of(&[(
                 ("podInfoOnMount", Flag(false)),
                 ("volumeLifecycleModes", OneOf("Persistent")),
                 ("storageCapacity", Flag(false)),
-                ("fsGroupPolicy", Text("ReadWriteOnceWithFSType")),
+                ("fsGroupPolicy", TextIfAbsent("ReadWriteOnceWithFSType")),
                 ("requiresRepublish", Flag(false)),
                 ("seLinuxMount", Flag(false)),
             ])
         },
     ),
 )]);
-
-/// `dataSource` and `dataSourceRef` say the same, unless the reference leads to another namespace.
-fn same_source(spec: &mut Map) {
-    let elsewhere =
-        spec.get("dataSourceRef").and_then(|source| source.get("namespace")).and_then(Value::as_str).unwrap_or("");
-    if !elsewhere.is_empty() {
-        return;
-    }
-    for (from, to) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
-        if is_absent(spec, to)
-            && let Some(Value::Object(source)) = spec.get(from).cloned()
-        {
-            set(spec, to, source);
-        }
-    }
-}

@@ -1,7 +1,7 @@
 //! Volumes of pods, and what persistent volumes share with them.
 
 use crate::pod::pull_policy;
-use crate::shape::Rule::{Always, By, Each, Flag, In, Number, Text};
+use crate::shape::Rule::{Always, By, Each, Flag, In, Number, Text, TextIfAbsent};
 use crate::shape::{Shape, Step, text};
 use crate::storage::CLAIM_SPEC;
 
@@ -24,17 +24,51 @@ pub(crate) const VOLUME: Shape = Shape {
         ("image", In(&IMAGE)),
     ],
     // A volume that does not say what it is, is an empty directory.
-    then: &[Step::Alone { stated: "name", gets: "emptyDir" }],
+    then: &[Step::WithoutAll { fields: &SOURCES, gets: "emptyDir" }],
 };
 
+/// What a volume can be. The commonest come first, as they are looked for in this order.
+const SOURCES: [&str; 30] = [
+    "emptyDir",
+    "secret",
+    "configMap",
+    "projected",
+    "persistentVolumeClaim",
+    "hostPath",
+    "downwardAPI",
+    "csi",
+    "ephemeral",
+    "image",
+    "nfs",
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "gitRepo",
+    "glusterfs",
+    "iscsi",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+];
+
 /// A path on the host; the empty type means that nothing is checked.
-pub(crate) const HOST_PATH: Shape = Shape::of(&[("type", Text(""))]);
+pub(crate) const HOST_PATH: Shape = Shape::of(&[("type", TextIfAbsent(""))]);
 
 pub(crate) const AZURE_DISK: Shape = Shape::of(&[
-    ("cachingMode", Text("ReadWrite")),
-    ("fsType", Text("ext4")),
+    ("cachingMode", TextIfAbsent("ReadWrite")),
+    ("fsType", TextIfAbsent("ext4")),
     ("readOnly", Flag(false)),
-    ("kind", Text("Shared")),
+    ("kind", TextIfAbsent("Shared")),
 ]);
 
 pub(crate) const ISCSI: Shape = Shape::of(&[("iscsiInterface", Text("default"))]);

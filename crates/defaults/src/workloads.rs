@@ -3,7 +3,7 @@
 use keelson_meta::json::{Map, Value};
 
 use crate::pod::TEMPLATE;
-use crate::shape::Rule::{Always, Each, Flag, In, Number, Text};
+use crate::shape::Rule::{Always, Each, Flag, In, Number, Text, TextIfAbsent};
 use crate::shape::{Shape, Step, is_absent, is_unset, object, peek, set, text};
 use crate::storage::CLAIM_TEMPLATE;
 
@@ -104,8 +104,9 @@ const JOB: Shape =
 const JOB_SPEC: Shape = Shape {
     fields: &[
         ("template", Always(&TEMPLATE)),
-        ("completionMode", Text("NonIndexed")),
+        ("completionMode", TextIfAbsent("NonIndexed")),
         ("suspend", Flag(false)),
+        ("manualSelector", Flag(false)),
         ("podFailurePolicy", In(&FAILURE_POLICY)),
     ],
     then: &[
@@ -170,13 +171,15 @@ fn job_counts(spec: &mut Map) {
 
 fn replacement_policy(spec: &mut Map) {
     let policy = if is_absent(spec, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
-    Text(policy).apply(spec, "podReplacementPolicy");
+    TextIfAbsent(policy).apply(spec, "podReplacementPolicy");
 }
 
 fn template_labels(workload: &Map) -> Option<Map> {
     let template = peek(peek(workload, "spec")?, "template")?;
     let labels = peek(peek(template, "metadata")?, "labels")?;
-    (!labels.is_empty()).then(|| labels.clone())
+    // Others are refused where they stand, not where they would be copied to.
+    let are_texts = labels.iter().all(|(_, label)| label.is_string());
+    (!labels.is_empty() && are_texts).then(|| labels.clone())
 }
 
 fn selector_from_template(workload: &mut Map) {

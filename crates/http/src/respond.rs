@@ -16,17 +16,13 @@ use keelson_codec::{json, pretty, yaml};
 use keelson_meta::json::Value;
 use keelson_meta::status::StatusDetails;
 use keelson_meta::{ApiError, Status};
+use keelson_registry::Warnings;
 
 use crate::body::{self, BodyError, ResponseBody, full};
 use crate::negotiation::{MediaKind, MediaType};
 
 /// Answers larger than this many bytes are compressed for clients that accept it (128 KiB, as the reference has it).
 pub const GZIP_THRESHOLD_BYTES: usize = 128 * 1024;
-
-/// How many characters of warnings an answer may have before each is cut.
-const WARNINGS_CHARACTERS: usize = 4096;
-/// After how many characters each is cut then.
-const WARNING_CHARACTERS: usize = 256;
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 const NOSNIFF: (HeaderName, HeaderValue) = (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -208,7 +204,7 @@ pub fn mark_gzip(headers: &mut HeaderMap) {
 
 /// Adds warnings in their order.
 pub fn add_warnings(headers: &mut HeaderMap, texts: &[String]) {
-    for text in texts.iter().take(WARNINGS_CHARACTERS) {
+    for text in texts.iter().take(Warnings::CHARACTERS_OF_ALL) {
         add_warning(headers, text);
     }
 }
@@ -225,7 +221,7 @@ pub fn add_warning(headers: &mut HeaderMap, text: &str) {
 pub fn bound_warnings(headers: &mut HeaderMap) {
     let mut values = headers.get_all(WARNING).iter();
     // Most answers have none, or one that is short.
-    if values.next().is_none_or(|first| first.len() <= WARNING_CHARACTERS && values.next().is_none()) {
+    if values.next().is_none_or(|first| first.len() <= Warnings::CHARACTERS_OF_EACH && values.next().is_none()) {
         return;
     }
     let mut texts: Vec<String> = Vec::new();
@@ -235,11 +231,11 @@ pub fn bound_warnings(headers: &mut HeaderMap) {
         }
     }
     let all: usize = texts.iter().map(|text| text.chars().count()).sum();
-    let most_for_one = if all > WARNINGS_CHARACTERS { WARNING_CHARACTERS } else { usize::MAX };
+    let most_for_one = if all > Warnings::CHARACTERS_OF_ALL { Warnings::CHARACTERS_OF_EACH } else { usize::MAX };
     headers.remove(WARNING);
     let mut told = 0;
     for text in texts {
-        if told >= WARNINGS_CHARACTERS {
+        if told >= Warnings::CHARACTERS_OF_ALL {
             break;
         }
         let cut: String = text.chars().take(most_for_one).collect();

@@ -176,6 +176,40 @@ async fn faults_in_yaml_are_found_in_alphabetical_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_no_object_of_a_known_version_is_told_as_what_it_is() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let begin = "the object provided is unrecognized (must be of type ConfigMap): ";
+    let asked =
+        r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    let no = |found: &str| {
+        format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {asked}"
+        )
+    };
+    let deep = "[".repeat(10_001);
+    let too_deep = "couldn't get version/kind; json parse error: invalid character '[' exceeded max depth";
+    for (form, body, expected) in [
+        ("application/json", "[]", format!("{} (5b5d)", no("array"))),
+        ("application/json", "1", format!("{} (31)", no("number"))),
+        ("application/json", "true", format!("{} (74727565)", no("bool"))),
+        (YAML, "a", format!("{} (61)", no("string"))),
+        ("application/json", &deep, format!("{too_deep} ({} ...)", "5b".repeat(30))),
+        (
+            "application/json",
+            r#"{"apiVersion":"a/b/v1"}"#,
+            r#"unexpected GroupVersion string: a/b/v1 ({"apiVersion":"a/b/v1"})"#.to_owned(),
+        ),
+    ] {
+        let (answer, _) = send(raw.post(CONFIG_MAPS, &Value::Null), form, body, 400).await;
+        assert_eq!(answer["message"], format!("{begin}{expected}"), "{body:.20}");
+    }
+    let (nothing, _) = send(raw.post(CONFIG_MAPS, &Value::Null), "application/json", "null", 422).await;
+    let unnamed = "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required";
+    assert_eq!(nothing["message"], unnamed, "it is an object that says nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_of_a_surrogate_pair_becomes_the_replacement_character() {
     let server = TestServer::start().await;
     let body = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"x":"a\ud800b"}}"#;

@@ -87,7 +87,8 @@ async fn a_wish_for_an_address_is_granted_or_refused() {
     assert_eq!(create(&raw, "wish", wish("10.0.0.77")).await["spec"]["clusterIPs"], json!(["10.0.0.77"]));
     let taken = "failed to allocate IP 10.0.0.77: provided IP is already allocated";
     refused(&raw, 422, wish("10.0.0.77"), taken).await;
-    let elsewhere = "failed to allocate IP 10.0.1.1: the provided network does not match the current range";
+    let elsewhere = "failed to allocate IP 10.0.1.1: the provided IP (10.0.1.1) is not in the valid range. The range of \
+                     valid IPs is 10.0.0.0/24";
     refused(&raw, 422, wish("10.0.1.1"), elsewhere).await;
     raw.delete(format!("{SERVICES}/wish")).await.expect(200);
     create(&raw, "next", wish("10.0.0.77")).await;
@@ -99,6 +100,56 @@ async fn a_wish_for_an_address_is_granted_or_refused() {
     );
     let lost = "spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not configured for dual-stack services";
     refused(&raw, 422, json!({"ipFamilyPolicy": "RequireDualStack"}), lost).await;
+}
+
+#[tokio::test]
+async fn an_address_is_its_services_even_when_the_object_that_says_so_was_deleted() {
+    let server = server(&["10.0.0.0/29"], "30000-32767").await;
+    let raw = server.raw();
+    let first = create(&raw, "first", json!({"clusterIP": "10.0.0.3"})).await;
+    let address = format!("{ADDRESSES}/10.0.0.3");
+    let before = raw.get(address.as_str()).await.expect(200).json();
+    raw.delete(address.as_str()).await.expect(200);
+    let after = raw.get(address.as_str()).await.expect(200).json();
+    assert_eq!((&after["spec"], &after["metadata"]["labels"]), (&before["spec"], &before["metadata"]["labels"]));
+    assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"], "the one that was deleted is gone");
+    raw.delete(ADDRESSES).await.expect(200);
+    let taken = "failed to allocate IP 10.0.0.3: provided IP is already allocated";
+    refused(&raw, 422, json!({"clusterIP": "10.0.0.3"}), taken).await;
+    // The range has six addresses: five are left, of which one is the server's own, and none is the one that was deleted.
+    for index in 0..4 {
+        let other = create(&raw, &format!("other{index}"), json!({})).await;
+        assert_ne!(other["spec"]["clusterIP"], first["spec"]["clusterIP"]);
+    }
+    raw.delete(format!("{SERVICES}/first")).await.expect(200);
+    assert!(!exists(&raw, &first["spec"]["clusterIP"]).await, "it goes with its service");
+    let nobodys = json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.3"},
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "other0"}}});
+    raw.post(ADDRESSES, &nobodys).await.expect(201);
+    raw.delete(address.as_str()).await.expect(200);
+    raw.get(address.as_str()).await.expect(404);
+}
+
+#[tokio::test]
+async fn an_address_whose_object_was_lost_is_told_again_with_the_next_write_of_its_service() {
+    let store = Arc::new(MemoryStore::new());
+    let ranges = ranges(&["10.0.0.0/29"], "30000-32767");
+    let server = TestServer::builder()
+        .shared_store(store.clone())
+        .configure(|config| config.registry.service_ranges = ranges)
+        .start()
+        .await;
+    let raw = server.raw();
+    let web = create(&raw, "web", json!({"clusterIP": "10.0.0.3"})).await;
+    // As a tool does that writes to the store, or an older release.
+    let key = StoreKey::new("/registry/ipaddresses/10.0.0.3");
+    store.commit(Transaction::default().delete(key)).await.unwrap();
+    assert!(!exists(&raw, &web["spec"]["clusterIP"]).await);
+    let touched = json!({"metadata": {"labels": {"a": "b"}}});
+    raw.patch(format!("{SERVICES}/web"), MERGE, &touched).await.expect(200);
+    assert!(exists(&raw, &web["spec"]["clusterIP"]).await);
+    let taken = "failed to allocate IP 10.0.0.3: provided IP is already allocated";
+    refused(&raw, 422, json!({"clusterIP": "10.0.0.3"}), taken).await;
 }
 
 #[tokio::test]
@@ -260,9 +311,9 @@ async fn nobody_gives_back_what_is_anothers_by_now() {
         let (ip, port) = (format!("10.96.0.{}", 50 + number), 30_050 + number as u16);
         let (first, second) = (format!("first-{leave}"), format!("second-{leave}"));
         create(&raw, &first, spec(&ip, port)).await;
-        raw.delete(format!("{ADDRESSES}/{ip}")).await.expect(200);
-        // No client sees these; an older release may have left one out.
-        store.commit(Transaction::default().delete(port_key(port))).await.unwrap();
+        // An older release may have left out both, and handed the address out a second time.
+        let lost = Transaction::default().delete(StoreKey::new(format!("/registry/ipaddresses/{ip}")));
+        store.commit(lost.delete(port_key(port))).await.unwrap();
         create(&raw, &second, spec(&ip, port)).await;
         match leave {
             "delete" => raw.delete(format!("{SERVICES}/{first}")).await.expect(200),

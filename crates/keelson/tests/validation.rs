@@ -258,3 +258,193 @@ async fn a_storage_version_says_what_its_servers_write() {
     let actual = "Invalid value: \"v2\": the actual common encoding version is v1";
     check_causes(&answer, "StorageVersion", &[("status.commonEncodingVersion", "Invalid", actual)]);
 }
+
+/// The warnings of an answer, as clients read them.
+fn told(answer: &keelson_testkit::Answer) -> Vec<String> {
+    let values = answer.headers.get_all("warning").iter();
+    let text = |value: &str| value.strip_prefix("299 - \"")?.strip_suffix('"').map(|text| text.replace("\\\"", "\""));
+    values.map(|value| text(value.to_str().unwrap()).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_refusal_keeps_the_warnings() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let mut bad = deployment("Bad");
+    bad["spec"]["bogus"] = json!(1);
+    let unknown = ["unknown field \"spec.bogus\""];
+    assert_eq!(told(&raw.post(DEPLOYMENTS, &bad).await.expect(422)), unknown);
+    let mut good = deployment("good");
+    good["spec"]["template"]["spec"]["hostAliases"] = json!([{"ip": "::1"}, {"ip": "::1"}]);
+    let alias = "spec.template.spec.hostAliases[1].ip: duplicate ip \"::1\"";
+    assert_eq!(told(&raw.post(DEPLOYMENTS, &good).await.expect(201)), [alias]);
+    let path = format!("{DEPLOYMENTS}/good");
+    let patch = json!({"spec": {"bogus": 1, "replicas": -1}});
+    assert_eq!(told(&raw.patch(path.as_str(), MERGE, &patch).await.expect(422)), unknown);
+    let scaled = raw.patch(path.as_str(), MERGE, &json!({"spec": {"replicas": 2}})).await.expect(200);
+    assert_eq!(told(&scaled), [alias], "the template is looked at with each generation");
+    let labelled = raw.patch(path.as_str(), MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
+    assert_eq!(told(&labelled), [""; 0]);
+    // What an attacker can make many of fits into the head of an answer.
+    let mut many = pod("Bad");
+    for index in 0..2000 {
+        many[format!("{}{index}", "x".repeat(200))] = json!(1);
+    }
+    let answer = raw.post(PODS, &many).await.expect(422);
+    let total: usize = told(&answer).iter().map(|text| text.chars().count()).sum();
+    assert!((1..=4096).contains(&total), "{total}");
+}
+
+#[tokio::test]
+async fn templates_are_judged_as_pods_are_in_every_workload() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"restartPolicy": "OnFailure",
+        "containers": [{"name": "c", "image": "", "env": [{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}],
+        "volumes": [{"emptyDir": {}}]}});
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let spec = json!({"selector": selector, "template": template});
+    for (collection, kind, spec, prefix) in [
+        ("apis/apps/v1/namespaces/default/statefulsets", "StatefulSet", spec.clone(), "spec.template"),
+        ("apis/apps/v1/namespaces/default/deployments", "Deployment", spec.clone(), "spec.template"),
+        ("apis/apps/v1/namespaces/default/replicasets", "ReplicaSet", spec.clone(), "spec.template"),
+        ("apis/apps/v1/namespaces/default/daemonsets", "DaemonSet", spec.clone(), "spec.template"),
+        ("apis/batch/v1/namespaces/default/jobs", "Job", json!({"template": template}), "spec.template"),
+        (
+            "apis/batch/v1/namespaces/default/cronjobs",
+            "CronJob",
+            json!({"schedule": "@daily", "jobTemplate": {"spec": {"template": template}}}),
+            "spec.jobTemplate.spec.template",
+        ),
+        (
+            "api/v1/namespaces/default/replicationcontrollers",
+            "ReplicationController",
+            json!({"selector": {"app": "web"}, "template": template}),
+            "spec.template",
+        ),
+    ] {
+        let version = if collection.starts_with("api/") { "v1" } else { collection.split('/').nth(1).unwrap() };
+        let version = if version == "v1" { "v1".to_owned() } else { format!("{version}/v1") };
+        let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec});
+        let answer = raw.post(format!("/{collection}"), &body).await.expect(422).json();
+        let causes: Vec<(String, String)> = answer["details"]["causes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|cause| (cause["field"].as_str().unwrap().to_owned(), cause["message"].as_str().unwrap().to_owned()))
+            .collect();
+        let mut expected = vec![
+            (format!("{prefix}.spec.volumes[0].name"), "Required value"),
+            (format!("{prefix}.spec.containers[0].image"), "Required value"),
+            (
+                format!("{prefix}.spec.containers[0].env[0].valueFrom"),
+                "Invalid value: \"\": may not be specified when `value` is not empty",
+            ),
+        ];
+        if !matches!(kind, "Job" | "CronJob") {
+            let always = "Unsupported value: \"OnFailure\": supported values: \"Always\"";
+            expected.push((format!("{prefix}.spec.restartPolicy"), always));
+        }
+        let expected: Vec<(String, String)> =
+            expected.into_iter().map(|(field, text)| (field, text.to_owned())).collect();
+        assert_eq!(causes, expected, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn many_faults_are_told_in_an_answer_of_bounded_size() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let labels: serde_json::Map<String, Value> = (0..100_000).map(|index| (format!("!{index}"), json!("!"))).collect();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "labels": labels}});
+    let answer = raw.post("/api/v1/namespaces/default/configmaps", &map).await.expect(422);
+    assert!(answer.body.len() < 2 * 1024 * 1024, "{}", answer.body.len());
+    let status = answer.json();
+    let (message, causes) = (status["message"].as_str().unwrap(), status["details"]["causes"].as_array().unwrap());
+    assert!(message.ends_with(" more]") && causes.len() <= 1000, "{}", &message[message.len() - 80..]);
+}
+
+#[tokio::test]
+async fn generations_count_what_is_asked_for() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    raw.post(DEPLOYMENTS, &deployment("d")).await.expect(201);
+    let patch = async |path: &str, patch: Value| {
+        raw.patch(path, MERGE, &patch).await.expect(200).json()["metadata"]["generation"].clone()
+    };
+    let path = format!("{DEPLOYMENTS}/d");
+    assert_eq!(patch(&path, json!({"metadata": {"labels": {"a": "b"}}})).await, 1);
+    assert_eq!(patch(&path, json!({"metadata": {"annotations": {"a": "b"}}})).await, 2, "a deployment passes them on");
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let class =
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 1});
+    raw.post(classes, &class).await.expect(201);
+    assert_eq!(patch(&format!("{classes}/c"), json!({"globalDefault": true})).await, 1);
+}
+
+#[tokio::test]
+async fn what_no_gate_lets_through_is_dropped() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let mut sent = pod("p");
+    sent["spec"]["containers"] = json!([{"name": "c", "image": "$(IMAGE)", "lifecycle": {"stopSignal": "SIGTERM"}}, ]);
+    sent["spec"]["volumes"] = json!([{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {}}]}}]);
+    sent["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);
+    let answer = raw.post(PODS, &sent).await.expect(201);
+    assert_eq!(told(&answer), ["volume \"v\" (Projected) has no sources provided"]);
+    let made = answer.json();
+    let container = &made["spec"]["containers"][0];
+    assert_eq!((&container["lifecycle"], &container["imagePullPolicy"]), (&Value::Null, &json!("IfNotPresent")));
+    assert_eq!(made["spec"]["volumes"][0]["projected"]["sources"], json!([{}]));
+    assert_eq!(made["status"]["conditions"][0]["reason"], "SchedulingGated");
+    let mut null = pod("n");
+    null["spec"]["containers"] = json!([null]);
+    check_create(
+        &raw,
+        PODS,
+        null,
+        &[
+            ("spec.containers[0].name", "Required", "Required value"),
+            ("spec.containers[0].image", "Required", "Required value"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_status_is_completed_and_judged_by_its_kind() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    raw.post(CLAIMS, &claim).await.expect(201);
+    let put = raw.put(format!("{CLAIMS}/c/status"), &claim).await.expect(200).json();
+    assert_eq!(put["status"]["phase"], "Pending");
+    let volumes = "/api/v1/persistentvolumes";
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}});
+    raw.post(volumes, &volume).await.expect(201);
+    let put = raw.put(format!("{volumes}/v/status"), &volume).await.expect(200).json();
+    assert_eq!(put["status"]["phase"], "Pending");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
+    raw.post("/api/v1/namespaces", &namespace).await.expect(201);
+    let put = raw.put("/api/v1/namespaces/n/status", &namespace).await.expect(200).json();
+    assert_eq!(put["status"]["phase"], "Active");
+    raw.post(PODS, &pod("p")).await.expect(201);
+    let status = |status: Value| json!({"status": status});
+    let path = format!("{PODS}/p/status");
+    let odd = status(
+        json!({"containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "allocatedResourcesStatus": [{"name": "x", "resources": [{"resourceID": "r"}]}]}]}),
+    );
+    let answer = raw.patch(path.as_str(), MERGE, &odd).await.expect(422).json();
+    check_causes(
+        &answer,
+        "Pod",
+        &[(
+            "status.containerStatuses[0].allocatedResourcesStatus[0].resources[0].health",
+            "NotSupported",
+            "Unsupported value: \"\": supported values: \"Healthy\", \"Unhealthy\", \"Unknown\"",
+        )],
+    );
+}

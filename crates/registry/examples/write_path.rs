@@ -17,7 +17,7 @@ use keelson_meta::clock::SystemClock;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, FieldValidation, PatchOptions, UpdateOptions};
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Surface, Target, accept};
+use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Surface, Target, Warnings, accept};
 use keelson_storage::memory::MemoryStore;
 
 /// As the server has it.
@@ -55,7 +55,7 @@ async fn run(rounds: usize, only: &str) {
     let target = |number: usize| target(&pods.path(number));
     let taken_in = |number: usize| {
         let parsed = json::parse(&pods.body(number)).unwrap();
-        accept(&target(number), parsed.value, &parsed.duplicates, FieldValidation::Warn).unwrap().object
+        accept(&target(number), parsed.value, &parsed.duplicates, FieldValidation::Warn, &Warnings::default()).unwrap()
     };
 
     time("body", |number| drop(pods.body(number)));

@@ -2,8 +2,9 @@
 //!
 //! A plugin is asked twice about each write, at the two places that `write::stages` has for it: once to change the object,
 //! once to judge what has become of it. It may wait for others; when the object changes meanwhile it is asked again, so it
-//! should have no effect of its own. What a plugin adds nobody owns. There are no plugins yet but those of a test; what the
-//! server itself takes from classes is in `kinds`.
+//! should have no effect of its own. What a plugin adds nobody owns. It may warn who writes (`caller.warnings()` of the
+//! attributes), whatever it answers, also where another plugin or a later stage refuses the write. There are no plugins yet but
+//! those of a test; what the server itself takes from classes is in `kinds`.
 
 use std::fmt::Debug;
 use std::sync::Arc;

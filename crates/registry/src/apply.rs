@@ -17,6 +17,7 @@ use crate::patch::Patch;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::check_preconditions;
+use crate::warnings::Warnings;
 use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written};
 
 impl Registry {
@@ -42,11 +43,11 @@ impl Registry {
             name,
             application: Application { object: &object, manager: caller.field_manager(), force, now: self.now() },
             is_checked: false,
-            warnings: strict(patch.faults().into_iter(), options.field_validation)
+            warnings: caller.warnings(),
+            minded: strict(patch.faults().into_iter(), options.field_validation)
                 .map_err(|fault| ApiError::BadRequest(format!("error strict decoding YAML: {fault}"))),
         };
-        let written = self.write(&request, &mut apply).await?;
-        Ok(Written { warnings: apply.warnings?, ..written })
+        self.write(&request, &mut apply).await
     }
 }
 
@@ -56,8 +57,17 @@ struct Apply<'a> {
     name: &'a str,
     application: Application<'a>,
     /// What strictness says of the document. Upstream tells it after the conflicts.
-    warnings: Result<Vec<String>, ApiError>,
+    minded: Result<Vec<String>, ApiError>,
+    warnings: &'a Warnings,
     is_checked: bool,
+}
+
+impl Apply<'_> {
+    /// Refuses what strictness minds, or warns of it.
+    fn mind(&self) -> Result<(), ApiError> {
+        self.warnings.extend(self.minded.clone()?);
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -67,10 +77,10 @@ impl Proposal for Apply<'_> {
     }
 
     async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
-        let Self { target, name, application, warnings, is_checked } = self;
-        if !std::mem::replace(is_checked, true) {
-            managed::check(target, application)?;
+        if !std::mem::replace(&mut self.is_checked, true) {
+            managed::check(self.target, &self.application)?;
         }
+        let Self { target, name, application, .. } = &*self;
         let Some(live) = live else {
             let mut nothing = Object::from_value(target.version.empty().clone()).unwrap_or_default();
             let applied = managed::apply(target, &mut nothing, None, application).await?;
@@ -84,13 +94,13 @@ impl Proposal for Apply<'_> {
             }
             object.remove_meta("resourceVersion");
             place(target, &mut object)?;
-            warnings.clone()?;
+            self.mind()?;
             return Ok(Proposed::New(object, Ownership::Known(managed_fields)));
         };
         let mut live = Live::in_version_of(target, live).await?;
         let applied = managed::apply(target, &mut live.object, live.managed_fields, application).await?;
         let (mut next, managed_fields) = applied;
-        warnings.clone()?;
+        self.mind()?;
         place(target, &mut next)?;
         check_preconditions(target, name, &live.object, &next)?;
         Ok(Proposed::Content { live, next, ownership: Ownership::Known(managed_fields) })

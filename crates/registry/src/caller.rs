@@ -1,5 +1,6 @@
 //! Who calls a verb: the user, the name under which it owns the fields that it writes (`manager` in
-//! `metadata.managedFields`), whether it only rehearses, how long it waits, and the authorizer that knows its rights.
+//! `metadata.managedFields`), whether it only rehearses, how long it waits, the authorizer that knows its rights, and the
+//! note of what it should be told besides.
 //!
 //! Clients, controllers and the server itself call alike, each by a name of its own. The subresource and the version of
 //! an entry in `managedFields` are those of the target; they are no matter of the caller.
@@ -12,6 +13,8 @@ use keelson_meta::ApiError;
 use keelson_meta::go_format::is_print;
 use keelson_meta::options::FIELD_MANAGER_MAX;
 use tokio::time::{Instant, timeout_at};
+
+use crate::warnings::Warnings;
 
 /// The field manager of a client that names neither itself nor its program.
 const UNKNOWN: &str = "unknown";
@@ -28,12 +31,15 @@ pub struct Caller {
     field_manager: Cow<'static, str>,
     dry_run: bool,
     deadline: Option<Instant>,
+    warnings: Warnings,
 }
 
 impl Caller {
-    /// A user whose rights an authorizer knows. It writes for good, under no name of its own, and waits for as long as it takes.
+    /// A user whose rights an authorizer knows. It writes for good, under no name of its own, waits for as long as it takes,
+    /// and is not warned.
     pub fn new(user: Arc<User>, authorizer: Arc<dyn Authorizer>) -> Self {
-        Self { user, authorizer, field_manager: Cow::Borrowed(UNKNOWN), dry_run: false, deadline: None }
+        let field_manager = Cow::Borrowed(UNKNOWN);
+        Self { user, authorizer, field_manager, dry_run: false, deadline: None, warnings: Warnings::default() }
     }
 
     /// The server itself.
@@ -76,6 +82,12 @@ impl Caller {
         Self { deadline, ..self }
     }
 
+    /// The same whose warnings are noted there.
+    #[must_use]
+    pub fn warned_in(self, warnings: Warnings) -> Self {
+        Self { warnings, ..self }
+    }
+
     /// The user.
     pub fn user(&self) -> &Arc<User> {
         &self.user
@@ -99,6 +111,11 @@ impl Caller {
     /// When it no longer waits.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    /// What it should be told beside its answer. Whoever has a part in the request may add to it.
+    pub fn warnings(&self) -> &Warnings {
+        &self.warnings
     }
 
     /// What a piece of work comes to before the deadline. What is dropped at the deadline has been done whole or not at all.

@@ -42,6 +42,7 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Deleted, ApiError> {
         let request = WriteRequest::new(target, name, caller, WriteOptions::Delete(options));
+        warn_of(target, caller, options);
         self.delete_requested(&request, options).await
     }
 
@@ -56,8 +57,7 @@ impl Registry {
     ) -> Result<Deleted, ApiError> {
         let target = request.target;
         let mut delete = Deletion { target, options };
-        let mut written = self.write(request, &mut delete).await?;
-        written.warnings.extend(target.strategy().warn_on_delete(options).map(str::to_owned));
+        let written = self.write(request, &mut delete).await?;
         Ok(if written.effect == Effect::Removed { Deleted::Gone(written) } else { Deleted::Pending(written) })
     }
 
@@ -136,6 +136,11 @@ impl Proposal for Deletion<'_> {
             registry.deletion(target, ManagedObject::stored(live.object.decode(live.revision)), self.options)?;
         Ok(Proposed::Change(change, Some(Operation::Delete)))
     }
+}
+
+/// Warns somebody who deletes objects of this resource with these options.
+pub(crate) fn warn_of(target: &Target, caller: &Caller, options: &DeleteOptions) {
+    caller.warnings().extend(target.strategy().warn_on_delete(options).map(str::to_owned));
 }
 
 fn set_finalizers(object: &mut Object, finalizers: Vec<String>) {

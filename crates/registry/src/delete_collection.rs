@@ -9,6 +9,7 @@ use keelson_meta::{ApiError, Revision};
 
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
+use crate::delete::warn_of;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::WriteRequest;
@@ -29,6 +30,7 @@ impl Registry {
         selected: &ListOptions,
         options: &DeleteOptions,
     ) -> Result<(Revision, Vec<Arc<Entry>>), ApiError> {
+        warn_of(target, caller, options);
         let page = self.list(target, caller, selected).await?;
         let deleted = stream::iter(page.items.into_entries().await?)
             .map(|entry| self.delete_listed(target, entry, caller, options))

@@ -12,18 +12,11 @@ use keelson_schema::{WalkOptions, WalkReport};
 
 use crate::subresources;
 use crate::target::Target;
-
-/// An object that was taken in, and what its sender should be warned of.
-#[derive(Clone, Debug)]
-pub struct Accepted {
-    /// The object, in the version that was asked for.
-    pub object: Object,
-    /// What was wrong with it but not refused.
-    pub warnings: Vec<String>,
-}
+use crate::warnings::Warnings;
 
 /// Takes in what was sent to the target's URL: an object of its resource, or of the kind that its subresource takes.
-/// `faults` is what was found when it was read and that only strictness minds.
+/// `faults` is what was found when it was read and that only strictness minds; what is minded and not refused becomes a
+/// warning.
 ///
 /// # Errors
 /// 400 when it is no object, of another kind or version, in another namespace, has a field of a wrong type, or has a field
@@ -33,19 +26,21 @@ pub fn accept(
     sent: Value,
     faults: &[String],
     validation: FieldValidation,
-) -> Result<Accepted, ApiError> {
+    warnings: &Warnings,
+) -> Result<Object, ApiError> {
     if target.subresource.as_ref().is_some_and(|below| below.response != ResponseKind::Parent) {
-        return subresources::accept(target, sent, faults, validation);
+        return subresources::accept(target, sent, faults, validation, warnings);
     }
     let mut object = object_of(sent, &target.resource.kind)?;
     check_type(target, &mut object)?;
     let kind = target.kind();
-    let warnings = shape(target, kind, &mut object, faults, validation).map_err(|fault| {
+    let minded = shape(target, kind, &mut object, faults, validation).map_err(|fault| {
         let GroupVersionKind { version, kind, .. } = kind;
         ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {fault}"))
     })?;
+    warnings.extend(minded);
     place(target, &mut object)?;
-    Ok(Accepted { object, warnings })
+    Ok(object)
 }
 
 /// Takes in an object that the server itself makes. Unknown fields are dropped in silence.
@@ -54,7 +49,7 @@ pub fn accept(
 /// As [`accept`].
 pub fn fit(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     let sent = Value::Object(std::mem::take(&mut object.0));
-    *object = accept(target, sent, &[], FieldValidation::Ignore)?.object;
+    *object = accept(target, sent, &[], FieldValidation::Ignore, &Warnings::default())?;
     Ok(())
 }
 

@@ -38,6 +38,7 @@ mod unreadable;
 mod update;
 mod versions;
 mod view;
+mod warnings;
 mod watch;
 mod write;
 
@@ -50,7 +51,7 @@ pub use converter::{BATCH_BYTES, BATCH_OBJECTS, CALL_TIME, ConversionBatch, Conv
 pub use create::Created;
 pub use delete::Deleted;
 pub use estimate::Estimate;
-pub use intake::{Accepted, accept, fit, object_of};
+pub use intake::{accept, fit, object_of};
 pub use list::{HistoryItems, ListItems, ListPage};
 pub use newest::QuestionStats;
 pub use patch::{Patch, PatchKind};
@@ -66,5 +67,6 @@ pub use target::Target;
 pub use unreadable::not_for_collections;
 pub use update::SentObject;
 pub use view::VersionedView;
+pub use warnings::Warnings;
 pub use watch::{WatchOutput, WatchStream};
 pub use write::{Effect, Written};

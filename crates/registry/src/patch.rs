@@ -18,6 +18,7 @@ use crate::managed::MANAGED_FIELDS;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::replacement;
+use crate::warnings::Warnings;
 use crate::write::{Live, Proposal, Proposed, WriteRequest, Written, existing};
 
 /// A patch document and how to read it.
@@ -66,11 +67,9 @@ impl Registry {
             patch: patch.compile(),
             faults: patch.faults(),
             validation: options.field_validation,
-            warnings: Vec::new(),
+            warnings: caller.warnings(),
         };
-        let mut written = self.write(&request, &mut change).await?;
-        written.warnings = change.warnings;
-        Ok(written)
+        self.write(&request, &mut change).await
     }
 }
 
@@ -83,7 +82,7 @@ struct PatchOf<'p> {
     /// What strictness minds about the document itself.
     faults: Vec<String>,
     validation: FieldValidation,
-    warnings: Vec<String>,
+    warnings: &'p Warnings,
 }
 
 #[async_trait]
@@ -96,8 +95,9 @@ impl Proposal for PatchOf<'_> {
         let mut next = object_of(patch.apply(schema, object)?, &target.resource.kind)?;
         check_type(target, &mut next)?;
         let shaped = shape(target, target.kind(), &mut next, &self.faults, self.validation);
-        self.warnings =
+        let minded =
             shaped.map_err(|fault| self.sent.unfit(target, live.with_managed_fields(), self.validation, fault))?;
+        self.warnings.extend(minded);
         place(target, &mut next)?;
         replacement(target, name, live, next)
     }

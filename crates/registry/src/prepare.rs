@@ -7,18 +7,19 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
 use keelson_meta::json::Value;
-use keelson_meta::metadata_rules::{validate_custom_metadata, validate_metadata};
+use keelson_meta::metadata_rules::{validate_changed_metadata, validate_custom_metadata, validate_metadata};
+use keelson_meta::names::NameRule;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
 use keelson_patch::equal::equal;
 
-use crate::kinds;
+use crate::kinds::{self, MetadataRules};
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::warnings::Warnings;
 
 /// Metadata that only the server writes; what a client sends there is replaced or dropped.
-const SERVER_OWNED: [&str; 5] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
+const SERVER_OWNED: [&str; 4] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
 /// Gives a new object, which is in the version that it is stored in, what only the server can: its uid and its birth.
 /// Drops what a client may not set on creation.
@@ -26,7 +27,6 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
     for field in SERVER_OWNED {
         object.remove_meta(field);
     }
-    object.remove_meta("generation");
     object.set_meta("uid", registry.random.uuid());
     object.set_meta("creationTimestamp", rfc3339(registry.clock.now()));
     if target.resource.generation {
@@ -74,31 +74,53 @@ pub(crate) fn refuse_unconverted(
     Ok(faults)
 }
 
-/// Checks a new object that is ready to be stored; `faults` are those that its schema knows.
+/// Checks a new object that is ready to be stored, and warns of what it should not say; `faults` are those that its schema knows.
 ///
 /// # Errors
 /// 422 with all that is wrong with it; 500 when the client set a resourceVersion.
-pub(crate) fn check_new(target: &Target, object: &Object, faults: Vec<FieldError>) -> Result<(), ApiError> {
-    refuse(target, object, keelson_validation::alone(&kind_of_rules(target), None, object))?;
-    validate(target, object, faults)?;
-    match object.resource_version() {
-        "" | "0" => Ok(()),
-        _ => Err(ApiError::RevisionOnCreate),
+pub(crate) fn check_new(
+    registry: &Registry,
+    target: &Target,
+    object: &Object,
+    faults: Vec<FieldError>,
+    warnings: &Warnings,
+) -> Result<(), ApiError> {
+    let kind = kind_of_rules(target);
+    refuse(target, object, keelson_validation::alone(&kind, None, object))?;
+    let mut errors = target.strategy().faults_beside_others(registry, object)?;
+    errors.extend(faults_of_new(target, &kind, object, faults));
+    refuse(target, object, errors)?;
+    if warnings.are_read() {
+        warnings.extend(keelson_validation::warnings(&kind, None, object));
+    }
+    // What is no number names no revision.
+    match object.resource_version().parse::<u64>() {
+        Ok(0) | Err(_) => Ok(()),
+        Ok(_) => Err(ApiError::RevisionOnCreate),
     }
 }
 
-/// Checks an object: its metadata, then what its kind has rules for; `faults` are those that its schema knows.
-///
-/// # Errors
-/// 422 with everything that is wrong.
-pub(crate) fn validate(target: &Target, object: &Object, faults: Vec<FieldError>) -> Result<(), ApiError> {
-    let mut errors = metadata_faults(target, object);
+/// All that is wrong with a new object by itself; `faults` are those that its schema knows.
+fn faults_of_new(
+    target: &Target,
+    kind: &GroupVersionKind,
+    object: &Object,
+    faults: Vec<FieldError>,
+) -> Vec<FieldError> {
+    let of_kind = keelson_validation::create(kind, object);
+    let (namespaced, rule) = (target.is_namespaced(), target.resource.name_rule);
+    let mut errors = match target.version.metadata_rules() {
+        MetadataRules::PlainAndLast if !of_kind.is_empty() => return of_kind,
+        MetadataRules::PlainAndLast => return validate_custom_metadata(object, namespaced, NameRule::PathSegment),
+        MetadataRules::Plain => validate_custom_metadata(object, namespaced, rule),
+        MetadataRules::DomainsForFinalizers => validate_metadata(object, namespaced, rule),
+    };
     errors.extend(faults);
-    errors.extend(keelson_validation::create(&kind_of_rules(target), object));
-    refuse(target, object, errors)
+    errors.extend(of_kind);
+    errors
 }
 
-/// Checks what an object shall become, by itself and beside what it was.
+/// Checks what an object shall become, by itself and beside what it was, and warns of what it should not say.
 ///
 /// # Errors
 /// 422 with everything that is wrong.
@@ -107,21 +129,24 @@ pub(crate) fn validate_update(
     current: &Object,
     next: &Object,
     faults: Vec<FieldError>,
+    warnings: &Warnings,
 ) -> Result<(), ApiError> {
+    let kind = kind_of_rules(target);
     if target.subresource.is_none() {
-        refuse(target, next, keelson_validation::alone(&kind_of_rules(target), Some(current), next))?;
+        refuse(target, next, keelson_validation::alone(&kind, Some(current), next))?;
     }
-    let mut errors = metadata_faults(target, next);
+    // The name can't have changed, so that there is no more to ask of it than of any.
+    let mut errors = validate_custom_metadata(next, target.is_namespaced(), NameRule::PathSegment);
     errors.extend(faults);
     errors.extend(new_finalizers(current, next));
-    errors.extend(keelson_validation::update(&kind_of_rules(target), target.subresource_name(), current, next));
-    refuse(target, next, errors)
-}
-
-/// What is wrong with the metadata of an object. Finalizers of custom resources may have any qualified name.
-fn metadata_faults(target: &Target, object: &Object) -> Vec<FieldError> {
-    let judge = if target.version.rules().is_some() { validate_custom_metadata } else { validate_metadata };
-    judge(object, target.is_namespaced(), target.resource.name_rule)
+    let free_finalizers = target.version.metadata_rules() != MetadataRules::DomainsForFinalizers;
+    errors.extend(validate_changed_metadata(next, free_finalizers));
+    errors.extend(keelson_validation::update(&kind, target.subresource_name(), current, next));
+    refuse(target, next, errors)?;
+    if target.subresource.is_none() && warnings.are_read() {
+        warnings.extend(keelson_validation::warnings(&kind, Some(current), next));
+    }
+    Ok(())
 }
 
 /// The kind as whose an object is judged. Events of both groups are stored alike, but judged by the group they were sent to.
@@ -153,7 +178,7 @@ fn refuse(target: &Target, object: &Object, errors: Vec<FieldError>) -> Result<(
 }
 
 /// Carries what an update may not touch over from the stored object: identity, birth, death, and generation. The
-/// generation goes up when anything but metadata and status changed.
+/// generation goes up when what the object asks for changed.
 pub(crate) fn carry_over(target: &Target, current: &Object, next: &mut Object) {
     for field in SERVER_OWNED {
         match current.metadata().and_then(|metadata| metadata.get(field)) {
@@ -164,14 +189,15 @@ pub(crate) fn carry_over(target: &Target, current: &Object, next: &mut Object) {
     next.remove_meta("resourceVersion");
     match current.generation() {
         Some(generation) => {
-            let changed = target.resource.generation && !same_specification(current, next);
+            let changed = target.resource.generation && target.strategy().raises_generation(current, next);
             next.set_meta("generation", generation + i64::from(changed));
         }
         None => next.remove_meta("generation"),
     }
 }
 
-fn same_specification(left: &Object, right: &Object) -> bool {
+/// Whether nothing but metadata and status of an object changed.
+pub(crate) fn same_specification(left: &Object, right: &Object) -> bool {
     let own = |key: &str| !matches!(key, "kind" | "apiVersion" | "metadata" | "status");
     let fields = |object: &Object| object.0.iter().filter(|(key, _)| own(key)).count();
     fields(left) == fields(right)

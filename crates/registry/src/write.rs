@@ -42,8 +42,6 @@ pub struct Written {
     pub revision: Option<Revision>,
     /// What the write did.
     pub effect: Effect,
-    /// What the client should be warned of.
-    pub warnings: Vec<String>,
 }
 
 /// What a write did to an object.
@@ -59,7 +57,7 @@ pub enum Effect {
 
 impl Written {
     fn new(object: StoredObject, revision: Option<Revision>, effect: Effect) -> Self {
-        Self { object, revision, effect, warnings: Vec::new() }
+        Self { object, revision, effect }
     }
 }
 

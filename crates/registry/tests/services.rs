@@ -13,7 +13,9 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, FieldValidation, ListOptions, Query, UpdateOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Random};
-use keelson_registry::{Caller, Registry, RegistryConfig, ServiceRanges, Surface, Target, accept, collection_specs};
+use keelson_registry::{
+    Caller, Registry, RegistryConfig, ServiceRanges, Surface, Target, Warnings, accept, collection_specs,
+};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{RangeRequest, Store, StoreKey};
 
@@ -45,7 +47,7 @@ fn service(name: &str, spec: &Value) -> Object {
     let mut spec = spec.clone();
     spec["ports"] = json!([{"port": 80}]);
     let sent = json!({"metadata": {"name": name}, "spec": spec});
-    accept(&services(), sent, &[], FieldValidation::Strict).unwrap().object
+    accept(&services(), sent, &[], FieldValidation::Strict, &Warnings::default()).unwrap()
 }
 
 async fn create(server: &Registry, name: &str, spec: Value) -> Result<Value, ApiError> {

@@ -210,10 +210,10 @@ fn null_items_become_empty_ones() {
 #[test]
 fn quantities_times_and_bytes_are_written_canonically() {
     let given = pod(&json!({"containers": [
-        {"name": "a", "resources": {"limits": {"memory": "1024Mi", "cpu": 0.5, "x": 3}}}]}));
+        {"name": "a", "resources": {"limits": {"memory": "1024Mi", "cpu": 0.5, "x": 3, "y": " 1 "}}}]}));
     let (stored, _) = walk(&given, WalkOptions::STORE);
     let limits = &stored["spec"]["containers"][0]["resources"]["limits"];
-    assert_eq!(*limits, json!({"cpu": "500m", "memory": "1Gi", "x": "3"}));
+    assert_eq!(*limits, json!({"cpu": "500m", "memory": "1Gi", "x": "3", "y": "1"}));
 
     let given = config_map(json!({"metadata": {"creationTimestamp": "2026-01-02T03:04:05+02:00",
         "deletionTimestamp": "2026-01-02T03:04:05.5Z"}, "binaryData": {"a": "YWJj\n"}}));

@@ -5,9 +5,10 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use keelson_codec::json::Parsed;
 use keelson_codec::{json, yaml};
+use keelson_meta::json::{Found, Map, Value};
 use keelson_meta::options::FieldValidation;
-use keelson_meta::{ApiError, Object};
-use keelson_registry::{Accepted, Target, accept, object_of};
+use keelson_meta::{ApiError, Object, go_format};
+use keelson_registry::{Target, Warnings, accept, object_of};
 
 use crate::body::{MAX_REQUEST_BYTES, RequestBody};
 
@@ -20,8 +21,9 @@ pub(super) async fn object(
     body: RequestBody,
     target: &Target,
     validation: FieldValidation,
-) -> Result<Accepted, ApiError> {
-    Document::read(headers, body).await?.object(target, validation)
+    warnings: &Warnings,
+) -> Result<Object, ApiError> {
+    Document::read(headers, body).await?.object(target, validation, warnings)
 }
 
 /// A body of which an object can be made as often as one is needed.
@@ -40,18 +42,44 @@ impl Document {
         Ok(Self { encoding, bytes: body.read(MAX_REQUEST_BYTES).await? })
     }
 
-    /// Takes in the object.
+    /// Takes in the object. What is minded and not refused becomes a warning.
     ///
     /// # Errors
     /// 400 for what can't be read or does not fit the URL, and for duplicate fields where the client asked for strictness.
-    pub(super) fn object(&self, target: &Target, validation: FieldValidation) -> Result<Accepted, ApiError> {
+    pub(super) fn object(
+        &self,
+        target: &Target,
+        validation: FieldValidation,
+        warnings: &Warnings,
+    ) -> Result<Object, ApiError> {
         let Self { encoding, bytes } = self;
         let kind = target.taken_kind();
         let version = kind.group_version().to_string();
         let parsed = encoding.parse(bytes, (&version, &kind.kind));
         let parsed = parsed.map_err(|error| unrecognized(&kind.kind, &error, bytes))?;
         let faults = encoding.faults(parsed.duplicates, validation);
-        accept(target, parsed.value, &faults, validation)
+        let sent = typed(parsed.value).map_err(|error| unrecognized(&kind.kind, &error, bytes))?;
+        accept(target, sent, &faults, validation, warnings)
+    }
+}
+
+/// What was read, where its version and kind can be asked for. Nothing at all is an object that says nothing, as upstream has it.
+fn typed(value: Value) -> Result<Value, String> {
+    const ASKED: &str =
+        r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    match value {
+        Value::Null => Ok(Value::Object(Map::new())),
+        Value::Object(object) => {
+            let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+            if version.matches('/').count() > 1 {
+                return Err(format!("unexpected GroupVersion string: {version}"));
+            }
+            Ok(Value::Object(object))
+        }
+        other => {
+            let found = go_format::found(&Found::of(&other), ASKED);
+            Err(format!("{NO_VERSION}json parse error: json: cannot unmarshal {found} into Go value of type {ASKED}"))
+        }
     }
 }
 
@@ -115,17 +143,17 @@ impl Encoding {
     /// `default` is the apiVersion and kind of a protobuf body that does not name its own.
     fn parse(self, bytes: &[u8], default: (&str, &str)) -> Result<Parsed, String> {
         match self {
-            Self::Json => json::parse(bytes).map_err(|error| format!("json parse error: {error}")),
+            Self::Json => json::parse(bytes).map_err(|error| format!("{NO_VERSION}json parse error: {error}")),
             // Upstream turns YAML into JSON first, with the keys in alphabetical order: faults are found in that order.
             Self::Yaml => yaml::parse(bytes)
                 .map(|mut parsed| {
                     parsed.value.sort_all_keys();
                     parsed
                 })
-                .map_err(|error| format!("yaml parse error: {error}")),
+                .map_err(|error| format!("{NO_VERSION}yaml parse error: {error}")),
             Self::Protobuf => keelson_protobuf::decode_with_default(bytes, default)
                 .map(|decoded| Parsed { value: decoded.object.into_value(), duplicates: Vec::new() })
-                .map_err(|error| error.to_string()),
+                .map_err(|error| format!("{NO_VERSION}{error}")),
         }
     }
 }
@@ -137,6 +165,9 @@ pub(super) fn yaml_faults(lines: Vec<String>, validation: FieldValidation) -> Ve
     }
     vec![format!("yaml: unmarshal errors:\n  {}", lines.join("\n  "))]
 }
+
+/// How a complaint about a body begins that does not get as far as to its version.
+const NO_VERSION: &str = "couldn't get version/kind; ";
 
 /// How much of a body that can't be read is shown to the client, as upstream has it.
 const SHOWN_BYTES: usize = 30;
@@ -151,6 +182,6 @@ fn unrecognized(kind: &str, error: &str, body: &[u8]) -> ApiError {
     };
     let more = if body.len() > SHOWN_BYTES { " ..." } else { "" };
     ApiError::BadRequest(format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {error} ({shown}{more})"
+        "the object provided is unrecognized (must be of type {kind}): {error} ({shown}{more})"
     ))
 }

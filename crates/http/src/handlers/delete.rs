@@ -36,7 +36,7 @@ pub(super) async fn one(
         return Ok(respond::status(&Status::success(details), renderer.media()));
     }
     let deleted = registry.delete(target, name, &request.caller, &options).await?;
-    let mut response = match &deleted {
+    Ok(match &deleted {
         Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision).await?,
         Deleted::Gone(last) if registry.returns_deleted(target) => {
             renderer.answer(StatusCode::OK, &last.object, last.revision).await?
@@ -51,9 +51,7 @@ pub(super) async fn one(
             };
             respond::status(&Status::success(details), renderer.media())
         }
-    };
-    respond::add_warnings(response.headers_mut(), &deleted.written().warnings);
-    Ok(response)
+    })
 }
 
 pub(super) async fn collection(

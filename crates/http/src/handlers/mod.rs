@@ -27,7 +27,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;
 use keelson_meta::options::{ListOptions, Query};
-use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Written};
+use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Warnings, Written};
 use keelson_resources::{Question, SubresourceHandler};
 
 use crate::body::ResponseBody;
@@ -99,8 +99,12 @@ impl ApiService for ResourceHandlers {
         Box::pin(async move {
             let media = request.error_form;
             let version = target.version.clone();
+            let warnings = Warnings::noted();
+            let caller = request.caller.warned_in(warnings.clone());
+            let request = ApiRequest { caller, ..request };
             let mut response =
                 handlers.dispatch(request, target).await.unwrap_or_else(|error| respond::error(&error, media));
+            respond::add_warnings(response.headers_mut(), &warnings.take());
             if let Some(warning) = version.deprecation() {
                 respond::add_first_warning(response.headers_mut(), warning);
             }

@@ -12,7 +12,6 @@ use super::render::Renderer;
 use super::{decode, resolve, status_of, writing};
 use crate::body::{MAX_REQUEST_BYTES, RequestBody, ResponseBody};
 use crate::negotiation::Subject;
-use crate::respond;
 use crate::service::ApiRequest;
 
 pub(super) async fn handle(
@@ -32,10 +31,7 @@ pub(super) async fn handle(
             registry.patch(target, name, &patch, &caller, &options).await?
         }
     };
-    let status = status_of(&written);
-    let mut response = renderer.answer(status, &written.object, written.revision).await?;
-    respond::add_warnings(response.headers_mut(), &written.warnings);
-    Ok(response)
+    renderer.answer(status_of(&written), &written.object, written.revision).await
 }
 
 /// Reads the options of a patch of this form.

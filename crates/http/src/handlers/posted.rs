@@ -3,7 +3,7 @@
 use http::{Response, StatusCode};
 use keelson_meta::options::{CreateOptions, Query};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Accepted, Caller, Target};
+use keelson_registry::{Caller, Target};
 
 use super::{decode, writing};
 use crate::body::ResponseBody;
@@ -24,7 +24,6 @@ pub(super) struct Posted {
 /// How an act or a question is answered.
 pub(super) struct AnswerForm {
     media: MediaType,
-    warnings: Vec<String>,
 }
 
 impl Posted {
@@ -36,26 +35,21 @@ impl Posted {
         let ApiRequest { parts, body, caller, .. } = request;
         let media = negotiate_routed(&parts, OBJECT_OFFERS)?;
         let options = CreateOptions::parse(&Query::parse(parts.uri.query().unwrap_or_default()))?;
-        let Accepted { object, warnings } =
-            decode::object(&parts.headers, body, target, options.field_validation).await?;
         let caller = writing(caller, &parts, options.field_manager.as_deref(), options.dry_run);
-        Ok(Self { object, caller, answer: AnswerForm { media, warnings } })
+        let strictness = options.field_validation;
+        let object = decode::object(&parts.headers, body, target, strictness, caller.warnings()).await?;
+        Ok(Self { object, caller, answer: AnswerForm { media } })
     }
 }
 
 impl AnswerForm {
     /// The answer to an act that leaves nothing to show.
     pub(super) fn done(&self) -> Response<ResponseBody> {
-        self.warned(respond::done(self.media))
+        respond::done(self.media)
     }
 
     /// The answer that an object is.
     pub(super) fn with(&self, object: Object) -> Response<ResponseBody> {
-        self.warned(respond::value(StatusCode::CREATED, &object.into_value(), self.media))
-    }
-
-    fn warned(&self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
-        respond::add_warnings(response.headers_mut(), &self.warnings);
-        response
+        respond::value(StatusCode::CREATED, &object.into_value(), self.media)
     }
 }

@@ -21,7 +21,6 @@ pub(super) async fn handle(
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let name = resolve::name(target)?;
     let headers = &request.parts.headers;
-    let mut warnings = Vec::new();
     let scale = match request.info.verb {
         Verb::Get => {
             let entry = registry.get(target, name, &request.caller, &GetOptions::parse(&query)).await?;
@@ -43,9 +42,7 @@ pub(super) async fn handle(
             let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
             if form == PatchKind::Apply {
                 let applied = registry.apply_scale(target, name, &patch, &caller, &options).await?;
-                let scale = registry.scale_written(&applied);
-                warnings = applied.warnings;
-                scale
+                registry.scale_written(&applied)
             } else {
                 let (kind, patch) = (kind(), patch.compile());
                 let schema = target.version.schema_taken_by("scale", &kind);
@@ -59,9 +56,7 @@ pub(super) async fn handle(
         }
         _ => return Err(ApiError::MethodNotAllowed),
     };
-    let mut response = respond::value(StatusCode::OK, &scale.into_value(), media);
-    respond::add_warnings(response.headers_mut(), &warnings);
-    Ok(response)
+    Ok(respond::value(StatusCode::OK, &scale.into_value(), media))
 }
 
 fn kind() -> GroupVersionKind {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use keelson_codec::StoredObject;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Map, Value, json};
-use keelson_meta::{ApiError, Object};
+use keelson_meta::{ApiError, Object, Revision};
 use keelson_storage::{KeyValue, StoreKey};
 
 use super::ranges::{AddressRange, Family};
@@ -14,6 +14,7 @@ use super::{FULL, Place, families};
 use crate::companions::{Companions, OnConflict};
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::write::ManagedObject;
 
 const GROUP: &str = "networking.k8s.io";
 
@@ -45,15 +46,19 @@ pub(super) async fn assign(
             Some(text) => {
                 let Ok(address) = text.parse::<IpAddr>() else { continue };
                 if held.contains(&address) {
+                    if registry.collection(&target)?.get(&address.to_string()).is_some() {
+                        continue;
+                    }
+                    // The object that says so was lost. Whoever has the address says it again.
+                    let object = registry.encode_own(&target, describe(place, address)).await?;
+                    companions.take(key(registry, &target, address)?, object.bytes().clone(), OnConflict::PlanAgain);
                     continue;
                 }
                 let refused = |why: &str| {
                     let detail = format!("failed to allocate IP {text}: {why}");
                     place.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
                 };
-                if !ranges(registry)?.iter().any(|range| range.holds(address)) {
-                    return Err(refused("the provided network does not match the current range"));
-                }
+                check_range(registry, address)?.map_err(|why| refused(&why))?;
                 (address, OnConflict::Refuse(Box::new(refused("provided IP is already allocated"))))
             }
         };
@@ -94,6 +99,49 @@ pub(super) async fn give_back(
 /// Whose the address of a service is. There is one service of the name at a time.
 fn parent(place: &Place<'_>) -> Value {
     json!({ "resource": "services", "namespace": place.namespace, "name": place.name })
+}
+
+/// Refuses addresses out of all ranges.
+pub(super) fn check_ranges(registry: &Registry, place: &Place<'_>, spec: &Map) -> Result<(), ApiError> {
+    if !needs_addresses(spec) || is_headless(spec) {
+        return Ok(());
+    }
+    let addresses = spec.texts("clusterIPs");
+    for text in &addresses {
+        let Ok(address) = text.parse::<IpAddr>() else { continue };
+        check_range(registry, address)?.map_err(|why| {
+            let detail = format!("failed to allocate IP {text}: {why}");
+            place.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether an address is in one of the ranges; what is said if not.
+fn check_range(registry: &Registry, address: IpAddr) -> Result<Result<(), String>, ApiError> {
+    let ranges = ranges(registry)?;
+    if ranges.iter().any(|range| range.holds(address)) {
+        return Ok(Ok(()));
+    }
+    let shown: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+    let shown = shown.join(",");
+    Ok(Err(format!("the provided IP ({address}) is not in the valid range. The range of valid IPs is {shown}")))
+}
+
+/// The object that takes the place of one that is deleted by hand while a service holds the address: upstream has a loop that
+/// makes it again some time later, and until then the address could be given out a second time.
+pub(crate) async fn made_again(registry: &Registry, last: &StoredObject) -> Result<Option<ManagedObject>, ApiError> {
+    let address = last.decode(Revision::default());
+    let stated = |field| address.get(&["spec", "parentRef", field]).and_then(Value::as_str).unwrap_or_default();
+    let (true, Ok(held)) = (stated("resource") == "services", address.name().parse()) else { return Ok(None) };
+    let services = registry.surface().target("", "services")?.in_namespace(Some(stated("namespace")));
+    let service = registry.collection(&services)?.get(&services.relative_key(stated("name")));
+    let Some(service) = service.map(|service| service.object.decode(service.revision)) else { return Ok(None) };
+    if !super::spec(&service).is_some_and(|spec| held_addresses(spec).contains(&held)) {
+        return Ok(None);
+    }
+    let place = Place::of(&services, &service);
+    registry.make_own(&target(registry, "ipaddresses")?, describe(&place, held)).await.map(Some)
 }
 
 /// A free address by chance, as far as the cache knows.

@@ -18,6 +18,7 @@ use crate::companions::Companions;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
+pub(crate) use addresses::made_again;
 pub use ranges::{AddressRange, Family, PortRange, ServiceRanges};
 pub(crate) use spec::{Spec, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 
@@ -76,6 +77,21 @@ pub(crate) async fn accompany_service(
         ports::give_back(registry, &place, held, Some(wanted), &mut companions).await?;
     }
     Ok(companions)
+}
+
+/// Refuses an address that the cluster has not, before anything else is said of a new service.
+///
+/// # Errors
+/// 422 for an address out of all ranges, and for families that contradict it.
+pub(crate) fn check_wish(registry: &Registry, target: &Target, mut service: Object) -> Result<(), ApiError> {
+    let place = Place::of(target, &service);
+    // Addresses that make no sense by themselves are told of first.
+    if !keelson_validation::alone(target.storage_kind(), None, &service).is_empty() {
+        return Ok(());
+    }
+    let Some(wanted) = spec_mut(&mut service) else { return Ok(()) };
+    families::fill(&registry.config.service_ranges, None, wanted).map_err(|errors| place.refuse(errors))?;
+    addresses::check_ranges(registry, &place, wanted)
 }
 
 /// Which service it is, for errors and for what is written about it.

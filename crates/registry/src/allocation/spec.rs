@@ -57,9 +57,10 @@ pub(crate) fn spec_mut(service: &mut Object) -> Option<&mut Map> {
     service.0.get_mut("spec")?.as_object_mut()
 }
 
-/// Whether services of this type have cluster addresses, if they are not headless.
+/// Whether services of this type have cluster addresses, if they are not headless. One of an unknown type is taken for one
+/// that has: it is refused for its type, and for nothing that it would lose with it.
 pub(crate) fn needs_addresses(spec: &Map) -> bool {
-    matches!(spec.text("type"), "ClusterIP" | "NodePort" | "LoadBalancer")
+    spec.text("type") != "ExternalName"
 }
 
 /// Whether services of this type have ports on all nodes.

@@ -203,6 +203,10 @@ impl Strategy for Ingresses {
 pub(super) struct PriorityClasses;
 
 impl Strategy for PriorityClasses {
+    fn raises_generation(&self, _: &Object, _: &Object) -> bool {
+        false
+    }
+
     fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
         only_default(registry, target, object).map(|()| false)
     }

@@ -1,12 +1,14 @@
-//! Devices: a taint says since when it is there.
+//! Devices: a taint says since when it is there, and who claims them as an administrator does so in a namespace for that.
 
 use std::time::SystemTime;
 
-use keelson_meta::Object;
 use keelson_meta::clock::rfc3339;
+use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, json};
+use keelson_meta::{ApiError, Object};
 
 use super::strategy::Strategy;
+use crate::registry::Registry;
 
 fn date_taints(object: &mut Object, now: SystemTime) {
     let Some(spec) = object.0.get_mut("spec") else { return };
@@ -36,5 +38,49 @@ impl Strategy for Devices {
     fn complete_new(&self, object: &mut Object, now: SystemTime) -> bool {
         date_taints(object, now);
         true
+    }
+}
+
+/// The label of a namespace in which devices may be used as an administrator does.
+const ADMINISTERED: &str = "resource.kubernetes.io/admin-access";
+
+/// What is wrong with a new claim to devices in use by others, unless its namespace is for administrators.
+fn administration_faults(registry: &Registry, path: &str, claim: &Object) -> Result<Vec<FieldError>, ApiError> {
+    const DETAIL: &str = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the \
+                          containing namespace";
+    let fields: Vec<&str> = path.split('.').chain(["devices", "requests"]).collect();
+    let requests = claim.get(&fields).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    // The versions before `v1beta2` have no `exactly`.
+    let asks = |request: &Value| {
+        [request.get("adminAccess"), request.pointer("/exactly/adminAccess")].contains(&Some(&Value::Bool(true)))
+    };
+    if !requests.iter().any(asks) {
+        return Ok(Vec::new());
+    }
+    let namespace = registry.collection(&registry.surface().target("", "namespaces")?)?.get(claim.namespace());
+    let namespace = namespace.map(|entry| entry.object.decode(entry.revision)).unwrap_or_default();
+    if namespace.labels().any(|(name, value)| name == ADMINISTERED && value == "true") {
+        return Ok(Vec::new());
+    }
+    let asking = requests.iter().enumerate().filter(|(_, request)| asks(request));
+    let fault = |index| FieldError::forbidden(format!("{path}.devices.requests[{index}].adminAccess"), DETAIL);
+    Ok(asking.map(|(index, _)| fault(index)).collect())
+}
+
+/// The strategy of claims to devices.
+pub(super) struct DeviceClaims;
+
+impl Strategy for DeviceClaims {
+    fn faults_beside_others(&self, registry: &Registry, object: &Object) -> Result<Vec<FieldError>, ApiError> {
+        administration_faults(registry, "spec", object)
+    }
+}
+
+/// The strategy of templates of claims to devices.
+pub(super) struct DeviceClaimTemplates;
+
+impl Strategy for DeviceClaimTemplates {
+    fn faults_beside_others(&self, registry: &Registry, object: &Object) -> Result<Vec<FieldError>, ApiError> {
+        administration_faults(registry, "spec.spec", object)
     }
 }

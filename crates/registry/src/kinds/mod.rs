@@ -3,11 +3,15 @@
 //! [`strategy_of`] is the one place that knows which kind has which; it is asked once for each resource, when that becomes part
 //! of a surface. The verbs reach the strategy by the version that a request is for.
 
+mod account;
 mod api_service;
 mod certificate;
+mod claim;
 mod classes;
 mod definition;
 mod device;
+mod gates;
+mod limits;
 mod namespace;
 mod node;
 mod pod;
@@ -20,20 +24,23 @@ mod workload;
 
 use keelson_meta::Object;
 
+pub(crate) use gates::{ClosedFields, closed_fields, drop_closed};
 pub(crate) use status::{initial_status, quality_of_service};
 pub(crate) use strategy::{Confined, FieldPath, Ordinary, Strategy};
 
 /// The strategy of a built-in resource, by its group and plural name.
 pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
     match (group, plural) {
+        ("", "limitranges") => &limits::LimitRanges,
         ("", "namespaces") => &namespace::Namespaces,
         ("", "nodes") => &node::Nodes,
         ("", "persistentvolumeclaims") => &volume::Claims,
         ("", "persistentvolumes") => &volume::Volumes,
         ("", "pods") => &pod::Pods,
-        ("", "podtemplates" | "resourcequotas" | "serviceaccounts") => &strategy::ReturnsDeleted,
+        ("", "podtemplates" | "resourcequotas") => &strategy::ReturnsDeleted,
         ("", "replicationcontrollers") => &workload::ReplicationControllers,
         ("", "secrets") => &secret::Secrets,
+        ("", "serviceaccounts") => &account::ServiceAccounts,
         ("", "services") => &service::Services,
         ("admissionregistration.k8s.io", "mutatingadmissionpolicies" | "validatingadmissionpolicies") => {
             &strategy::StatusAlone
@@ -47,13 +54,43 @@ pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
         ("flowcontrol.apiserver.k8s.io", "flowschemas" | "prioritylevelconfigurations") => &strategy::StatusAlone,
         ("internal.apiserver.k8s.io", "storageversions") => &strategy::StatusAlone,
         ("networking.k8s.io", "ingresses") => &classes::Ingresses,
+        ("networking.k8s.io", "ipaddresses") => &service::Addresses,
         ("resource.k8s.io", "devicetaintrules" | "resourceslices") => &device::Devices,
+        ("resource.k8s.io", "resourceclaims") => &device::DeviceClaims,
+        ("resource.k8s.io", "resourceclaimtemplates") => &device::DeviceClaimTemplates,
         ("scheduling.k8s.io", "priorityclasses") => &classes::PriorityClasses,
         ("storage.k8s.io", "storageclasses") => &strategy::ReturnsDeleted,
         ("storage.k8s.io", "volumeattachments") => &strategy::StatusAlone,
         ("storage.k8s.io", "volumeattributesclasses") => &volume::VolumeAttributesClasses,
         ("storagemigration.k8s.io", "storageversionmigrations") => &strategy::StatusAlone,
         _ => &Ordinary,
+    }
+}
+
+/// Which rules hold for the metadata of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetadataRules {
+    /// Those for all objects.
+    Plain,
+    /// A finalizer needs a domain besides.
+    DomainsForFinalizers,
+    /// The kind has no rules of its own for metadata: those for all objects are asked once everything else is right.
+    PlainAndLast,
+}
+
+/// The rules for the metadata of a built-in resource.
+pub(crate) fn metadata_rules_of(group: &str, plural: &str) -> MetadataRules {
+    match (group, plural) {
+        ("" | "events.k8s.io", "events") | ("policy", "poddisruptionbudgets") => MetadataRules::PlainAndLast,
+        (
+            "admissionregistration.k8s.io"
+            | "apiextensions.k8s.io"
+            | "apiregistration.k8s.io"
+            | "coordination.k8s.io"
+            | "internal.apiserver.k8s.io",
+            _,
+        ) => MetadataRules::Plain,
+        _ => MetadataRules::DomainsForFinalizers,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 
@@ -40,15 +41,29 @@ fn tolerates(toleration: &Value, trouble: &str) -> bool {
     (field("key") == trouble || field("key").is_empty()) && matches!(field("effect"), "NoExecute" | "")
 }
 
+/// Whether something is asked for before a pod may be scheduled.
+fn is_gated(pod: &Object) -> bool {
+    pod.get(&["spec", "schedulingGates"]).and_then(Value::as_array).is_some_and(|gates| !gates.is_empty())
+}
+
 /// The strategy of pods.
 pub(super) struct Pods;
 
 impl Strategy for Pods {
-    fn initial_status(&self, object: &Object, _: SystemTime) -> Map {
-        Map::from_iter([
-            ("phase".to_owned(), json!("Pending")),
-            ("qosClass".to_owned(), json!(quality_of_service(object))),
-        ])
+    fn initial_status(&self, object: &Object, now: SystemTime) -> Map {
+        let mut status = Map::from_iter([("phase".to_owned(), json!("Pending"))]);
+        if is_gated(object) {
+            let waits = json!({
+                "type": "PodScheduled",
+                "status": "False",
+                "lastTransitionTime": rfc3339(now),
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            });
+            status.insert("conditions", json!([waits]));
+        }
+        status.insert("qosClass", json!(quality_of_service(object)));
+        status
     }
 
     fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {

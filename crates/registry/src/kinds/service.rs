@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::BoxFuture;
+use keelson_codec::StoredObject;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 
@@ -12,6 +13,7 @@ use crate::allocation::{self, Spec as _, needs_addresses, needs_health_check, ne
 use crate::companions::Companions;
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::write::ManagedObject;
 
 /// One address may be written in the field for several alone.
 fn prepare_create(service: &mut Object) {
@@ -118,6 +120,12 @@ fn same_node_ports(old: &Map, new: &Map) -> bool {
 pub(super) struct Services;
 
 impl Strategy for Services {
+    fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        let mut wanted = object.clone();
+        prepare_create(&mut wanted);
+        allocation::check_wish(registry, target, wanted).map(|()| false)
+    }
+
     fn prepare_create(&self, object: &mut Object) -> bool {
         prepare_create(object);
         true
@@ -145,6 +153,19 @@ impl Strategy for Services {
 
     fn returns_deleted(&self) -> bool {
         true
+    }
+}
+
+/// The strategy of the objects that say whose an address is.
+pub(super) struct Addresses;
+
+impl Strategy for Addresses {
+    fn made_again<'a>(
+        &'a self,
+        registry: &'a Registry,
+        last: &'a StoredObject,
+    ) -> BoxFuture<'a, Result<Option<ManagedObject>, ApiError>> {
+        Box::pin(allocation::made_again(registry, last))
     }
 }
 

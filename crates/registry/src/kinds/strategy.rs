@@ -9,14 +9,17 @@ use std::time::SystemTime;
 
 use futures::future::BoxFuture;
 use keelson_access::User;
+use keelson_codec::StoredObject;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Map;
 use keelson_meta::options::DeleteOptions;
 use keelson_meta::{ApiError, Object};
 
 use crate::companions::Companions;
+use crate::prepare::same_specification;
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::write::ManagedObject;
 
 /// A path of names of fields.
 pub(crate) type FieldPath = &'static [&'static str];
@@ -89,6 +92,19 @@ pub(crate) trait Strategy: Send + Sync {
         false
     }
 
+    /// Whether an object asks for something else than before, so that its generation goes up.
+    fn raises_generation(&self, current: &Object, next: &Object) -> bool {
+        !same_specification(current, next)
+    }
+
+    /// What is wrong with a new object beside what other objects say; it stands before what is wrong with it by itself.
+    ///
+    /// # Errors
+    /// 500 when the others can't be read.
+    fn faults_beside_others(&self, _registry: &Registry, _object: &Object) -> Result<Vec<FieldError>, ApiError> {
+        Ok(Vec::new())
+    }
+
     /// What of a sent object reaches the stored one through a subresource, as far as it is not just all of its status, or all but
     /// that.
     fn confine(&self, _subresource: &str, _stored: &Object, sent: Object, _now: SystemTime) -> Confined {
@@ -150,6 +166,18 @@ pub(crate) trait Strategy: Send + Sync {
     /// Whether an object that is marked as deleted says that it has no time to end.
     fn states_grace_period(&self) -> bool {
         true
+    }
+
+    /// What stands in the place of an object that would go now, `last` as it was, because it is needed still; `None`: it goes.
+    ///
+    /// # Errors
+    /// 500 when it can't be told who needs it.
+    fn made_again<'a>(
+        &'a self,
+        _registry: &'a Registry,
+        _last: &'a StoredObject,
+    ) -> BoxFuture<'a, Result<Option<ManagedObject>, ApiError>> {
+        Box::pin(async { Ok(None) })
     }
 
     /// Changes an object that is being deleted but may not go yet.

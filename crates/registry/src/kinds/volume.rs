@@ -6,8 +6,8 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, json};
 use keelson_meta::{ApiError, Object};
 
-use super::classes;
 use super::strategy::Strategy;
+use super::{claim, classes};
 use crate::registry::Registry;
 use crate::target::Target;
 
@@ -24,7 +24,17 @@ impl Strategy for Claims {
     }
 
     fn prepare_create(&self, object: &mut Object) -> bool {
-        protect(object, "kubernetes.io/pvc-protection")
+        claim::settle_sources(None, object);
+        protect(object, "kubernetes.io/pvc-protection");
+        true
+    }
+
+    fn prepare_update(&self, target: &Target, current: &Object, next: &mut Object) -> bool {
+        let whole = target.subresource.is_none();
+        if whole {
+            claim::settle_sources(Some(current), next);
+        }
+        whole
     }
 
     fn returns_deleted(&self) -> bool {

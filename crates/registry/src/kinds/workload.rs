@@ -7,6 +7,7 @@ use keelson_meta::json::{Map, Value, json};
 use keelson_meta::options::DeleteOptions;
 
 use super::strategy::{FieldPath, Strategy};
+use crate::prepare::same_specification;
 use crate::target::Target;
 
 const JOB_NAME: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
@@ -23,8 +24,8 @@ fn select_pods_of_job(job: &mut Object) {
     let before = template_labels(job).cloned().unwrap_or_default();
     let mut labels = before.clone();
     for (keys, value) in [(JOB_NAME, name), (CONTROLLER_UID, uid.clone())] {
-        if !keys.iter().any(|key| labels.contains_key(key)) {
-            labels.extend(keys.map(|key| (key, json!(value))));
+        for key in keys {
+            labels.entry(key).or_insert_with(|| json!(value));
         }
     }
     labels.sort_keys();
@@ -36,7 +37,7 @@ fn select_pods_of_job(job: &mut Object) {
     }
     // A job without labels of its own has those of its pods, these included.
     let own = job.metadata().and_then(|metadata| metadata.get("labels")).and_then(Value::as_object);
-    if own.is_none_or(|own| *own == before) {
+    if !before.is_empty() && own.is_none_or(|own| *own == before) {
         job.set_meta("labels", labels);
     }
 }
@@ -142,6 +143,11 @@ impl Strategy for ReplicationControllers {
 pub(super) struct Deployments;
 
 impl Strategy for Deployments {
+    /// Their controller copies annotations to what it makes.
+    fn raises_generation(&self, current: &Object, next: &Object) -> bool {
+        !same_specification(current, next) || current.meta("annotations") != next.meta("annotations")
+    }
+
     fn kept(&self, subresource: &str) -> &'static [FieldPath] {
         if subresource == "status" { &[&["metadata", "labels"]] } else { &[] }
     }

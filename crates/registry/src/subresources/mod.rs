@@ -21,10 +21,11 @@ use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
-use crate::intake::{Accepted, object_of, shape};
+use crate::intake::{object_of, shape};
 use crate::kinds::Confined;
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::warnings::Warnings;
 
 pub(crate) use conditions::set as set_condition;
 pub use remote::Remote;
@@ -66,7 +67,8 @@ pub(crate) fn accept(
     sent: Value,
     faults: &[String],
     validation: FieldValidation,
-) -> Result<Accepted, ApiError> {
+    warnings: &Warnings,
+) -> Result<Object, ApiError> {
     let kind = target.taken_kind();
     let mut object = object_of(sent, &kind.kind)?;
     let stated = (object.api_version().unwrap_or_default(), object.kind().unwrap_or_default());
@@ -81,10 +83,11 @@ pub(crate) fn accept(
         )));
     }
     object.set_type(&kind);
-    let warnings = shape(target, &kind, &mut object, faults, validation).map_err(|fault| {
+    let minded = shape(target, &kind, &mut object, faults, validation).map_err(|fault| {
         let GroupVersionKind { version, kind, .. } = &kind;
         ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {fault}"))
     })?;
+    warnings.extend(minded);
     if let Some(namespace) = target.namespace.as_deref().filter(|_| target.is_namespaced()) {
         if object.namespace().is_empty() {
             object.set_meta("namespace", namespace);
@@ -93,7 +96,7 @@ pub(crate) fn accept(
             return Err(ApiError::BadRequest(message.to_owned()));
         }
     }
-    Ok(Accepted { object, warnings })
+    Ok(object)
 }
 
 /// Versions that are no longer served and in which clients still send what a subresource takes.

@@ -13,7 +13,7 @@ use super::contribution::Contribution;
 use super::served::KindVersion;
 use crate::complete::complete;
 use crate::config::RegistryConfig;
-use crate::kinds::strategy_of;
+use crate::kinds::{closed_fields, metadata_rules_of, strategy_of};
 
 /// All built-in resources, in the order of discovery.
 pub(super) fn contributions(config: &RegistryConfig) -> Vec<Contribution> {
@@ -71,6 +71,8 @@ fn completed(group: &Group, resource: &Resource, version: KindVersion) -> KindVe
     version
         .with_schema(Schema::builtin(&kind.group, &kind.version, &kind.kind))
         .with_strategy(strategy_of(&resource.group, &resource.plural))
+        .with_closed_fields(closed_fields(&resource.group, &resource.plural))
+        .with_metadata_rules(metadata_rules_of(&resource.group, &resource.plural))
         .with_printer(Printer::of(&kind.group, &kind.kind))
         .with_view(View::new(&kind))
         .with_deprecation(deprecation(&kind.group, &kind.version, &resource.kind))

@@ -15,7 +15,7 @@ use keelson_schema::{Schema, SchemaRef, Structural, WalkOptions, WalkReport};
 use keelson_tables::Printer;
 
 use crate::converter::Converter;
-use crate::kinds::{Ordinary, Strategy};
+use crate::kinds::{ClosedFields, MetadataRules, Ordinary, Strategy};
 
 /// The number of a collection: given out when it is added, and never again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +53,8 @@ pub struct KindVersion {
     /// What subresources take that is of another kind: the subresource, the kind and its schema.
     taken: Vec<(Text, GroupVersionKind, Schema)>,
     strategy: &'static dyn Strategy,
+    closed_fields: &'static [ClosedFields],
+    metadata_rules: MetadataRules,
     printer: Printer,
     view: Arc<View>,
     /// Who is asked for objects of the versions that the view knows; nobody where code here leads to it.
@@ -152,6 +154,8 @@ impl KindVersion {
             schema: None,
             taken: Vec::new(),
             strategy: &Ordinary,
+            closed_fields: &[],
+            metadata_rules: MetadataRules::Plain,
             printer: Printer::generic(),
             view: Arc::new(View::renaming(&kind, std::iter::empty())),
             converter: None,
@@ -175,6 +179,16 @@ impl KindVersion {
 
     pub(super) fn with_strategy(mut self, strategy: &'static dyn Strategy) -> Self {
         self.strategy = strategy;
+        self
+    }
+
+    pub(super) fn with_closed_fields(mut self, closed_fields: &'static [ClosedFields]) -> Self {
+        self.closed_fields = closed_fields;
+        self
+    }
+
+    pub(super) fn with_metadata_rules(mut self, rules: MetadataRules) -> Self {
+        self.metadata_rules = rules;
         self
     }
 
@@ -237,6 +251,16 @@ impl KindVersion {
     /// What the kind does differently when its objects are written.
     pub(crate) fn strategy(&self) -> &'static dyn Strategy {
         self.strategy
+    }
+
+    /// Fields of features that are not on, which are dropped.
+    pub(crate) fn closed_fields(&self) -> &'static [ClosedFields] {
+        self.closed_fields
+    }
+
+    /// The rules for the metadata of its objects.
+    pub(crate) fn metadata_rules(&self) -> MetadataRules {
+        self.metadata_rules
     }
 
     /// What `kubectl get` shows of its objects.

@@ -19,6 +19,7 @@ use super::{Change, Live, ManagedObject, Ownership, Proposed, WriteRequest};
 use crate::admission::{AdmissionAttributes, Operation};
 use crate::caller::Caller;
 use crate::intake::{check_type, fit, place, shape};
+use crate::kinds::drop_closed;
 use crate::managed;
 use crate::prepare::{carry_over, check_new, refuse_unconverted, schema_faults, stamp_new, validate_update};
 use crate::registry::Registry;
@@ -32,6 +33,18 @@ impl Registry {
     /// # Errors
     /// What a stage says against it.
     pub(super) async fn take_through_stages(
+        &self,
+        request: &WriteRequest<'_>,
+        live: Option<&Entry>,
+        proposed: Proposed<'_>,
+    ) -> Result<Change, ApiError> {
+        let change = self.change_of(request, live, proposed).await?;
+        let Change::Remove(last) = &change else { return Ok(change) };
+        let again = request.target.strategy().made_again(self, last).await?;
+        Ok(again.map_or(change, Change::Put))
+    }
+
+    async fn change_of(
         &self,
         request: &WriteRequest<'_>,
         live: Option<&Entry>,
@@ -77,7 +90,7 @@ impl Registry {
         let mut object = self.to_storage(target, object).await?;
         is_changed |= self.prepare_new(target, &mut object, caller);
         // Validate.
-        check_new(target, &object, faults)?;
+        check_new(self, target, &object, faults, caller.warnings())?;
         // Admission that may refuse.
         let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
         if !self.admission().is_empty() {
@@ -121,9 +134,10 @@ impl Registry {
         let mut next = managed::confine(target, &stored, next);
         strategy.check_subresource(target, &next)?;
         carry_over(target, &stored, &mut next);
+        drop_closed(target, Some(&stored), &mut next);
         is_changed |= strategy.prepare_update(target, &stored, &mut next);
         // Validate.
-        validate_update(target, &stored, &next, faults)?;
+        validate_update(target, &stored, &next, faults, caller.warnings())?;
         let managed_fields = managed::keep_times(&stored, live.managed_fields, &mut next, managed_fields);
         let goes = stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && strategy.may_go(&next);
         // Admission that may refuse.
@@ -139,14 +153,22 @@ impl Registry {
     ///
     /// # Errors
     /// 400 when it does not fit its kind.
-    pub(crate) async fn encode_own(&self, target: &Target, mut object: Object) -> Result<StoredObject, ApiError> {
+    pub(crate) async fn encode_own(&self, target: &Target, object: Object) -> Result<StoredObject, ApiError> {
+        Ok(self.make_own(target, object).await?.encode(target).into_object())
+    }
+
+    /// The same before it is encoded.
+    ///
+    /// # Errors
+    /// As [`Registry::encode_own`].
+    pub(crate) async fn make_own(&self, target: &Target, mut object: Object) -> Result<ManagedObject, ApiError> {
         let caller = Caller::server();
         object.set_type(target.kind());
         fit(target, &mut object)?;
         let (managed_fields, _) = self.complete_new(target, &mut object, Ownership::Track, &caller).await?;
         let mut object = self.to_storage(target, object).await?;
         self.prepare_new(target, &mut object, &caller);
-        Ok(ManagedObject::new(object, managed_fields).encode(target).into_object())
+        Ok(ManagedObject::new(object, managed_fields))
     }
 
     /// Completes a new object and notes who owns its fields: these as text, and whether the kind changed the object.
@@ -175,6 +197,7 @@ impl Registry {
         }
         let mut is_changed = strategy.attribute(object, caller.user());
         stamp_new(self, target, object);
+        drop_closed(target, None, object);
         is_changed |= strategy.prepare_create(object);
         is_changed
     }

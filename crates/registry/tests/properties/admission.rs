@@ -14,7 +14,7 @@ use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, GroupResource, Object};
 use keelson_registry::{
     Admission, AdmissionAttributes, AdmissionChain, Caller, Mutation, Patch, PatchKind, Registry, RegistryConfig,
-    Target, Written,
+    Target, Warnings, Written,
 };
 use keelson_storage::faulty::{Fault, FaultyStore};
 use keelson_storage::memory::MemoryStore;
@@ -60,6 +60,7 @@ impl Plugin {
         let dry = if *dry_run { " dry" } else { "" };
         let told = format!("{question} {name:?}{}{}{dry}", seen.unwrap_or_default(), old.unwrap_or_default());
         self.asked.lock().push(told);
+        attributes.caller.warnings().add(format!("{stage} was asked"));
         if refused {
             let resource = GroupResource { group: String::new(), resource: "things".to_owned() };
             let (name, message) = ("x".to_owned(), "no".to_owned());
@@ -199,6 +200,24 @@ fn a_new_object_is_changed_before_it_is_prepared_and_judged_when_it_is_valid() {
         let refused =
             server.create(&elsewhere, object.unwrap(), &caller("m"), &CreateOptions::default()).await.unwrap_err();
         assert_eq!((refused.code(), plugin.asked().len()), (404, 0), "its namespace is looked for first");
+    });
+}
+
+#[test]
+fn plugins_warn_whatever_becomes_of_the_write() {
+    run(async {
+        let plugin = Plugin::changing(unchanged);
+        let (server, _) = server_with(&plugin).await;
+        let warnings = Warnings::noted();
+        let caller = caller("m").warned_in(warnings.clone());
+        let object = config_map(&json!({"name": "n"}), "1");
+        server.create(&config_maps(), object, &caller, &CreateOptions::default()).await.unwrap();
+        assert_eq!(warnings.take(), ["mutate was asked", "validate was asked"]);
+        *plugin.refuses.lock() = "validate UPDATE configmaps";
+        patch(&server, "n", json!({"data": {"a": "2"}}), caller.clone()).await.unwrap_err();
+        assert_eq!(warnings.take(), ["mutate was asked", "validate was asked"]);
+        patch(&server, "n", json!({"metadata": {"labels": {"a": "b c"}}}), caller).await.unwrap_err();
+        assert_eq!(warnings.take(), ["mutate was asked"], "what is not valid is not judged");
     });
 }
 

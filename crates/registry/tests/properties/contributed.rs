@@ -15,8 +15,8 @@ use keelson_meta::options::{
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{
-    Caller, Contribution, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target, WatchOutput,
-    accept, collection_specs,
+    Caller, Contribution, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target, Warnings,
+    WatchOutput, accept, collection_specs,
 };
 use keelson_resources::{
     FieldRefusal, Resource, ResponseKind, Scope, SelectableField, ServedVersion, StorageKind, Subresource,
@@ -112,7 +112,7 @@ fn list_options(query: &str) -> ListOptions {
 
 async fn create(server: &Registry, target: &Target, name: &str, colour: &str) -> Result<Object, ApiError> {
     let sent = json!({ "metadata": { "name": name }, "spec": { "colour": colour }, "status": { "phase": "mine" } });
-    let object = accept(target, sent, &[], FieldValidation::Strict)?.object;
+    let object = accept(target, sent, &[], FieldValidation::Strict, &Warnings::default())?;
     let created = server.create(target, object, &Caller::server(), &CreateOptions::default()).await?;
     Ok(created.object.decode(created.revision.unwrap_or(Revision::ZERO)))
 }
@@ -192,7 +192,7 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
             while !stop.load(Ordering::Relaxed) {
                 let number = written.fetch_add(1, Ordering::Relaxed);
                 let sent = json!({ "metadata": { "name": format!("m{number}") } });
-                let object = accept(&maps, sent, &[], FieldValidation::Strict).unwrap().object;
+                let object = accept(&maps, sent, &[], FieldValidation::Strict, &Warnings::default()).unwrap();
                 server.create(&maps, object, &Caller::server(), &CreateOptions::default()).await.unwrap();
                 let page = server.list(&maps, &Caller::server(), &list_options("limit=1")).await.unwrap();
                 assert!(!matches!(page.items, ListItems::History(_)));

@@ -58,7 +58,11 @@ fn check_int32(number: &Number) -> Option<()> {
 
 fn check_quantity(value: &mut Value, rewrite: bool) -> Result<(), Fault> {
     let written = match &*value {
-        Value::String(text) => quantity::canonical(text.trim()).map_err(Fault::Fatal)?,
+        Value::String(text) => {
+            let trimmed = text.trim();
+            let spaced = || (trimmed.len() < text.len()).then(|| trimmed.to_owned());
+            quantity::canonical(trimmed).map_err(Fault::Fatal)?.or_else(spaced)
+        }
         // A quantity decodes itself from whatever JSON stands there.
         other => {
             let text = other.to_string();

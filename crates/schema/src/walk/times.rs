@@ -1,5 +1,7 @@
 //! Times as Go reads and writes them: RFC 3339 in, UTC with whole seconds or microseconds out, and Go's messages.
 
+use std::fmt::Write as _;
+
 use keelson_meta::clock;
 
 /// The zero time of Go, which it writes as null.
@@ -107,7 +109,7 @@ impl Reader<'_> {
         self.fraction(precision)?;
         self.zone()?;
         if !self.rest.is_empty() {
-            let rest = keelson_meta::go_format::quote(self.rest);
+            let rest = quote(self.rest);
             return Err(format!("{}: extra text: {rest}", self.head()));
         }
         self.within(day, 1..=days(year, month), "day")
@@ -164,11 +166,11 @@ impl Reader<'_> {
     }
 
     fn head(&self) -> String {
-        format!("parsing time {}", keelson_meta::go_format::quote(self.text))
+        format!("parsing time {}", quote(self.text))
     }
 
     fn unreadable(&self, element: &str) -> String {
-        let rest = keelson_meta::go_format::quote(self.rest);
+        let rest = quote(self.rest);
         format!("{} as \"{}\": cannot parse {rest} as \"{element}\"", self.head(), self.layout)
     }
 }
@@ -181,6 +183,22 @@ fn days(year: u32, month: u32) -> u32 {
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     }
+}
+
+/// A text as Go's `time` package quotes it: what is no printable ASCII stands byte by byte.
+fn quote(text: &str) -> String {
+    let mut quoted = "\"".to_owned();
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b' '..=0x7f => quoted.push(char::from(byte)),
+            _ => {
+                let _ = write!(quoted, "\\x{byte:02x}");
+            }
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 #[cfg(test)]
@@ -208,6 +226,10 @@ mod tests {
         assert_eq!(
             seconds("2026-01-02"),
             format!(r#"parsing time "2026-01-02" as "{layout}": cannot parse "" as "T""#)
+        );
+        assert_eq!(
+            seconds("a\nb\"é"),
+            format!(r#"parsing time "a\x0ab\"\xc3\xa9" as "{layout}": cannot parse "a\x0ab\"\xc3\xa9" as "2006""#)
         );
         assert_eq!(seconds("2026-13-02T03:04:05Z"), r#"parsing time "2026-13-02T03:04:05Z": month out of range"#);
         assert_eq!(seconds("2026-02-30T03:04:05Z"), r#"parsing time "2026-02-30T03:04:05Z": day out of range"#);

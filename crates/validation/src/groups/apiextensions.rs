@@ -65,7 +65,7 @@ fn spec_text<'v>(run: &Run<'v>, path: &[&str]) -> &'v str {
 fn named_by_plural_and_group(metadata: &At<'_, '_>, run: &mut Run<'_>) {
     let required = format!("{}.{}", spec_text(run, &["spec", "names", "plural"]), spec_text(run, &["spec", "group"]));
     let name = metadata.field("name");
-    if run.before.is_none() && name.text() != required {
+    if run.before.is_none() && !name.text().is_empty() && name.text() != required {
         name.invalid(run, name.text(), "must be spec.names.plural+\".\"+spec.group");
     }
 }
