@@ -3,8 +3,10 @@
 //! Each rule is a module with a pure function from text to findings; this one walks the files and prints. Findings are
 //! either faults, which fail the run, or notes, which do not.
 
+mod builtin;
 mod edges;
 mod heads;
+mod kinds;
 mod sizes;
 mod tasks;
 mod words;
@@ -38,19 +40,35 @@ impl Finding {
 
 pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
     let mut findings = edges::check(&workspace.members);
-    let mut files = 0;
+    let mut sources = Vec::new();
+    let mut names = kinds::Names::default();
     for path in files_below(&workspace.root)? {
         let Ok(text) = std::fs::read_to_string(&path) else { continue }; // not text: nothing to check
         let place = path.strip_prefix(&workspace.root).unwrap_or(&path).display().to_string();
         findings.extend(words::check(&place, &text));
         if path.extension().is_some_and(|e| e == "rs") {
-            findings.extend(heads::check(&place, &text));
-            findings.extend(sizes::check(&place, &text));
-            findings.extend(tasks::check(&place, &text));
-            files += 1;
+            names.read(&place, &text);
+            sources.push((place, text));
         }
     }
-    report(&findings, files)
+    for (place, text) in &sources {
+        findings.extend(builtin::check(place, text));
+        findings.extend(heads::check(place, text));
+        findings.extend(kinds::check(place, text, &names));
+        findings.extend(sizes::check(place, text));
+        findings.extend(tasks::check(place, text));
+    }
+    report(&findings, sources.len())
+}
+
+/// The lines of a file that are part of the program, numbered from 1: none of tests, examples and benchmarks, not the tests at
+/// the end of a file, and without what is a comment as a whole.
+fn production<'t>(place: &str, text: &'t str) -> impl Iterator<Item = (usize, &'t str)> {
+    let of_program = place.starts_with("crates/") && place.contains("/src/") && !place.ends_with("/tests.rs");
+    let lines = text.lines().take_while(|line| *line != "#[cfg(test)]").enumerate();
+    lines
+        .filter(move |(_, line)| of_program && !line.trim_start().starts_with("//"))
+        .map(|(index, line)| (index + 1, line))
 }
 
 fn report(findings: &[Finding], files: usize) -> Result<()> {

@@ -43,7 +43,7 @@ pub struct Entry {
 /// Reads what is stored as entries of a collection.
 pub(crate) struct Decoder {
     pub(crate) layout: Arc<Layout>,
-    pub(crate) complete: Option<Complete>,
+    pub(crate) complete: Option<Arc<dyn Complete>>,
     pub(crate) labels: LabelInterner,
 }
 
@@ -60,7 +60,7 @@ impl Decoder {
     /// Reads what a store holds under a key.
     pub(crate) fn decode(&self, key: Arc<str>, value: &Bytes, revision: Revision) -> Result<Entry, DecodeError> {
         let checked = Checked::parse(value.clone())?;
-        let completed = self.complete.and_then(|complete| complete(&checked));
+        let completed = self.complete.as_ref().and_then(|known| known.complete(&checked));
         let (object, summary) = match &completed {
             Some(completed) => (completed, completed.summary(&self.layout.fields)?),
             None => (checked.object(), checked.summary(&self.layout.fields)?),
@@ -73,7 +73,7 @@ impl Decoder {
     pub(crate) fn written(&self, key: Arc<str>, written: &Checked, revision: Revision) -> Result<Entry, DecodeError> {
         let object = written.object();
         debug_assert!(
-            self.complete.is_none_or(|complete| complete(&object.clone().into()).is_none()),
+            self.complete.as_ref().is_none_or(|known| known.complete(&object.clone().into()).is_none()),
             "an object was written that lacks something: {}",
             object.text()
         );

@@ -3,6 +3,9 @@
 //! Nothing here reads an object. The cache does not know how a resource is declared; whoever does says it with a
 //! [`CollectionSpec`].
 
+use std::fmt;
+use std::sync::Arc;
+
 use keelson_codec::{Checked, FieldPath, StoredObject};
 
 /// What is stored together under one prefix, and what of it is looked at.
@@ -18,7 +21,7 @@ pub struct CollectionSpec {
     /// Whether its keys are `<namespace>/<name>`.
     pub namespaced: bool,
     /// What an object is completed by when it is read.
-    pub complete: Option<Complete>,
+    pub complete: Option<Arc<dyn Complete>>,
 }
 
 /// Which fields are kept beside the objects of a collection, and where.
@@ -52,6 +55,9 @@ impl Layout {
     }
 }
 
-/// What an object that was stored becomes where it lacks something that all objects have today; `None` where it lacks
-/// nothing. Runs for every object that is read, so the latter must be cheap.
-pub type Complete = fn(&Checked) -> Option<StoredObject>;
+/// Completes what was stored before there was something that all objects have today.
+pub trait Complete: fmt::Debug + Send + Sync {
+    /// The object with what it lacks; `None` where it lacks nothing. Runs for every object that is read, so the latter must be
+    /// cheap.
+    fn complete(&self, stored: &Checked) -> Option<StoredObject>;
+}

@@ -23,19 +23,28 @@ use keelson_meta::{GroupVersionKind, Object};
 
 use shape::Shape;
 
-/// Fills in what the object leaves out. `kind` is the kind, and the version, that it is in.
-pub fn apply(kind: &GroupVersionKind, object: &mut Object) {
-    if let Some(shape) = shape_of(&kind.group, &kind.version, &kind.kind) {
-        shape.fill(&mut object.0);
-    }
+/// The defaults of a kind in one version, which are found once and then filled into as many objects as there are.
+#[derive(Clone, Copy)]
+pub struct Defaults {
+    shape: &'static Shape,
 }
 
-/// Whether filling in would change an object, as it lies in a store. Cost: about a third of what checking its text takes.
-pub fn lacks(checked: &Checked) -> bool {
-    let object = checked.object();
-    let api_version = object.api_version();
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    shape_of(group, version, object.kind()).is_some_and(|shape| shape.lacks_root(checked.cursor()))
+impl Defaults {
+    /// The defaults of a kind in a version; `None` for one without any.
+    pub fn of(kind: &GroupVersionKind) -> Option<Self> {
+        let shape = shape_of(&kind.group, &kind.version, &kind.kind)?;
+        Some(Self { shape })
+    }
+
+    /// Fills in what the object, which is in that version, leaves out.
+    pub fn fill(self, object: &mut Object) {
+        self.shape.fill(&mut object.0);
+    }
+
+    /// Whether filling in would change an object, as it lies in a store. Cost: about a third of what checking its text takes.
+    pub fn lacks(self, checked: &Checked) -> bool {
+        self.shape.lacks_root(checked.cursor())
+    }
 }
 
 /// The shape of a kind; `None` for one without defaults.

@@ -5,7 +5,7 @@ use keelson_codec::{Checked, StoredObject};
 use keelson_meta::json::{Value, json};
 use keelson_meta::{GroupVersion, GroupVersionKind, Object, Revision};
 
-use super::{apply, lacks};
+use super::Defaults;
 
 /// Fills in an object and checks what stands at some paths then; that filling in again changes nothing, too.
 fn check(api_version: &str, kind: &str, object: Value, expected: &[(&str, Value)]) {
@@ -14,9 +14,9 @@ fn check(api_version: &str, kind: &str, object: Value, expected: &[(&str, Value)
     let mut filled = Object::from_value(object).unwrap();
     filled.set_type(&of);
     check_lacks(&of, filled.0.clone().into());
-    apply(&of, &mut filled);
+    fill(&of, &mut filled);
     let once = filled.clone();
-    apply(&of, &mut filled);
+    fill(&of, &mut filled);
     assert_eq!(filled, once, "{kind}: filling in twice");
     let filled = filled.into_value();
     for lesser in without_each(&filled) {
@@ -27,14 +27,19 @@ fn check(api_version: &str, kind: &str, object: Value, expected: &[(&str, Value)
     }
 }
 
-/// Checks that [`lacks`] says what [`apply`] does.
+fn fill(kind: &GroupVersionKind, object: &mut Object) {
+    Defaults::of(kind).into_iter().for_each(|defaults| defaults.fill(object));
+}
+
+/// Checks that [`Defaults::lacks`] says what [`Defaults::fill`] does.
 fn check_lacks(kind: &GroupVersionKind, object: Value) {
     let stored = StoredObject::encode(&Object::from_value(object).unwrap());
     let before = stored.decode(Revision::ZERO);
     let mut filled = before.clone();
-    apply(kind, &mut filled);
+    fill(kind, &mut filled);
     let text = stored.text().to_owned();
-    assert_eq!(lacks(&Checked::from(stored)), filled != before, "{text}");
+    let lacks = Defaults::of(kind).is_some_and(|defaults| defaults.lacks(&Checked::from(stored)));
+    assert_eq!(lacks, filled != before, "{text}");
 }
 
 /// The value without one of all its members and items, and with null, an empty text, a zero or `true` in its place.

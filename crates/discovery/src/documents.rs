@@ -6,14 +6,12 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use keelson_resources::{Catalogue, Resource};
 
 use crate::aggregated::{Aggregated, Document};
 use crate::fragment::Fragment;
 use crate::legacy;
 use crate::negotiate::AggregatedForm;
 use crate::order::{OrderedGroup, arrange, shown};
-use crate::source::fragments;
 
 /// The documents of one set of fragments. Immutable; a change of the set makes a new one.
 #[derive(Debug)]
@@ -41,16 +39,6 @@ impl Documents {
             aggregated_groups: Aggregated::default(),
             group_list: OnceLock::new(),
         }
-    }
-
-    /// The documents of the resources of a catalogue.
-    pub fn build(catalogue: &Catalogue) -> Self {
-        Self::build_storing(catalogue, |_| None)
-    }
-
-    /// As [`build`](Self::build), where a server was told in which version to store some resources.
-    pub fn build_storing<'v>(catalogue: &Catalogue, stored_as: impl Fn(&Resource) -> Option<&'v str>) -> Self {
-        Self::assemble(&fragments(catalogue, stored_as))
     }
 
     /// `/api`, aggregated: the core group.

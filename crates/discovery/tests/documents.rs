@@ -17,7 +17,7 @@ const GROUPS_ETAG: &str = "08EEDE608C37C5B62CDFF173759E7FD7763FC82EFB2559C950CD5
                            39BB181617865A41BA109C77D3063DE121E32C7CE4037ACAFCDFBE4044514B42";
 
 fn builtin() -> Documents {
-    Documents::build(Catalogue::builtin())
+    with(&[])
 }
 
 fn parsed(json: &[u8]) -> Value {
@@ -27,7 +27,7 @@ fn parsed(json: &[u8]) -> Value {
 
 /// The documents of the built-in resources and these.
 fn with(further: &[Arc<Fragment>]) -> Documents {
-    Documents::assemble(&[&fragments(Catalogue::builtin(), |_| None), further].concat())
+    Documents::assemble(&[&fragments(Catalogue::builtin()), further].concat())
 }
 
 fn custom(group: &str, version: &str) -> Arc<Fragment> {

@@ -14,6 +14,7 @@ mod connections;
 mod door;
 mod heads;
 mod idle;
+mod layer;
 mod pinned;
 mod sending;
 mod stall;

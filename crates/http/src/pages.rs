@@ -217,7 +217,7 @@ impl ServedDocuments {
         let shared = Shared::new(keelson_schema::Schemas::builtin(), &versions, version::GIT_VERSION);
         let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();
         let openapi = Descriptions::assemble(&shared, &fragments);
-        Arc::new(Self { discovery: Documents::build(catalogue), openapi })
+        Arc::new(Self { discovery: Documents::assemble(&keelson_discovery::fragments(catalogue)), openapi })
     }
 }
 

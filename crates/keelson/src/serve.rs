@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use keelson_server::{Config, RegistryConfig, Server, ServiceRanges, StoreConfig, Switches};
+use keelson_server::{Config, RegistryConfig, Server, ServiceRanges, StoreConfig, Switches, catalogue};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -69,7 +69,7 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
         ..RegistryConfig::default()
     };
     for setting in &args.storage_version {
-        registry.store_as(setting).map_err(anyhow::Error::msg).context("reading --storage-version")?;
+        registry.store_as(catalogue(), setting).map_err(anyhow::Error::msg).context("reading --storage-version")?;
     }
     registry.service_ranges = ServiceRanges::new(args.service_cluster_ip_range, args.service_node_port_range)
         .map_err(anyhow::Error::msg)
@@ -92,7 +92,7 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
         ..Config::default()
     };
     for name in &args.no_chunking {
-        config.never_chunk(name).context("--no-chunking")?;
+        config.never_chunk(catalogue(), name).context("--no-chunking")?;
     }
     config.advertise_address = args.advertise_address;
     if let Some(issuer) = args.service_account_issuer {

@@ -304,7 +304,10 @@ async fn storage_version_hash(raw: &Raw) -> Value {
 #[tokio::test]
 async fn a_resource_can_be_stored_in_another_version() {
     let sqlite = || TestServer::builder().sqlite();
-    let mut server = sqlite().configure(|config| config.registry.store_as(&format!("{HPA}=v1")).unwrap()).start().await;
+    let mut server = sqlite()
+        .configure(|config| config.registry.store_as(keelson_server::catalogue(), &format!("{HPA}=v1")).unwrap())
+        .start()
+        .await;
     let [v1, v2] =
         ["v1", "v2"].map(|version| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers"));
     let metrics = json!([{"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 5}}}]);

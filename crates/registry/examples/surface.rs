@@ -9,18 +9,16 @@
     reason = "it prints figures, and is of no use where something fails"
 )]
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use keelson_cache::{Cache, CacheConfig};
 use keelson_meta::SystemClock;
-use keelson_meta::names::NameRule;
 use keelson_meta::options::GetOptions;
 use keelson_meta::random::SeededRandom;
 use keelson_registry::{Caller, Contribution, Registry, RegistryConfig, collection_specs};
-use keelson_resources::{FieldRefusal, Resource, Scope, ServedVersion, StorageKind, Verb};
+use keelson_resources::{Resource, ServedVersion};
 use keelson_storage::memory::MemoryStore;
 
 #[global_allocator]
@@ -98,34 +96,7 @@ fn contribution(number: usize) -> Contribution {
 }
 
 fn resource(number: usize) -> Resource {
-    const VERBS: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
-    let group = group(number);
-    let version = ServedVersion { name: "v1".into(), verbs: Cow::Borrowed(VERBS), subresources: Vec::new() };
-    Resource {
-        plural: "things".into(),
-        singular: "thing".into(),
-        kind: "Thing".into(),
-        scope: Scope::Namespaced,
-        short_names: Vec::new(),
-        categories: Vec::new(),
-        versions: vec![Arc::new(version)],
-        storage: StorageKind::Persisted {
-            prefix: format!("{group}/things").into(),
-            group: group.clone().into(),
-            version: "v1".into(),
-        },
-        group: group.into(),
-        name_rule: NameRule::DnsSubdomain,
-        selectable_fields: Vec::new(),
-        field_refusal: FieldRefusal::Plain,
-        noted: Vec::new(),
-        dispatch: None,
-        generation: true,
-        create_on_update: false,
-        unconditional_update: false,
-        lifetime: None,
-        question: None,
-    }
+    Resource::custom(&group(number), "things", "Thing", vec![ServedVersion::custom("v1", [])])
 }
 
 /// The memory of this process, in MB.

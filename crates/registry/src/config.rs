@@ -45,15 +45,16 @@ pub struct ListBounds {
 
 impl RegistryConfig {
     /// Has a resource stored in another version than usual: `horizontalpodautoscalers.autoscaling=v1`. Objects that are
-    /// stored in another version are read as before, and rewritten when they change.
+    /// stored in another version are read as before, and rewritten when they change. The catalogue is that of the resources
+    /// which settings may name.
     ///
     /// # Errors
     /// Says what is wrong when there is no such resource, or it has no such version.
-    pub fn store_as(&mut self, setting: &str) -> Result<(), String> {
+    pub fn store_as(&mut self, catalogue: &Catalogue, setting: &str) -> Result<(), String> {
         let form = || format!("{setting:?} is not of the form resource.group=version");
         let (name, version) = setting.split_once('=').ok_or_else(form)?;
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
-        let resource = Catalogue::builtin().resource(group, plural).ok_or(format!("there is no resource {name:?}"))?;
+        let resource = catalogue.resource(group, plural).ok_or(format!("there is no resource {name:?}"))?;
         match &resource.storage {
             // What is shared by two groups has to stay in the form by whose fields it is selected.
             StorageKind::Persisted { group: stored, .. } if stored == group => {}

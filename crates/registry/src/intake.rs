@@ -66,11 +66,13 @@ pub(crate) fn shape(
     validation: FieldValidation,
 ) -> Result<Vec<String>, String> {
     keep_reset(object);
-    let Some(schema) = target.schema_of(kind) else {
+    let Some((schema, defaults)) = target.form_of(kind) else {
         return strict(faults.iter().cloned(), validation).map_err(|faults| format!("strict decoding error: {faults}"));
     };
     let mut report = WalkReport::default();
-    keelson_defaults::apply(kind, object);
+    if let Some(defaults) = defaults {
+        defaults.fill(object);
+    }
     schema.walk(object, &mut report, WalkOptions::STORE);
     if let Some(fault) = report.type_error() {
         return Err(fault);

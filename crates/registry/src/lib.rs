@@ -45,7 +45,6 @@ mod write;
 pub use admission::{Admission, AdmissionAttributes, AdmissionChain, Mutation, Operation, WriteOptions};
 pub use allocation::{AddressRange, Family, PortRange, ServiceRanges};
 pub use caller::Caller;
-pub use complete::complete;
 pub use config::{ListBounds, RegistryConfig};
 pub use converter::{BATCH_BYTES, BATCH_OBJECTS, CALL_TIME, ConversionBatch, Converter, ConverterError};
 pub use create::Created;

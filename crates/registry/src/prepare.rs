@@ -9,7 +9,7 @@ use keelson_meta::go_format;
 use keelson_meta::json::Value;
 use keelson_meta::metadata_rules::{validate_changed_metadata, validate_custom_metadata, validate_metadata};
 use keelson_meta::names::NameRule;
-use keelson_meta::{ApiError, GroupVersionKind, Object};
+use keelson_meta::{ApiError, Object};
 
 use keelson_patch::equal::equal;
 
@@ -43,7 +43,7 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
 /// What the schema of the request's version says against an object, which is in that version, and was `old` before. Only custom
 /// resources are judged so.
 pub(crate) fn schema_faults(target: &Target, old: Option<&mut Object>, object: &mut Object) -> Vec<FieldError> {
-    let Some(rules) = target.version.rules() else { return Vec::new() };
+    let Some(rules) = target.version.structural() else { return Vec::new() };
     let value = Value::Object(std::mem::take(&mut object.0));
     let faults = match old {
         None => rules.faults(&value, None),
@@ -85,13 +85,13 @@ pub(crate) fn check_new(
     faults: Vec<FieldError>,
     warnings: &Warnings,
 ) -> Result<(), ApiError> {
-    let kind = kind_of_rules(target);
-    refuse(target, object, keelson_validation::alone(&kind, None, object))?;
+    let rules = target.version.rules();
+    refuse(target, object, rules.alone(None, object))?;
     let mut errors = target.strategy().faults_beside_others(registry, object)?;
-    errors.extend(faults_of_new(target, &kind, object, faults));
+    errors.extend(faults_of_new(target, object, faults));
     refuse(target, object, errors)?;
     if warnings.are_read() {
-        warnings.extend(keelson_validation::warnings(&kind, None, object));
+        warnings.extend(rules.warnings(None, object));
     }
     // What is no number names no revision.
     match object.resource_version().parse::<u64>() {
@@ -101,13 +101,8 @@ pub(crate) fn check_new(
 }
 
 /// All that is wrong with a new object by itself; `faults` are those that its schema knows.
-fn faults_of_new(
-    target: &Target,
-    kind: &GroupVersionKind,
-    object: &Object,
-    faults: Vec<FieldError>,
-) -> Vec<FieldError> {
-    let of_kind = keelson_validation::create(kind, object);
+fn faults_of_new(target: &Target, object: &Object, faults: Vec<FieldError>) -> Vec<FieldError> {
+    let of_kind = target.version.rules().create(object);
     let (namespaced, rule) = (target.is_namespaced(), target.resource.name_rule);
     let mut errors = match target.version.metadata_rules() {
         MetadataRules::PlainAndLast if !of_kind.is_empty() => return of_kind,
@@ -131,9 +126,9 @@ pub(crate) fn validate_update(
     faults: Vec<FieldError>,
     warnings: &Warnings,
 ) -> Result<(), ApiError> {
-    let kind = kind_of_rules(target);
+    let rules = target.version.rules();
     if target.subresource.is_none() {
-        refuse(target, next, keelson_validation::alone(&kind, Some(current), next))?;
+        refuse(target, next, rules.alone(Some(current), next))?;
     }
     // The name can't have changed, so that there is no more to ask of it than of any.
     let mut errors = validate_custom_metadata(next, target.is_namespaced(), NameRule::PathSegment);
@@ -141,17 +136,12 @@ pub(crate) fn validate_update(
     errors.extend(new_finalizers(current, next));
     let free_finalizers = target.version.metadata_rules() != MetadataRules::DomainsForFinalizers;
     errors.extend(validate_changed_metadata(next, free_finalizers));
-    errors.extend(keelson_validation::update(&kind, target.subresource_name(), current, next));
+    errors.extend(rules.update(target.subresource_name(), current, next));
     refuse(target, next, errors)?;
     if target.subresource.is_none() && warnings.are_read() {
-        warnings.extend(keelson_validation::warnings(&kind, Some(current), next));
+        warnings.extend(rules.warnings(Some(current), next));
     }
     Ok(())
-}
-
-/// The kind as whose an object is judged. Events of both groups are stored alike, but judged by the group they were sent to.
-fn kind_of_rules(target: &Target) -> GroupVersionKind {
-    GroupVersionKind { group: target.resource.group.to_string(), ..target.storage_kind().clone() }
 }
 
 /// What is on its way out may not be held by anybody new: those who wait for it would wait for somebody unknown.

@@ -40,7 +40,7 @@ struct ServedGroup {
 }
 
 impl Surface {
-    /// The built-in resources without their objects: for documents, and for tests of what stands before the verbs.
+    /// The built-in resources without their objects, for tests of what stands before the verbs.
     pub fn of_builtin() -> Arc<Self> {
         let mut surface = Self::default();
         let contributions = builtin::contributions(&RegistryConfig::default());

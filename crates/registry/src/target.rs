@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use keelson_cache::Collection;
+use keelson_defaults::Defaults;
 use keelson_meta::{ApiError, GroupKind, GroupResource, GroupVersionKind};
 use keelson_resources::{Subresource, Verb};
 use keelson_schema::SchemaRef;
@@ -105,15 +106,22 @@ impl Target {
     /// The schema of a kind that this request is about: the target's own in any of its versions, or what its subresource takes.
     /// `None` for a kind that takes whatever it is sent.
     pub(crate) fn schema_of(&self, kind: &GroupVersionKind) -> Option<SchemaRef<'_>> {
-        if kind == self.kind() {
-            return self.version.schema();
-        }
+        self.form_of(kind).map(|(schema, _)| schema)
+    }
+
+    /// The same together with the defaults that are filled in before an object is held against the schema.
+    pub(crate) fn form_of(&self, kind: &GroupVersionKind) -> Option<(SchemaRef<'_>, Option<Defaults>)> {
         if let Some(below) = &self.subresource
-            && let Some(schema) = self.version.schema_taken_by(&below.name, kind)
+            && let Some(taken) = self.version.taken_by(&below.name, kind)
         {
-            return Some(schema);
+            return Some((taken.schema.get(), taken.defaults));
         }
-        self.surface.by_kind(&kind.group, &kind.kind)?.version(&kind.version)?.schema()
+        let version = if kind == self.kind() {
+            &self.version
+        } else {
+            self.surface.by_kind(&kind.group, &kind.kind)?.version(&kind.version)?
+        };
+        version.schema().map(|schema| (schema, version.defaults()))
     }
 
     /// How stored objects are shown to this request.

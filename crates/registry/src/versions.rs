@@ -31,11 +31,10 @@ impl Registry {
     /// 500 when it is not of its kind.
     pub(crate) fn canonical(&self, target: &Target, object: &mut Object) -> Result<(), ApiError> {
         let stored = target.storage_kind();
-        let gv = (stored.group.as_str(), stored.version.as_str());
-        match Conversion::canonical(&target.resource.group, &target.resource.kind, gv) {
-            Some(canonical) => canonical
-                .convert(object)
-                .map_err(|error| unconvertible(&target.resource, Some(object), gv.1, stored, &error.to_string())),
+        match target.resource.version(&stored.version).and_then(|version| version.canonical()) {
+            Some(canonical) => canonical.convert(object).map_err(|error| {
+                unconvertible(&target.resource, Some(object), &stored.version, stored, &error.to_string())
+            }),
             None => Ok(()),
         }
     }

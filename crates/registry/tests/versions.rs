@@ -12,6 +12,7 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, PatchOptions};
 use keelson_meta::random::SeededRandom;
 use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Target, Written, collection_specs, fit};
+use keelson_resources::Catalogue;
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 
@@ -22,7 +23,7 @@ async fn server(store: &Arc<dyn Store>, storage_version: Option<&str>) -> Regist
     let cache = Cache::start(store.clone(), collection_specs(), CacheConfig::new(clock.clone())).await.unwrap();
     let mut config = RegistryConfig::default();
     if let Some(version) = storage_version {
-        config.store_as(&format!("{HPA}={version}")).unwrap();
+        config.store_as(Catalogue::builtin(), &format!("{HPA}={version}")).unwrap();
     }
     let registry = Registry::new(store.clone(), cache, clock, Arc::new(SeededRandom::new(1)), config);
     registry.ensure_system_namespaces().await.unwrap();
@@ -72,11 +73,11 @@ async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only
 
 #[test]
 fn only_versions_that_there_are_can_be_stored() {
-    let refused = |setting: &str| RegistryConfig::default().store_as(setting).unwrap_err();
+    let refused = |setting: &str| RegistryConfig::default().store_as(Catalogue::builtin(), setting).unwrap_err();
     assert_eq!(refused("pods"), r#""pods" is not of the form resource.group=version"#);
     assert_eq!(refused("pots=v1"), r#"there is no resource "pots""#);
     assert_eq!(refused(&format!("{HPA}=v3")), format!(r#"{HPA} have no version "v3"; there is: v2, v1"#));
     assert!(refused("events.events.k8s.io=v1").contains("can't be chosen"), "core events are selected by their fields");
     assert!(refused("tokenreviews.authentication.k8s.io=v1").contains("can't be chosen"), "they are not stored");
-    assert_eq!(RegistryConfig::default().store_as("pods=v1"), Ok(()));
+    assert_eq!(RegistryConfig::default().store_as(Catalogue::builtin(), "pods=v1"), Ok(()));
 }

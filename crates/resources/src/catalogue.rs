@@ -69,17 +69,11 @@ impl Catalogue {
 
     fn new(groups: Vec<Arc<Group>>) -> Self {
         let mut by_plural: HashMap<Text, HashMap<Text, Arc<Resource>>> = HashMap::new();
-        let mut stored: Vec<(Text, Vec<Arc<Resource>>)> = Vec::new();
         for resource in groups.iter().flat_map(|group| &group.resources) {
             by_plural.entry(resource.group.clone()).or_default().insert(resource.plural.clone(), resource.clone());
-            let Some(prefix) = resource.storage_prefix() else { continue };
-            match stored.iter_mut().find(|(known, _)| known == prefix) {
-                Some((_, sharing)) => sharing.push(resource.clone()),
-                None => stored.push((prefix.clone(), vec![resource.clone()])),
-            }
         }
-        let collections =
-            stored.into_iter().filter_map(|(_, resources)| Collection::of(resources)).map(Arc::new).collect();
+        let resources = groups.iter().flat_map(|group| &group.resources);
+        let collections = Collection::all(resources).into_iter().map(Arc::new).collect();
         Self { groups, by_plural, collections }
     }
 }

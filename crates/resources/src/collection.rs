@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+
 use crate::resource::{Resource, Text};
 
 /// The layout of what is stored under one prefix. Usually one resource's; core and `events.k8s.io` events share one.
@@ -30,9 +32,24 @@ impl Collection {
         self.paths.iter().position(|known| known == path)
     }
 
+    /// The collections of some resources, in the order of the first resource of each.
+    pub fn all<'r>(resources: impl Iterator<Item = &'r Arc<Resource>>) -> Vec<Self> {
+        let mut places: HashMap<&Text, usize> = HashMap::new();
+        let mut stored: Vec<Vec<Arc<Resource>>> = Vec::new();
+        for resource in resources {
+            let Some(prefix) = resource.storage_prefix() else { continue };
+            let place = *places.entry(prefix).or_insert(stored.len());
+            if place == stored.len() {
+                stored.push(Vec::new());
+            }
+            stored[place].push(resource.clone());
+        }
+        stored.into_iter().filter_map(Self::of).collect()
+    }
+
     /// The collection of resources that are stored under one prefix, the first of them in the group that it is stored in.
     /// `None` when there are none, or the first is not stored.
-    pub fn of(resources: Vec<Arc<Resource>>) -> Option<Self> {
+    fn of(resources: Vec<Arc<Resource>>) -> Option<Self> {
         let first = resources.first()?;
         let (prefix, namespaced) = (first.storage_prefix()?.clone(), first.is_namespaced());
         let mut paths: Vec<Text> = Vec::new();

@@ -47,6 +47,7 @@ pub(crate) struct Declaration {
     create_on_update: bool,
     unconditional_update: bool,
     lifetime: Option<Duration>,
+    holds_others: bool,
     question: Option<Question>,
 }
 
@@ -180,6 +181,7 @@ pub(crate) const fn cluster(
         create_on_update: false,
         unconditional_update: true,
         lifetime: None,
+        holds_others: false,
         question: None,
     }
 }
@@ -278,6 +280,12 @@ impl Declaration {
         self
     }
 
+    /// Says that its objects hold on to others of their namespace.
+    pub(crate) const fn holding_others(mut self) -> Self {
+        self.holds_others = true;
+        self
+    }
+
     pub(crate) const fn updated_only_from_a_revision(mut self) -> Self {
         self.unconditional_update = false;
         self
@@ -351,6 +359,7 @@ impl Declaration {
             create_on_update: self.create_on_update,
             unconditional_update: self.unconditional_update,
             lifetime: self.lifetime,
+            holds_others: self.holds_others,
             question: self.question,
         }
     }

@@ -8,6 +8,7 @@
 
 mod catalogue;
 mod collection;
+mod custom;
 mod declare;
 mod deprecation;
 mod fields;

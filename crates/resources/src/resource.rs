@@ -55,6 +55,9 @@ pub struct Resource {
     pub unconditional_update: bool,
     /// How long an object lives after it was last written; `None` for objects that stay until they are deleted.
     pub lifetime: Option<Duration>,
+    /// Whether its objects hold on to others of their namespace as long as they are there, as pods do to claims and secrets. They
+    /// are deleted first when the namespace is emptied.
+    pub holds_others: bool,
     /// What a create asks, where nothing is stored.
     pub question: Option<Question>,
 }

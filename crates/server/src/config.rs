@@ -139,12 +139,12 @@ impl Config {
     }
 
     /// Has lists of a resource (`secrets`, `roles.rbac.authorization.k8s.io`) never chunked. Resources that show the same
-    /// objects under other names are not chunked either: their tokens would tell the same.
+    /// objects under other names are not chunked either: their tokens would tell the same. The catalogue is that of the
+    /// resources which settings may name.
     ///
     /// # Errors
     /// When there is no such resource.
-    pub fn never_chunk(&mut self, name: &str) -> Result<(), UnknownResource> {
-        let catalogue = Catalogue::builtin();
+    pub fn never_chunk(&mut self, catalogue: &Catalogue, name: &str) -> Result<(), UnknownResource> {
         let resource = catalogue.named(name)?;
         let same = catalogue.collection_of(resource).map_or(&[][..], |collection| &collection.resources);
         for shown in same.iter().chain([resource]) {
@@ -170,7 +170,7 @@ mod tests {
 
     fn check(name: &str, expect: &[&str]) {
         let mut config = Config::default();
-        config.never_chunk(name).unwrap();
+        config.never_chunk(Catalogue::builtin(), name).unwrap();
         let mut unchunked: Vec<_> = config.registry.unchunked.into_iter().collect();
         unchunked.sort();
         assert_eq!(unchunked, expect, "{name}");
@@ -188,7 +188,7 @@ mod tests {
     fn what_is_no_resource_is_refused() {
         let mut config = Config::default();
         for name in ["secretz", "Secret", "secrets.v1", " secrets", ""] {
-            assert!(config.never_chunk(name).is_err(), "{name}");
+            assert!(config.never_chunk(Catalogue::builtin(), name).is_err(), "{name}");
         }
         assert!(config.registry.unchunked.is_empty());
     }

@@ -12,6 +12,7 @@ use keelson_storage::StoreKey;
 use keelson_storage::copy::{self, CopyProgress};
 use keelson_supervision::Supervisor;
 
+use crate::builtin;
 use crate::store::StoreConfig;
 
 /// How far the revisions of a copy begin above those of its source: more than are written while it is made.
@@ -43,12 +44,12 @@ pub async fn copy_store(
     }
     let target = to.open_at_least(least, &unwatched).await.context("opening the target")?.store;
     let now = SystemTime::now();
-    Ok(copy::copy(&*source, &*target, |key| expiry(key, now), report).await?)
+    Ok(copy::copy(&*source, &*target, |key| expiry(builtin::catalogue(), key, now), report).await?)
 }
 
 /// When an object ends by itself that is written now, if ever.
-fn expiry(key: &StoreKey, now: SystemTime) -> Option<SystemTime> {
-    let mut collections = Catalogue::builtin().collections().iter();
+fn expiry(catalogue: &Catalogue, key: &StoreKey, now: SystemTime) -> Option<SystemTime> {
+    let mut collections = catalogue.collections().iter();
     let collection = collections.find(|collection| key.as_str().starts_with(&collection.key_prefix()))?;
     let lifetime = collection.resources.iter().find_map(|resource| resource.lifetime)?;
     Some(now + lifetime)

@@ -35,10 +35,10 @@ struct Version {
 }
 
 impl Documentation {
-    /// Nothing is rendered yet.
-    pub(crate) fn new() -> Self {
-        let versions = VersionDescription::all(Catalogue::builtin());
-        let shared = Shared::new(Schemas::builtin(), &versions, GIT_VERSION);
+    /// Nothing is rendered yet. The definitions of all kinds come from these schemas, and the catalogue has the kinds whose every
+    /// version `DeleteOptions` and `WatchEvent` go by, as in the reference server.
+    pub(crate) fn new(catalogue: &Catalogue, schemas: &'static Schemas) -> Self {
+        let shared = Shared::new(schemas, &VersionDescription::all(catalogue), GIT_VERSION);
         Self { shared, current: ArcSwapOption::empty(), known: Mutex::default() }
     }
 

@@ -2,6 +2,7 @@
 //! the right order. Only this crate knows which engine is behind the store.
 
 mod backup;
+mod builtin;
 mod config;
 mod controllers;
 mod copy;
@@ -15,6 +16,7 @@ mod store;
 mod tokens;
 
 pub use backup::{Checked, backup, check, restore};
+pub use builtin::catalogue;
 pub use config::Config;
 pub use copy::copy_store;
 pub use keelson_controllers::Switches;

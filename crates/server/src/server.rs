@@ -31,6 +31,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::builtin;
 use crate::config::Config;
 use crate::controllers::{self, Place};
 use crate::documents::Documentation;
@@ -462,7 +463,7 @@ fn pipeline(
     let cache = registry.cache().clone();
     let health =
         health(supervisor, store, move || cache.healthy().map_err(|fault| fault.to_string()), bootstrap, &stopping);
-    let documentation = Documentation::new();
+    let documentation = Documentation::new(builtin::catalogue(), builtin::schemas());
     let pages = Pages::new(health, metrics.clone(), addr.to_string());
     let pages = pages.with_issuer(issuer_documents(&tokens, addr));
     let surfaces = registry.clone();

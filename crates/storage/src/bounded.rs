@@ -5,15 +5,9 @@
 //! etcd's own bound passes there too. Whoever copies or restores a store writes past this.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use async_trait::async_trait;
-use keelson_meta::Revision;
-
-use crate::key::StoreKey;
-use crate::store::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, Transaction, Write,
-};
+use crate::guarded::{CommitGuard, GuardedStore};
+use crate::store::{CommitError, Committed, Store, StoreError, Transaction, Write};
 
 /// The largest request that etcd takes unless it is told otherwise, in bytes.
 pub const DEFAULT_BOUND: usize = 1536 * 1024;
@@ -23,16 +17,15 @@ const AROUND: usize = 1024;
 const AROUND_PART: usize = 32;
 
 /// A store that takes no transaction above a size.
-pub struct BoundedStore {
-    store: Arc<dyn Store>,
-    /// In bytes.
-    bound: usize,
-}
+pub type BoundedStore = GuardedStore<SizeBound>;
+
+/// How large a transaction may be, in bytes.
+pub struct SizeBound(usize);
 
 impl BoundedStore {
     /// The store behind the bound, which is in bytes of a whole transaction: keys, values and what is around them.
     pub fn new(store: Arc<dyn Store>, bound: usize) -> Self {
-        Self { store, bound }
+        Self::behind(store, SizeBound(bound))
     }
 }
 
@@ -50,59 +43,22 @@ fn size(transaction: &Transaction) -> usize {
     AROUND + compares.chain(writes).sum::<usize>()
 }
 
-#[async_trait]
-impl Store for BoundedStore {
-    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
-        let size = size(&transaction);
-        if size > self.bound {
-            let bound = self.bound;
+impl CommitGuard for SizeBound {
+    async fn commit(&self, store: &dyn Store, transaction: Transaction) -> Result<Committed, CommitError> {
+        let (size, Self(bound)) = (size(&transaction), self);
+        if size > *bound {
             let largest = transaction.writes.first().map(|write| write.key().to_string()).unwrap_or_default();
             let why = format!("writing {largest} takes {size} bytes, and --max-object-bytes allows {bound}");
             return Err(StoreError::TooLarge(why).into());
         }
-        self.store.commit(transaction).await
-    }
-
-    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
-        self.store.get(key).await
-    }
-
-    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
-        self.store.range(request).await
-    }
-
-    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
-        self.store.count(request).await
-    }
-
-    async fn current_revision(&self) -> Result<Revision, StoreError> {
-        self.store.current_revision().await
-    }
-
-    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
-        self.store.oldest_revision().await
-    }
-
-    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
-        self.store.tail(after).await
-    }
-
-    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
-        self.store.compact(oldest).await
-    }
-
-    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
-        self.store.expire(now).await
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        self.store.check().await
+        store.commit(transaction).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::StoreKey;
     use crate::memory::MemoryStore;
 
     #[tokio::test]

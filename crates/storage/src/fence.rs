@@ -7,15 +7,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use async_trait::async_trait;
 use keelson_meta::{Clock, Revision};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
+use crate::guarded::{CommitGuard, GuardedStore};
 use crate::key::StoreKey;
-use crate::store::{
-    CommitError, Committed, Condition, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, Transaction,
-};
+use crate::store::{CommitError, Committed, Condition, Store, StoreError, Transaction};
 
 /// How long a write that met a changed identity waits to hear whether it was only renewed.
 const VERDICT_PATIENCE: Duration = Duration::from_secs(1);
@@ -196,33 +194,29 @@ fn closed(why: &str) -> StoreError {
 }
 
 /// A store that a server writes to only as long as its identity stands.
-pub struct FencedStore {
-    store: Arc<dyn Store>,
-    fence: Arc<Fence>,
-}
+pub type FencedStore = GuardedStore<Arc<Fence>>;
 
 impl FencedStore {
     /// The store behind the fence.
     pub fn new(store: Arc<dyn Store>, fence: Arc<Fence>) -> Self {
-        Self { store, fence }
+        Self::behind(store, fence)
     }
 }
 
-#[async_trait]
-impl Store for FencedStore {
-    async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
-        if self.fence.exempts(&transaction) {
-            return self.store.commit(transaction).await;
+impl CommitGuard for Arc<Fence> {
+    async fn commit(&self, store: &dyn Store, transaction: Transaction) -> Result<Committed, CommitError> {
+        if self.exempts(&transaction) {
+            return store.commit(transaction).await;
         }
-        let Some(mut identity) = self.fence.identity()? else {
-            return self.store.commit(transaction).await;
+        let Some(mut identity) = self.identity()? else {
+            return store.commit(transaction).await;
         };
         for _ in 0..ATTEMPTS {
             // Last, so that a client hears of its own conflict first.
             let fenced = transaction.clone().when(identity.key.clone(), Condition::At(identity.revision));
-            match self.store.commit(fenced).await {
+            match store.commit(fenced).await {
                 Err(CommitError::Compare { index, .. }) if index == transaction.compares.len() => {
-                    identity = self.fence.renewed(&identity).await?;
+                    identity = self.renewed(&identity).await?;
                 }
                 done => return done,
             }
@@ -230,41 +224,8 @@ impl Store for FencedStore {
         Err(lost().into())
     }
 
-    async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
-        self.store.get(key).await
-    }
-
-    async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
-        self.store.range(request).await
-    }
-
-    async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
-        self.store.count(request).await
-    }
-
-    async fn current_revision(&self) -> Result<Revision, StoreError> {
-        self.store.current_revision().await
-    }
-
-    async fn oldest_revision(&self) -> Result<Revision, StoreError> {
-        self.store.oldest_revision().await
-    }
-
-    async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
-        self.store.tail(after).await
-    }
-
-    async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
-        self.store.compact(oldest).await
-    }
-
-    async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
-        self.store.expire(now).await
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        self.fence.check()?;
-        self.store.check().await
+    fn check(&self) -> Result<(), StoreError> {
+        Fence::check(self)
     }
 }
 

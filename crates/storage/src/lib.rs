@@ -10,6 +10,7 @@ pub mod continue_token;
 pub mod copy;
 pub mod faulty;
 pub mod fence;
+pub mod guarded;
 pub mod key;
 pub mod memory;
 pub mod store;

@@ -22,47 +22,66 @@ mod shape;
 mod tests;
 mod warnings;
 
+use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
-use keelson_meta::{GroupVersionKind, Object};
 
 use at::At;
 use pod::Pod;
 use shape::{Kind, Run, Shape};
 
 pub use document::document;
-pub use warnings::warnings;
 
-/// All that is wrong with a new object, which is in the version that its kind is stored in.
-pub fn create(kind: &GroupVersionKind, object: &Object) -> Vec<FieldError> {
-    match find(kind) {
-        Some(rules) => check(&[rules.object], object, None),
-        None => Vec::new(),
+/// The rules of a kind, which are found once and then asked as often as there are objects.
+///
+/// Objects are in the version that their kind is stored in. A kind without rules finds nothing wrong.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    group: &'static str,
+    kind: &'static Kind,
+}
+
+impl Rules {
+    /// The rules of a kind of a group; `None` for one that has not been thought of. One that needs no rules beyond those for
+    /// metadata has been.
+    pub fn of(group: &str, kind: &str) -> Option<Self> {
+        let (group, kinds) = groups::GROUPS.iter().find(|(name, _)| *name == group)?;
+        let kind = kinds.iter().find(|rules| rules.name == kind)?;
+        Some(Self { group, kind })
+    }
+
+    /// All that is wrong with a new object.
+    pub fn create(self, object: &Object) -> Vec<FieldError> {
+        check(&[self.kind.object], object, None)
+    }
+
+    /// What is wrong with an object, or with a change of one, that is told before all else and then alone.
+    pub fn alone(self, old: Option<&Object>, object: &Object) -> Vec<FieldError> {
+        check(&[self.kind.alone], object, old)
+    }
+
+    /// All that is wrong with a change of an object, or of the part of it that a subresource is.
+    pub fn update(self, subresource: Option<&str>, old: &Object, new: &Object) -> Vec<FieldError> {
+        check(&self.kind.update(subresource), new, Some(old))
+    }
+
+    /// What the writer of an object should be told though it is right; `old` is what it was, `None` for a new one.
+    pub fn warnings(self, old: Option<&Object>, object: &Object) -> Vec<String> {
+        warnings::warnings((self.group, self.kind.name), old, object)
     }
 }
 
-/// What is wrong with an object, or with a change of one, that is told before all else and then alone.
-pub fn alone(kind: &GroupVersionKind, old: Option<&Object>, object: &Object) -> Vec<FieldError> {
-    match find(kind) {
-        Some(rules) => check(&[rules.alone], object, old),
-        None => Vec::new(),
+/// Those of a kind that has none.
+impl Default for Rules {
+    fn default() -> Self {
+        const NONE: &Kind = &shape::kind("");
+        Self { group: "", kind: NONE }
     }
 }
 
-/// All that is wrong with a change of an object, or of the part of it that a subresource is.
-pub fn update(kind: &GroupVersionKind, subresource: Option<&str>, old: &Object, new: &Object) -> Vec<FieldError> {
-    match find(kind) {
-        Some(rules) => check(&rules.update(subresource), new, Some(old)),
-        None => Vec::new(),
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rules").field("group", &self.group).field("kind", &self.kind.name).finish()
     }
-}
-
-/// Whether the kind has been thought of, be it that it needs no rules beyond those for metadata.
-pub fn knows(kind: &GroupVersionKind) -> bool {
-    find(kind).is_some()
-}
-
-fn find(kind: &GroupVersionKind) -> Option<&'static Kind> {
-    groups::kinds(&kind.group).iter().find(|rules| rules.name == kind.kind)
 }
 
 fn check(shapes: &[&'static Shape], object: &Object, before: Option<&Object>) -> Vec<FieldError> {

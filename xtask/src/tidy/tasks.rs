@@ -3,7 +3,7 @@
 //! Production code starts no task or thread by itself, unless its file is listed here with the reason why nobody needs to know
 //! how the task ends.
 
-use super::Finding;
+use super::{Finding, production};
 
 /// The words by which tasks, threads and sets of them are started.
 const STARTS: [&str; 7] = [
@@ -40,17 +40,15 @@ const ALLOWED: [(&str, &str); 10] = [
 const FOR_TESTS: [&str; 2] = ["crates/storage/src/conformance/", "crates/teststores/"];
 
 pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
-    let is_production = place.starts_with("crates/") && place.contains("/src/") && !place.ends_with("/tests.rs");
     let listed = ALLOWED.iter().map(|(file, _)| *file).chain(FOR_TESTS).any(|file| place.starts_with(file));
-    if !is_production || listed {
+    if listed {
         return Vec::new();
     }
-    let production = text.lines().enumerate().take_while(|(_, line)| *line != "#[cfg(test)]");
-    let started = production.filter_map(|(number, line)| {
+    let started = production(place, text).filter_map(|(number, line)| {
         let word = STARTS.iter().find(|word| line.contains(**word))?;
         let text =
             format!("{word:?} starts what nobody watches: use keelson-supervision, or list the file with a reason");
-        Some(Finding::fault(format_args!("{place}:{}", number + 1), text))
+        Some(Finding::fault(format_args!("{place}:{number}"), text))
     });
     started.collect()
 }

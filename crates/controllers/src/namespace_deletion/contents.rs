@@ -45,14 +45,14 @@ struct Collection {
     target: Target,
 }
 
-/// Each collection that is served now once, pods first because they hold on to the rest.
+/// Each collection that is served now once, first those whose objects hold on to the rest.
 pub(super) fn of_surface(registry: &Arc<Registry>, caller: &Caller) -> Vec<Box<dyn Content>> {
     let surface = registry.surface();
     let stored = surface.collections().filter(|collection| collection.is_namespaced());
     let deletable = |target: &Target| target.version.allows(Verb::DeleteCollection);
     let mut targets: Vec<Target> =
         stored.filter_map(|collection| surface.stored_target(collection)).filter(deletable).collect();
-    targets.sort_by_key(|target| (target.resource.plural != "pods", target.resource.group_resource()));
+    targets.sort_by_key(|target| (!target.resource.holds_others, target.resource.group_resource()));
     let content = |target| {
         Box::new(Collection { registry: registry.clone(), caller: caller.clone(), target }) as Box<dyn Content>
     };

@@ -9,74 +9,54 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::layer::{Layer, Layered};
 
 /// How many bytes are read at once: as many as a record of TLS has at the most (RFC 8446, section 5.1).
 const READ_BYTES: usize = 16 * 1024;
 
-/// A stream that is read in large pieces. Writes pass as they are.
-pub(super) struct ReadAhead<S> {
-    inner: S,
-    /// What was read and not asked for yet.
-    ahead: Bytes,
-}
+/// A stream that is read in large pieces.
+pub(super) type ReadAhead<S> = Layered<S, Ahead>;
+
+/// What was read and not asked for yet.
+#[derive(Default)]
+pub(super) struct Ahead(Bytes);
 
 impl<S> ReadAhead<S> {
     /// Reads from `inner`.
     pub(super) fn new(inner: S) -> Self {
-        Self { inner, ahead: Bytes::new() }
+        Self { inner, layer: Ahead::default() }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for ReadAhead<S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.ahead.is_empty() {
+impl Layer for Ahead {
+    fn read<S: AsyncRead + Unpin>(
+        &mut self,
+        inner: &mut S,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.0.is_empty() {
             if buffer.remaining() >= READ_BYTES {
-                return Pin::new(&mut this.inner).poll_read(context, buffer);
+                return Pin::new(inner).poll_read(context, buffer);
             }
             let mut space = [MaybeUninit::uninit(); READ_BYTES];
             let mut read = ReadBuf::uninit(&mut space);
-            ready!(Pin::new(&mut this.inner).poll_read(context, &mut read))?;
+            ready!(Pin::new(inner).poll_read(context, &mut read))?;
             let read = read.filled();
             let (asked, ahead) = read.split_at(read.len().min(buffer.remaining()));
             buffer.put_slice(asked);
-            this.ahead = Bytes::copy_from_slice(ahead);
+            self.0 = Bytes::copy_from_slice(ahead);
             return Poll::Ready(Ok(()));
         }
-        let asked = this.ahead.len().min(buffer.remaining());
-        buffer.put_slice(&this.ahead[..asked]);
-        this.ahead.advance(asked);
-        if this.ahead.is_empty() {
-            this.ahead = Bytes::new();
+        let asked = self.0.len().min(buffer.remaining());
+        buffer.put_slice(&self.0[..asked]);
+        self.0.advance(asked);
+        if self.0.is_empty() {
+            self.0 = Bytes::new();
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
     }
 }
 

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::layer::{Layer, Layered};
 use crate::metrics::Edge;
 
 /// How many bytes of a request a stranger may send without being counted, the handshake included.
@@ -62,9 +63,11 @@ impl LargeHeads {
     }
 }
 
-/// A stream that is read as far as the standing of its client allows. Writes pass as they are.
-pub(super) struct HeadGuard<S> {
-    inner: S,
+/// A stream that is read as far as the standing of its client allows.
+pub(super) type HeadGuard<S> = Layered<S, HeadLimit>;
+
+/// How much has been read of a client, beside what it may send.
+pub(super) struct HeadLimit {
     heads: LargeHeads,
     standing: Standing,
     /// Kept until the client is known or gone, since a buffer that has grown stays large.
@@ -73,9 +76,11 @@ pub(super) struct HeadGuard<S> {
 
 impl<S> HeadGuard<S> {
     pub(super) fn new(inner: S, heads: LargeHeads, standing: Standing) -> Self {
-        Self { inner, heads, standing, place: None }
+        Self { inner, layer: HeadLimit { heads, standing, place: None } }
     }
+}
 
+impl HeadLimit {
     /// Counts what was read.
     fn count(&mut self, bytes: usize) -> io::Result<()> {
         if self.standing.0.is_known.load(Ordering::Relaxed) {
@@ -94,42 +99,20 @@ impl<S> HeadGuard<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for HeadGuard<S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
+impl Layer for HeadLimit {
+    fn read<S: AsyncRead + Unpin>(
+        &mut self,
+        inner: &mut S,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
-        let counted = this.count(buffer.filled().len() - before);
+        ready!(Pin::new(inner).poll_read(context, buffer))?;
+        let counted = self.count(buffer.filled().len() - before);
         if counted.is_err() {
             buffer.set_filled(before);
         }
         Poll::Ready(counted)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for HeadGuard<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
     }
 }
 

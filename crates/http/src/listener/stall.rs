@@ -5,24 +5,29 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A stream whose writes fail once the peer took nothing for `patience`.
-pub(super) struct StallGuard<S> {
-    inner: S,
+use super::layer::{Layer, Layered};
+
+/// A stream whose writes fail once the peer took nothing for a while.
+pub(super) type StallGuard<S> = Layered<S, Patience>;
+
+/// How long a peer may take nothing, and since when it has not.
+pub(super) struct Patience {
     patience: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> StallGuard<S> {
-    /// Watches over the writes to `inner`.
+    /// Fails writes to `inner` once the peer took nothing for `patience`.
     pub(super) fn new(inner: S, patience: Duration) -> Self {
-        Self { inner, patience, timer: None }
+        Self { inner, layer: Patience { patience, timer: None } }
     }
+}
 
+impl Layer for Patience {
     /// Passes a finished write on; starts or asks the timer for one that waits.
-    fn watch<T>(&mut self, context: &mut Context<'_>, write: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn written(&mut self, context: &mut Context<'_>, write: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if write.is_ready() {
             self.timer = None;
             return write;
@@ -36,42 +41,6 @@ impl<S> StallGuard<S> {
             }
             Poll::Pending => Poll::Pending,
         }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let write = Pin::new(&mut this.inner).poll_write(context, bytes);
-        this.watch(context, write)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let write = Pin::new(&mut this.inner).poll_write_vectored(context, slices);
-        this.watch(context, write)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
     }
 }
 

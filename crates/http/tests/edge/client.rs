@@ -279,5 +279,5 @@ fn documents(catalogue: &Catalogue) -> Arc<ServedDocuments> {
     let shared = Shared::new(keelson_schema::Schemas::builtin(), &versions, "v1");
     let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();
     let openapi = Descriptions::assemble(&shared, &fragments);
-    Arc::new(ServedDocuments { discovery: Documents::build(catalogue), openapi })
+    Arc::new(ServedDocuments { discovery: Documents::assemble(&keelson_discovery::fragments(catalogue)), openapi })
 }

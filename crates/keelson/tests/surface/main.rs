@@ -5,14 +5,8 @@
 mod converted;
 mod schemas;
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
-use keelson_meta::names::NameRule;
 use keelson_registry::{Contribution, Surfaces};
-use keelson_resources::{
-    FieldRefusal, Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Verb,
-};
+use keelson_resources::{Resource, ServedVersion, Subresource};
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
 
@@ -20,53 +14,10 @@ const GROUP: &str = "harbour.example.org";
 /// A name that built-in resources have too.
 const THINGS: &str = "/apis/harbour.example.org/v1/namespaces/default/bindings";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-const VERBS: &[Verb] = &[
-    Verb::Create,
-    Verb::Delete,
-    Verb::DeleteCollection,
-    Verb::Get,
-    Verb::List,
-    Verb::Patch,
-    Verb::Update,
-    Verb::Watch,
-];
 
 fn resource(plural: &str, kind: &str, versions: &[&str]) -> Resource {
-    let status = Subresource {
-        name: "status".into(),
-        verbs: Cow::Borrowed(&[Verb::Get, Verb::Patch, Verb::Update]),
-        response: ResponseKind::Parent,
-        handler: SubresourceHandler::Part,
-    };
-    let version = |name: &&str| {
-        let name = (*name).to_owned().into();
-        Arc::new(ServedVersion { name, verbs: Cow::Borrowed(VERBS), subresources: vec![Arc::new(status.clone())] })
-    };
-    Resource {
-        group: GROUP.into(),
-        plural: plural.to_owned().into(),
-        singular: kind.to_lowercase().into(),
-        kind: kind.to_owned().into(),
-        scope: Scope::Namespaced,
-        short_names: vec!["hb".into()],
-        categories: Vec::new(),
-        versions: versions.iter().map(version).collect(),
-        storage: StorageKind::Persisted {
-            prefix: format!("{GROUP}/{plural}").into(),
-            group: GROUP.into(),
-            version: versions[0].to_owned().into(),
-        },
-        name_rule: NameRule::DnsSubdomain,
-        selectable_fields: Vec::new(),
-        field_refusal: FieldRefusal::Plain,
-        noted: Vec::new(),
-        dispatch: None,
-        generation: true,
-        create_on_update: false,
-        unconditional_update: false,
-        lifetime: None,
-        question: None,
-    }
+    let versions = versions.iter().map(|name| ServedVersion::custom((*name).to_owned(), [Subresource::status()]));
+    Resource { short_names: vec!["hb".into()], ..Resource::custom(GROUP, plural, kind, versions.collect()) }
 }
 
 async fn put(surfaces: &Surfaces, resources: Vec<Resource>) {

@@ -113,6 +113,8 @@ impl Strategy for Pods {
 
 #[cfg(test)]
 mod tests {
+    use keelson_schema::Schemas;
+
     use super::*;
 
     #[test]

@@ -1,17 +1,21 @@
 //! The built-in resources as the first contribution to the surface: the one place that reads the built-in catalogue, the built-in
 //! schemas and the tables of printers, conversions and deprecations, and that knows resources by name.
 
+use std::iter::repeat;
+
 use keelson_cache::CollectionSpec;
 use keelson_codec::FieldPath;
-use keelson_conversion::View;
-use keelson_meta::ApiError;
+use keelson_conversion::{Conversion, View};
+use keelson_defaults::Defaults;
+use keelson_meta::{ApiError, GroupVersionKind};
 use keelson_resources::{Catalogue, Collection, Group, Resource, deprecation};
 use keelson_schema::Schema;
 use keelson_tables::Printer;
+use keelson_validation::Rules;
 
 use super::contribution::Contribution;
-use super::served::KindVersion;
-use crate::complete::complete;
+use super::served::{KindVersion, Taken};
+use crate::complete::Completion;
 use crate::config::RegistryConfig;
 use crate::kinds::{closed_fields, metadata_rules_of, strategy_of};
 
@@ -32,7 +36,12 @@ pub(super) fn contributions(config: &RegistryConfig) -> Vec<Contribution> {
 
 /// What a cache has to hold for the built-in resources.
 pub fn collection_specs() -> Vec<CollectionSpec> {
-    Catalogue::builtin().collections().iter().map(|collection| spec(collection)).collect()
+    let completed = |collection: &Collection| {
+        let versions = collection.resources.iter().flat_map(|resource| resource.versions.iter().zip(repeat(resource)));
+        let kinds = versions.map(|(version, resource)| resource.gvk(&version.name));
+        CollectionSpec { complete: Completion::of(kinds.map(rules_of)), ..spec(collection) }
+    };
+    Catalogue::builtin().collections().iter().map(|collection| completed(collection)).collect()
 }
 
 /// The prefix of the keys of a built-in resource, for what is needed before there is a surface.
@@ -46,14 +55,24 @@ pub fn key_prefix(group: &str, plural: &str) -> Result<String, ApiError> {
     stored.map(|collection| collection.key_prefix()).ok_or_else(missing)
 }
 
-/// What a cache has to hold for a collection.
+/// A kind with the defaults and the schema that its objects are completed by.
+fn rules_of(kind: GroupVersionKind) -> (GroupVersionKind, Option<Defaults>, Option<Schema>) {
+    let (defaults, schema) = (Defaults::of(&kind), schema_of(&kind));
+    (kind, defaults, schema)
+}
+
+fn schema_of(kind: &GroupVersionKind) -> Option<Schema> {
+    Schema::builtin(&kind.group, &kind.version, &kind.kind)
+}
+
+/// What a cache has to hold for a collection whose objects lack nothing.
 pub(super) fn spec(collection: &Collection) -> CollectionSpec {
     CollectionSpec {
         prefix: collection.key_prefix(),
         fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
         dispatch: collection.dispatch,
         namespaced: collection.namespaced,
-        complete: Some(complete),
+        complete: None,
     }
 }
 
@@ -62,14 +81,20 @@ fn completed(group: &Group, resource: &Resource, version: KindVersion) -> KindVe
     let below = version.served().subresources.clone();
     let version = below.iter().fold(version, |version, subresource| {
         let taken = subresource.gvk(resource, &kind.version);
-        match Schema::builtin(&taken.group, &taken.version, &taken.kind) {
-            Some(schema) if taken != kind => version.taking(subresource.name.clone(), taken, schema),
+        match schema_of(&taken) {
+            Some(schema) if taken != kind => {
+                let defaults = Defaults::of(&taken);
+                version.taking(Taken { subresource: subresource.name.clone(), kind: taken, schema, defaults })
+            }
             _ => version,
         }
     });
     let places = group.versions.iter().find(|known| known.name == kind.version);
     version
-        .with_schema(Schema::builtin(&kind.group, &kind.version, &kind.kind))
+        .with_schema(schema_of(&kind))
+        .with_defaults(Defaults::of(&kind))
+        .with_rules(Rules::of(&resource.group, &resource.kind).unwrap_or_default())
+        .with_canonical(Conversion::canonical(&resource.group, &resource.kind, (&kind.group, &kind.version)))
         .with_strategy(strategy_of(&resource.group, &resource.plural))
         .with_closed_fields(closed_fields(&resource.group, &resource.plural))
         .with_metadata_rules(metadata_rules_of(&resource.group, &resource.plural))

@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use keelson_cache::Collection as CachedCollection;
 use keelson_conversion::{Conversion, Passage, View};
+use keelson_defaults::Defaults;
 use keelson_meta::json::Value;
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_resources::{Collection, Resource, ServedVersion, Text};
 use keelson_schema::{Schema, SchemaRef, Structural, WalkOptions, WalkReport};
 use keelson_tables::Printer;
+use keelson_validation::Rules;
 
 use crate::converter::Converter;
 use crate::kinds::{ClosedFields, MetadataRules, Ordinary, Strategy};
@@ -50,8 +52,10 @@ pub struct KindVersion {
     kind: GroupVersionKind,
     api_version: String,
     schema: Option<Schema>,
-    /// What subresources take that is of another kind: the subresource, the kind and its schema.
-    taken: Vec<(Text, GroupVersionKind, Schema)>,
+    defaults: Option<Defaults>,
+    taken: Vec<Taken>,
+    rules: Rules,
+    canonical: Option<&'static Conversion>,
     strategy: &'static dyn Strategy,
     closed_fields: &'static [ClosedFields],
     metadata_rules: MetadataRules,
@@ -62,6 +66,15 @@ pub struct KindVersion {
     deprecation: Option<String>,
     empty: Value,
     priority: u32,
+}
+
+/// What a subresource takes that is of another kind than its resource.
+#[derive(Clone)]
+pub(crate) struct Taken {
+    pub(crate) subresource: Text,
+    pub(crate) kind: GroupVersionKind,
+    pub(crate) schema: Schema,
+    pub(crate) defaults: Option<Defaults>,
 }
 
 /// What leads an object of another version to this one.
@@ -152,7 +165,10 @@ impl KindVersion {
             served: served.clone(),
             api_version: kind.group_version().to_string(),
             schema: None,
+            defaults: None,
             taken: Vec::new(),
+            rules: Rules::default(),
+            canonical: None,
             strategy: &Ordinary,
             closed_fields: &[],
             metadata_rules: MetadataRules::Plain,
@@ -172,8 +188,23 @@ impl KindVersion {
         self
     }
 
-    pub(super) fn taking(mut self, subresource: Text, kind: GroupVersionKind, schema: Schema) -> Self {
-        self.taken.push((subresource, kind, schema));
+    pub(super) fn with_defaults(mut self, defaults: Option<Defaults>) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    pub(super) fn taking(mut self, taken: Taken) -> Self {
+        self.taken.push(taken);
+        self
+    }
+
+    pub(super) fn with_rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    pub(super) fn with_canonical(mut self, canonical: Option<&'static Conversion>) -> Self {
+        self.canonical = canonical;
         self
     }
 
@@ -238,14 +269,34 @@ impl KindVersion {
     }
 
     /// What judges its objects beyond their shape; `None` of a kind that code judges.
-    pub fn rules(&self) -> Option<&Structural> {
+    pub fn structural(&self) -> Option<&Structural> {
         self.schema.as_ref()?.rules()
     }
 
     /// The schema of a kind that a subresource takes, where that is not the kind of the resource.
     pub fn schema_taken_by(&self, subresource: &str, kind: &GroupVersionKind) -> Option<SchemaRef<'_>> {
-        let mut taken = self.taken.iter();
-        taken.find(|(name, taken, _)| name == subresource && taken == kind).map(|(_, _, schema)| schema.get())
+        self.taken_by(subresource, kind).map(|taken| taken.schema.get())
+    }
+
+    /// What a subresource takes, where that is of this kind and not of the kind of the resource.
+    pub(crate) fn taken_by(&self, subresource: &str, kind: &GroupVersionKind) -> Option<&Taken> {
+        self.taken.iter().find(|taken| taken.subresource == subresource && taken.kind == *kind)
+    }
+
+    /// What is filled in where its objects leave something out.
+    pub(crate) fn defaults(&self) -> Option<Defaults> {
+        self.defaults
+    }
+
+    /// What its objects may say, and which changes of them are allowed. They are judged in the version that they are stored in,
+    /// by the group that they were sent to: events of both groups are stored alike, and judged differently.
+    pub(crate) fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    /// What an object in this version goes through even if it is stored in it; `None` for nothing.
+    pub(crate) fn canonical(&self) -> Option<&'static Conversion> {
+        self.canonical
     }
 
     /// What the kind does differently when its objects are written.

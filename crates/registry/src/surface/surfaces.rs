@@ -205,19 +205,9 @@ impl Surface {
     }
 }
 
-/// The collections of some resources, in the order of the first resource of each.
+/// The collections of what is contributed.
 fn layouts(contributions: &[Contribution]) -> Vec<Collection> {
-    let mut places: HashMap<&Text, usize> = HashMap::new();
-    let mut stored: Vec<Vec<Arc<Resource>>> = Vec::new();
-    for resource in contributions.iter().map(Contribution::resource) {
-        let Some(prefix) = resource.storage_prefix() else { continue };
-        let place = *places.entry(prefix).or_insert(stored.len());
-        if place == stored.len() {
-            stored.push(Vec::new());
-        }
-        stored[place].push(resource.clone());
-    }
-    stored.into_iter().filter_map(Collection::of).collect()
+    Collection::all(contributions.iter().map(Contribution::resource))
 }
 
 /// Whether entries that were read by one layout can be read by the other.

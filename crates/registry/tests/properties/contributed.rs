@@ -1,6 +1,5 @@
 //! Resources that a contributor adds to a running server, changes and removes, while others go on.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -8,7 +7,6 @@ use std::time::{Duration, SystemTime};
 use keelson_cache::{Cache, CacheConfig};
 use keelson_meta::clock::ManualClock;
 use keelson_meta::json::{Value, json};
-use keelson_meta::names::NameRule;
 use keelson_meta::options::{
     CreateOptions, DeleteOptions, FieldValidation, GetOptions, ListOptions, PatchOptions, Query, UpdateOptions,
 };
@@ -18,10 +16,7 @@ use keelson_registry::{
     Caller, Contribution, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target, Warnings,
     WatchOutput, accept, collection_specs,
 };
-use keelson_resources::{
-    FieldRefusal, Resource, ResponseKind, Scope, SelectableField, ServedVersion, StorageKind, Subresource,
-    SubresourceHandler, Verb,
-};
+use keelson_resources::{Resource, SelectableField, ServedVersion, Subresource};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 
@@ -29,16 +24,6 @@ use keelson_storage::memory::MemoryStore;
 const RESOURCES: usize = 3_000;
 /// How many of them it uses.
 const USED: usize = 60;
-const VERBS: &[Verb] = &[
-    Verb::Create,
-    Verb::Delete,
-    Verb::DeleteCollection,
-    Verb::Get,
-    Verb::List,
-    Verb::Patch,
-    Verb::Update,
-    Verb::Watch,
-];
 
 async fn server() -> Arc<Registry> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -49,49 +34,15 @@ async fn server() -> Arc<Registry> {
     Arc::new(registry)
 }
 
-fn version(name: &str) -> Arc<ServedVersion> {
-    let status = Subresource {
-        name: "status".into(),
-        verbs: Cow::Borrowed(&[Verb::Get, Verb::Patch, Verb::Update]),
-        response: ResponseKind::Parent,
-        handler: SubresourceHandler::Part,
-    };
-    Arc::new(ServedVersion {
-        name: name.to_owned().into(),
-        verbs: Cow::Borrowed(VERBS),
-        subresources: vec![Arc::new(status)],
-    })
-}
-
 /// A resource of a group of its own, with these versions, of which the first is stored, and these selectable fields.
 fn resource(number: usize, plural: &str, versions: &[&str], fields: &[&'static str]) -> Resource {
     let group = format!("g{number}.example.org");
     let field =
         |path: &&'static str| SelectableField { name: (*path).into(), paths: vec![(*path).into()], absent: "".into() };
+    let versions = versions.iter().map(|name| ServedVersion::custom((*name).to_owned(), [Subresource::status()]));
     Resource {
-        plural: plural.to_owned().into(),
-        singular: plural.trim_end_matches('s').to_owned().into(),
-        kind: "Thing".into(),
-        scope: Scope::Namespaced,
-        short_names: Vec::new(),
-        categories: Vec::new(),
-        versions: versions.iter().map(|name| version(name)).collect(),
-        storage: StorageKind::Persisted {
-            prefix: format!("{group}/{plural}").into(),
-            group: group.clone().into(),
-            version: versions[0].to_owned().into(),
-        },
-        group: group.into(),
-        name_rule: NameRule::DnsSubdomain,
         selectable_fields: fields.iter().map(field).collect(),
-        field_refusal: FieldRefusal::Plain,
-        noted: Vec::new(),
-        dispatch: None,
-        generation: true,
-        create_on_update: false,
-        unconditional_update: false,
-        lifetime: None,
-        question: None,
+        ..Resource::custom(&group, plural, "Thing", versions.collect())
     }
 }
 

@@ -74,6 +74,7 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
             .categories(&["all"])
             .fields(FieldRefusal::Plain, POD_FIELDS)
             .dispatched_by("spec.nodeName")
+            .holding_others()
             .counts_generations(),
         namespaced(GROUP, "podtemplates", "podtemplate", "PodTemplate").counts_generations(),
         namespaced(GROUP, "replicationcontrollers", "replicationcontroller", "ReplicationController")

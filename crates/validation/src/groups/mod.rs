@@ -70,8 +70,3 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
     ("storage.k8s.io", storage::KINDS),
     ("storagemigration.k8s.io", storagemigration::KINDS),
 ];
-
-/// The kinds of a group.
-pub(crate) fn kinds(group: &str) -> &'static [Kind] {
-    GROUPS.iter().find(|(name, _)| *name == group).map_or(&[], |(_, kinds)| kinds)
-}

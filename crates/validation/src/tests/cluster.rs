@@ -218,7 +218,7 @@ fn namespaces_name_levels_of_security() {
         "pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/warn-version": "v1.30"}}});
     let alone = |old: Option<&Value>, changes: &[(&str, Value)]| {
         let new = super::object(&super::change(&namespace, changes));
-        super::texts(crate::alone(&super::kind_of(&new), old.map(super::object).as_ref(), &new))
+        super::texts(super::rules_of(&new).alone(old.map(super::object).as_ref(), &new))
     };
     assert_eq!(alone(None, &[]), [""; 0]);
     let labels =

@@ -15,13 +15,15 @@ mod volumes;
 mod warnings;
 mod workloads;
 
+use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
-use keelson_meta::{GroupVersionKind, Object};
 
-/// The kind of an object, by its `apiVersion` and `kind`.
-fn kind_of(object: &Object) -> GroupVersionKind {
-    let (group, version) = object.api_version().unwrap().split_once('/').unwrap_or(("", object.api_version().unwrap()));
-    GroupVersionKind { group: group.into(), version: version.into(), kind: object.kind().unwrap().into() }
+use crate::Rules;
+
+/// The rules of an object, by its `apiVersion` and `kind`.
+fn rules_of(object: &Object) -> Rules {
+    let (group, _) = object.api_version().unwrap().split_once('/').unwrap_or_default();
+    Rules::of(group, object.kind().unwrap()).unwrap()
 }
 
 fn object(value: &Value) -> Object {
@@ -56,9 +58,9 @@ fn texts(faults: Vec<keelson_meta::field_error::FieldError>) -> Vec<String> {
 /// Checks what is wrong with an object once it is changed; that nothing was before.
 fn check_new(valid: &Value, changes: &[(&str, Value)], expected: &[&str]) {
     let before = object(valid);
-    assert_eq!(texts(crate::create(&kind_of(&before), &before)), [""; 0], "the object is valid");
+    assert_eq!(texts(rules_of(&before).create(&before)), [""; 0], "the object is valid");
     let changed = object(&change(valid, changes));
-    assert_eq!(texts(crate::create(&kind_of(&changed), &changed)), expected, "{changes:?}");
+    assert_eq!(texts(rules_of(&changed).create(&changed)), expected, "{changes:?}");
 }
 
 /// Checks what is wrong with an update that makes these changes.
@@ -69,12 +71,8 @@ fn check_update(valid: &Value, changes: &[(&str, Value)], expected: &[&str]) {
 /// Checks what is wrong with an update of a subresource that makes these changes.
 fn check_below(subresource: Option<&str>, valid: &Value, changes: &[(&str, Value)], expected: &[&str]) {
     let (old, new) = (object(valid), object(&change(valid, changes)));
-    assert_eq!(
-        texts(crate::update(&kind_of(&old), subresource, &old, &old)),
-        [""; 0],
-        "an update that changes nothing"
-    );
-    assert_eq!(texts(crate::update(&kind_of(&old), subresource, &old, &new)), expected, "{changes:?}");
+    assert_eq!(texts(rules_of(&old).update(subresource, &old, &old)), [""; 0], "an update that changes nothing");
+    assert_eq!(texts(rules_of(&old).update(subresource, &old, &new)), expected, "{changes:?}");
 }
 
 /// What a pod or a template has in its spec.
@@ -107,8 +105,7 @@ fn selector() -> Value {
 
 #[test]
 fn a_kind_that_is_not_known_has_no_rules() {
-    let kind = GroupVersionKind { group: "example.com".into(), version: "v1".into(), kind: "Widget".into() };
-    let widget = object(&json!({"spec": 7}));
-    assert!(crate::create(&kind, &widget).is_empty() && crate::update(&kind, None, &widget, &widget).is_empty());
-    assert!(!crate::knows(&kind));
+    assert!(Rules::of("example.com", "Widget").is_none() && Rules::of("apps", "Pod").is_none());
+    let (none, widget) = (Rules::default(), object(&json!({"spec": 7})));
+    assert!(none.create(&widget).is_empty() && none.update(None, &widget, &widget).is_empty());
 }

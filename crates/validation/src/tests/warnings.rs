@@ -2,12 +2,11 @@
 
 use keelson_meta::json::{Value, json};
 
-use super::{change, kind_of, object, pod_spec, selector, template};
-use crate::warnings;
+use super::{change, object, pod_spec, rules_of, selector, template};
 
 fn told(object_now: &Value) -> Vec<String> {
     let new = object(object_now);
-    warnings(&kind_of(&new), None, &new)
+    rules_of(&new).warnings(None, &new)
 }
 
 /// Checks what is told of a pod template with these changes to its spec.
@@ -93,9 +92,9 @@ fn a_workload_is_spoken_of_when_its_template_may_have_changed() {
     let alias = "spec.template.spec.hostAliases[1].ip: duplicate ip \"::1\"";
     let name = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
                 label is recommended: [must not contain dots]";
-    assert_eq!(warnings(&kind_of(&new), None, &new), [name, alias]);
-    assert_eq!(warnings(&kind_of(&new), Some(&old), &new), [alias]);
-    assert_eq!(warnings(&kind_of(&new), Some(&new), &new), [""; 0]);
+    assert_eq!(rules_of(&new).warnings(None, &new), [name, alias]);
+    assert_eq!(rules_of(&new).warnings(Some(&old), &new), [alias]);
+    assert_eq!(rules_of(&new).warnings(Some(&new), &new), [""; 0]);
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn stateful_sets() {
     // One that an older server let pass may stay as it is, and be scaled.
     let old = object(&change(&valid, &[(image, json!(""))]));
     let scaled = object(&change(&valid, &[(image, json!("")), ("/spec/replicas", json!(3))]));
-    assert_eq!(crate::update(&super::kind_of(&old), None, &old, &scaled), []);
+    assert_eq!(super::rules_of(&old).update(None, &old, &scaled), []);
     check_update(
         &valid,
         &[("/spec/serviceName", json!("other"))],
@@ -212,7 +212,7 @@ fn jobs() {
     let suspended = change(&job(), &[("/spec/suspend", json!(true))]);
     check_update(&suspended, &[placed.clone(), ("/spec/suspend", json!(false))], &[]);
     let (old, new) = (super::object(&job()), super::object(&change(&job(), &[placed])));
-    let faults = super::texts(crate::update(&super::kind_of(&old), None, &old, &new));
+    let faults = super::texts(super::rules_of(&old).update(None, &old, &new));
     assert!(faults.len() == 1 && faults[0].starts_with("spec.template: Invalid value: {"), "{faults:?}");
 }
 

@@ -9,18 +9,18 @@ mod secret;
 mod service;
 mod storage;
 
+use keelson_meta::Object;
 use keelson_meta::go_format::quote;
-use keelson_meta::{GroupVersionKind, Object};
 
 use crate::at::At;
 use crate::formats::DNS_LABEL;
 
-/// What the writer of an object of this kind should be told; `old` is what it was, `None` for a new one.
-pub fn warnings(kind: &GroupVersionKind, old: Option<&Object>, object: &Object) -> Vec<String> {
+/// What the writer of an object of this group and kind should be told; `old` is what it was, `None` for a new one.
+pub(crate) fn warnings((group, kind): (&str, &str), old: Option<&Object>, object: &Object) -> Vec<String> {
     let mut told = Vec::new();
     let root = At::object(object, old);
     let (at, told_to) = (&root, &mut told);
-    match (kind.group.as_str(), kind.kind.as_str()) {
+    match (group, kind) {
         ("", "Pod") if old.is_none() => {
             pod_name(at, "this is used in the Pod's hostname", told_to);
             pod::of_spec(at, false, told_to);
@@ -28,7 +28,7 @@ pub fn warnings(kind: &GroupVersionKind, old: Option<&Object>, object: &Object) 
         ("", "PodTemplate") if template_may_have_changed(old, object) => {
             pod::of_spec(&at.field("template"), true, told_to);
         }
-        ("", "ReplicationController") | ("apps" | "batch", _) => workload(&kind.kind, at, old, object, told_to),
+        ("", "ReplicationController") | ("apps" | "batch", _) => workload(kind, at, old, object, told_to),
         ("", "Service") => service::of_service(at, told_to),
         ("", "Secret") => secret::of_secret(at, told_to),
         ("", "Node") => node(at, told_to),

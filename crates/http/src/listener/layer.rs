@@ -1,0 +1,71 @@
+//! Layers around the stream of a connection: each looks at what is read or at how writes go, and passes all the rest on.
+//!
+//! A layer is a [`Layer`] in a [`Layered`] stream, which hands on every call of the traits for reading and writing, so that none
+//! of them has to repeat that. What the layers do is in `heads`, `ahead` and `stall`.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What is done with the calls to a stream.
+pub(super) trait Layer: Unpin {
+    /// Reads from the stream below.
+    fn read<S: AsyncRead + Unpin>(
+        &mut self,
+        inner: &mut S,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(inner).poll_read(context, buffer)
+    }
+
+    /// Passes the outcome of a write on.
+    fn written(&mut self, _: &mut Context<'_>, write: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        write
+    }
+}
+
+/// A stream with a layer around it.
+pub(super) struct Layered<S, L> {
+    pub(super) inner: S,
+    pub(super) layer: L,
+}
+
+impl<S: AsyncRead + Unpin, L: Layer> AsyncRead for Layered<S, L> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.layer.read(&mut this.inner, context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin, L: Layer> AsyncWrite for Layered<S, L> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let write = Pin::new(&mut this.inner).poll_write(context, bytes);
+        this.layer.written(context, write)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let write = Pin::new(&mut this.inner).poll_write_vectored(context, slices);
+        this.layer.written(context, write)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
+    }
+}

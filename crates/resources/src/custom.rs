@@ -1,0 +1,72 @@
+//! Resources that are not part of the program: what a custom resource is unless its definition says otherwise.
+//!
+//! They are made while the server runs, of owned texts, and are of the same type as the built-in ones. What differs from the usual
+//! is changed in the value afterwards; its fields are public.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use keelson_meta::names::NameRule;
+
+use crate::declare::{EVERYTHING, GET_PATCH_UPDATE};
+use crate::fields::FieldRefusal;
+use crate::resource::{
+    Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Text,
+};
+
+impl Resource {
+    /// A resource in namespaces that is served in these versions, the preferred one first, and stored in that one, below its
+    /// group and plural name.
+    pub fn custom(group: &str, plural: &str, kind: &str, versions: Vec<ServedVersion>) -> Self {
+        let stored = versions.first().map(|version| version.name.clone()).unwrap_or_default();
+        Self {
+            group: group.to_owned().into(),
+            plural: plural.to_owned().into(),
+            singular: kind.to_lowercase().into(),
+            kind: kind.to_owned().into(),
+            scope: Scope::Namespaced,
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            versions: versions.into_iter().map(Arc::new).collect(),
+            storage: StorageKind::Persisted {
+                prefix: format!("{group}/{plural}").into(),
+                group: group.to_owned().into(),
+                version: stored,
+            },
+            name_rule: NameRule::DnsSubdomain,
+            selectable_fields: Vec::new(),
+            field_refusal: FieldRefusal::Plain,
+            noted: Vec::new(),
+            dispatch: None,
+            generation: true,
+            create_on_update: false,
+            unconditional_update: false,
+            lifetime: None,
+            holds_others: false,
+            question: None,
+        }
+    }
+}
+
+impl ServedVersion {
+    /// A version with every verb, and these subresources, ordered by name.
+    pub fn custom(name: impl Into<Text>, subresources: impl IntoIterator<Item = Subresource>) -> Self {
+        Self {
+            name: name.into(),
+            verbs: Cow::Borrowed(EVERYTHING),
+            subresources: subresources.into_iter().map(Arc::new).collect(),
+        }
+    }
+}
+
+impl Subresource {
+    /// The observed state of an object, which is written apart from the rest.
+    pub fn status() -> Self {
+        Self {
+            name: "status".into(),
+            verbs: Cow::Borrowed(GET_PATCH_UPDATE),
+            response: ResponseKind::Parent,
+            handler: SubresourceHandler::Part,
+        }
+    }
+}

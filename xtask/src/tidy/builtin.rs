@@ -1,0 +1,48 @@
+//! The built-in resources and schemas are read where a server is composed, and nowhere else.
+//!
+//! What answers requests takes what it needs from the surface, which has the resources of others too: whoever reads the catalogue
+//! instead serves the built-in ones alone. Tests and examples read what they like.
+
+use super::{Finding, production};
+
+/// The ways to the built-in resources and schemas.
+const WAYS: [&str; 4] = ["Catalogue::builtin()", "Schemas::builtin()", "Schema::builtin(", "Surface::of_builtin()"];
+
+/// Files that may read them, and why.
+const ALLOWED: [(&str, &str); 4] = [
+    ("crates/schema/src/schemas.rs", "is where the built-in schemas are"),
+    ("crates/registry/src/surface/builtin.rs", "makes the first contribution to the surface"),
+    ("crates/server/src/builtin.rs", "hands them to what is composed before there is a surface"),
+    ("crates/fuzz/", "for tests"),
+];
+
+pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
+    if ALLOWED.iter().any(|(file, _)| place.starts_with(file)) {
+        return Vec::new();
+    }
+    let found = production(place, text).filter_map(|(number, line)| {
+        let way = WAYS.iter().find(|way| line.contains(**way))?;
+        let text = format!("{way} outside of composition: take it from the surface, or as an argument");
+        Some(Finding::fault(format_args!("{place}:{number}"), text))
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn the_catalogue_is_read_in_composition_alone() {
+        let text = "fn run() {\n    let all = Catalogue::builtin();\n}\n";
+        let found = check("crates/http/src/pages.rs", text);
+        assert_eq!((found.len(), found[0].place.as_str()), (1, "crates/http/src/pages.rs:2"));
+        assert_eq!(check("crates/server/src/copy.rs", "let all = Schemas::builtin();").len(), 1);
+        assert!(check("crates/http/src/pages.rs", &format!("#[cfg(test)]\nmod tests {{\n{text}}}\n")).is_empty());
+        assert!(check("crates/http/src/pages.rs", "// as Catalogue::builtin() has it").is_empty());
+        for place in ["crates/server/src/builtin.rs", "crates/http/tests/edge/main.rs", "crates/openapi/examples/a.rs"]
+        {
+            assert!(check(place, text).is_empty(), "{place}");
+        }
+    }
+}
