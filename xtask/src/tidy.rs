@@ -52,6 +52,7 @@ pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
         }
     }
     for (place, text) in &sources {
+        findings.extend(misplaced(place));
         findings.extend(builtin::check(place, text));
         findings.extend(heads::check(place, text));
         findings.extend(kinds::check(place, text, &names));
@@ -61,10 +62,16 @@ pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
     report(&findings, sources.len())
 }
 
+/// One layout of modules: `foo.rs` stands beside the directory of its parts. Test programs share modules as cargo wants it.
+fn misplaced(place: &str) -> Option<Finding> {
+    let parent = place.strip_suffix("/mod.rs").filter(|_| place.contains("/src/"))?;
+    Some(Finding::fault(place, format!("a module with parts is called {parent}.rs, beside their directory")))
+}
+
 /// The lines of a file that are part of the program, numbered from 1: none of tests, examples and benchmarks, not the tests at
 /// the end of a file, and without what is a comment as a whole.
 fn production<'t>(place: &str, text: &'t str) -> impl Iterator<Item = (usize, &'t str)> {
-    let of_program = place.starts_with("crates/") && place.contains("/src/") && !place.ends_with("/tests.rs");
+    let of_program = place.starts_with("crates/") && place.contains("/src/") && !place.contains("/tests");
     let lines = text.lines().take_while(|line| *line != "#[cfg(test)]").enumerate();
     lines
         .filter(move |(_, line)| of_program && !line.trim_start().starts_with("//"))
@@ -100,4 +107,28 @@ fn files_below(root: &Path) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{misplaced, production};
+
+    #[test]
+    fn a_module_stands_beside_the_directory_of_its_parts() {
+        assert!(misplaced("crates/a/src/b/mod.rs").is_some());
+        assert!(misplaced("crates/a/src/b.rs").is_none());
+        assert!(misplaced("crates/a/tests/common/mod.rs").is_none());
+    }
+
+    #[test]
+    fn tests_and_comments_are_not_part_of_the_program() {
+        let text = "//! Head.\nfn a() {}\n    // why\n#[cfg(test)]\nmod tests {}\n";
+        let lines: Vec<_> = production("crates/a/src/a.rs", text).collect();
+        assert_eq!(lines, [(2, "fn a() {}")]);
+        for place in
+            ["crates/a/tests/a.rs", "crates/a/src/tests.rs", "crates/a/src/tests/b.rs", "crates/a/examples/b.rs"]
+        {
+            assert_eq!(production(place, text).count(), 0, "{place}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What cargo knows of the workspace: its root, its target directory, its members and every resolved dependency.
+//! The workspace as cargo knows it: its root, its target directory, its members and every resolved dependency.
 //!
 //! This is the one place that reads `cargo metadata`; the checks work on the plain values here and never on its JSON.
 

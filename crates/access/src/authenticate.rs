@@ -1,4 +1,4 @@
-//! Who a client is, from the certificate it presented.
+//! Authentication of a client, by the certificate that it presented.
 //!
 //! The chain and the signature were verified in the TLS handshake. A connection may outlive its certificate, so the
 //! validity period is kept and checked again at each request.

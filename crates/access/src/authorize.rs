@@ -1,4 +1,4 @@
-//! Whether a user may do what it asks, as an [`Authorizer`] decides it.
+//! Authorization: an [`Authorizer`] decides whether a user may do what it asks.
 //!
 //! A decision may have to be waited for (another server is asked) or not (a rule is looked up), and says why it is as it
 //! is. The one authorizer here knows the group whose members may do anything; roles are not enforced yet. What becomes of a

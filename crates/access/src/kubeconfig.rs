@@ -1,4 +1,7 @@
 //! The file that tells clients where the server is and proves who they are.
+//!
+//! Certificates and keys are embedded, so that the one file is enough. It is written for the operator, who can do everything
+//! with it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

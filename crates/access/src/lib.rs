@@ -1,4 +1,4 @@
-//! Who may do what, and the keys that prove it.
+//! Authentication, authorization, and the keys that prove who somebody is.
 //!
 //! Makes and keeps the server's certificates and signing keys, tells who a client is from its certificate or its token,
 //! and decides whether it may do what it asks. Nothing here knows HTTP; requests are described to it as [`authorize::Attributes`].

@@ -1,4 +1,4 @@
-//! Whether two servers can serve the same clients: what each signs with, and what it accepts, as fingerprints that may be
+//! Trust between servers: what each signs with, and what it accepts, as fingerprints that may be
 //! published.
 //!
 //! Of a list, the first is what is signed with, and all are accepted: so keys are changed by accepting the new one everywhere

@@ -1,4 +1,7 @@
 //! A client as authorization sees it.
+//!
+//! The names of groups and of users with a meaning of their own are upstream's. How a client is found to be one of them is in
+//! `authenticate` and `token`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! The state that rows share: the server, its data, and whether the pods are in it yet.
+//!
+//! Rows that need pods fill the server with them at the first use, so that a single row can be run alone.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

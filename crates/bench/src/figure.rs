@@ -1,4 +1,6 @@
 //! One measured figure, what it is to be compared with, and what was seen beside it.
+//!
+//! A figure has a goal or none, and says by itself whether it reached it. The table of all is in `report`.
 
 use std::fmt;
 use std::time::Duration;

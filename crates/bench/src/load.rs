@@ -1,4 +1,6 @@
 //! Many workers, each with its own connection, sending one kind of request until a count or a time is reached.
+//!
+//! The rate and the latencies come from what the workers saw. What each of them sends is said by the row.
 
 use std::cell::Cell;
 use std::rc::Rc;

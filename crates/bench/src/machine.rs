@@ -1,4 +1,6 @@
 //! The machine that is measured on: how to name it, and how many files it lets a process open.
+//!
+//! Figures are only compared when they come from the same machine, so each report says which one that was.
 
 use std::process::Command;
 

@@ -1,4 +1,6 @@
-//! What the kernel says about a process: its CPU time and its memory. Linux only.
+//! CPU time and memory of a process, as the kernel counts them. Linux only.
+//!
+//! The server runs as a child, so that its numbers do not contain those of the load.
 
 use std::path::PathBuf;
 use std::time::Duration;

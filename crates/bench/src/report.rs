@@ -1,4 +1,6 @@
 //! The table of figures, for a terminal and as Markdown.
+//!
+//! Both are made from the same cells. Nothing here knows how a figure was measured.
 
 use std::time::Duration;
 

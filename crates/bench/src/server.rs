@@ -1,4 +1,6 @@
 //! The server under measurement: a child process on a data directory.
+//!
+//! It is started as an operator would start it, and stopped and started again where a row measures that.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

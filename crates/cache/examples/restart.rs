@@ -1,4 +1,4 @@
-//! What a start costs the cache, without the server around it: a SQLite store is filled with pods, which are then written
+//! Measures a start of the cache, without the server around it: a SQLite store is filled with pods, which are then written
 //! over and over, and a cache is started on it.
 //!
 //! `cargo run --release -p keelson-cache --example restart -- 100000 0` is 100,000 pods at rest; the second number is how

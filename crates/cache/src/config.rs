@@ -1,4 +1,4 @@
-//! How much of the past a cache keeps, and how often it is compared with its store.
+//! Settings of a cache: how much of the past it keeps, and how often it is compared with its store.
 //!
 //! The defaults are those of API servers on etcd. What is served and from which store is not said here: see
 //! [`CollectionSpec`](crate::CollectionSpec).

@@ -1,4 +1,4 @@
-//! What all collections of a cache have in common.
+//! The environment of a cache's collections: what all of them have in common.
 //!
 //! One watermark, one bound for all histories, one set of counters: a collection has a pointer to them and nothing of its
 //! own, so that an empty one is small.

@@ -1,4 +1,4 @@
-//! What happened to a collection: a ring of events, and states kept on the way.
+//! The history of a collection: a ring of events, and states kept on the way.
 //!
 //! A position counts events; the state at a position is the one after all events before it. What happened before the
 //! collection was loaded may be put in front later, so the first position is not 0. A state is kept every [`ROOT_SPACING`] events. Later, some are let go, so that the distance between two grows with

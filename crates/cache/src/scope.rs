@@ -1,4 +1,4 @@
-//! What a watcher is interested in, as far as events are told apart before anybody looks at a selector.
+//! The scope of a watcher: what it is interested in, as far as events are told apart before anybody looks at a selector.
 //!
 //! A scope is wider than the selector that it stands for, never narrower: where a collection does not dispatch by the field
 //! of a scope, all its events are in it.

@@ -1,4 +1,4 @@
-//! What the tail's task, the background tasks and the users of a cache share: the routes and what all collections have in
+//! The state that the tail's task, the background tasks and the users of a cache share: the routes and what all collections have in
 //! common.
 //!
 //! A route leads from a prefix of the store's keys to the collection of what is stored below it. Only the tail's task

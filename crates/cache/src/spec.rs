@@ -1,4 +1,4 @@
-//! What a collection is told when it is made: where its objects are stored, and what of them is looked at.
+//! The description of a collection that is to be made: where its objects are stored, and what of them is looked at.
 //!
 //! Nothing here reads an object. The cache does not know how a resource is declared; whoever does says it with a
 //! [`CollectionSpec`].

@@ -1,4 +1,4 @@
-//! What the cache counts about itself, for metrics and health.
+//! Counters of the cache, for metrics and health.
 //!
 //! The counters belong to the whole cache, not to its collections: reading them costs the same however many collections
 //! there are, and a collection that is removed takes nothing out of them.

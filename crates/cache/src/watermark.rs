@@ -1,5 +1,5 @@
-//! How far the cache has followed the store: one revision for all collections, so that one at rest is as fresh as a busy
-//! one.
+//! The watermark: how far the cache has followed the store, one revision for all collections, so that one at rest is as fresh
+//! as a busy one.
 //!
 //! Only the tail's task moves it, when every collection has what happened up to there; everybody may wait for it.
 

@@ -1,5 +1,5 @@
-//! What every cluster has: the service of its API servers, its priority classes, the roles and bindings of its parts, its levels of flow control. Made
-//! at start where it is missing, in the background, while requests are answered already.
+//! The objects that every cluster has: the service of its API servers, priority classes, roles and bindings, levels of flow
+//! control. Made at start where it is missing, in the background, while requests are answered already.
 //!
 //! An object that exists belongs to the operator. Of it only roles and bindings are touched: what they lack is added, as
 //! long as they carry no `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is ever taken away.

@@ -1,4 +1,4 @@
-//! What all users of Lease objects share: reading the holder and the duration, writing times, and the key of a lease.
+//! Reading and writing Lease objects, for all who use them: the holder and the duration, times, and the key of a lease.
 //!
 //! Whether a lease is still held is not judged by its times, since clocks differ; see `observed`.
 

@@ -1,4 +1,4 @@
-//! Which leases still change: all that a server can know of others without comparing its clock with theirs.
+//! Leases that still change: all that a server can know of others without comparing its clock with theirs.
 //!
 //! As in the leader election of Kubernetes' clients, a lease stands as long as it was seen to change within its time, by
 //! the own monotonic clock; when its holder says that it was renewed is not looked at. Time counts only while somebody

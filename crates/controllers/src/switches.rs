@@ -1,4 +1,4 @@
-//! Which controllers run in this server: the setting `--controllers`, as kube-controller-manager has it.
+//! The choice of controllers that run in this server: the setting `--controllers`, as kube-controller-manager has it.
 //!
 //! `*` stands for those that are on by default. The controller that deletes pods is not among them: who has nodes has a
 //! kube-controller-manager that does it, and who has none would lose the pods that stand for something else, as in tests.

@@ -1,4 +1,7 @@
 //! A conversion from one version of a kind to another, and the table of all of them.
+//!
+//! The table is made of the families at its first use. A conversion is found by names, once when a surface is made, or when
+//! an object that lies in another version is met.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Which kinds are served in several versions, and by which steps each version leads to the others.
+//! The families of versions: kinds that are served in several, and the steps by which each version leads to the others.
 //!
 //! Versions without steps have the same fields. Whether that is so was found by comparing their published schemas; what
 //! upstream's hand-written conversions add to that is in the modules that the steps come from.

@@ -1,4 +1,7 @@
 //! Steps through JSON trees that treat null as absent, as Go's decoder does.
+//!
+//! Each conversion moves fields and keeps the order of those that stay. A value of another type than its schema says is an
+//! error, and never dropped.
 
 use keelson_meta::json::{Map, Value};
 

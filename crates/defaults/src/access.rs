@@ -1,4 +1,6 @@
-//! Role bindings, and requests for tokens.
+//! Defaults of role bindings, and of requests for tokens and certificates.
+//!
+//! They are small, and stand together because all of them say who somebody is or what they may do.
 
 use crate::shape::Rule::{Always, Each, In, Number, Text};
 use crate::shape::{Shape, Step, text};

@@ -1,4 +1,6 @@
-//! Webhooks and policies that look at requests.
+//! Defaults of webhooks and policies that look at requests.
+//!
+//! Both kinds of webhooks share the shape of a client and of a rule, and differ in one field.
 
 use crate::shape::Rule::{Always, Each, Empty, In, Number, TextIfAbsent};
 use crate::shape::{Shape, Step};

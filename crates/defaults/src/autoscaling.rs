@@ -1,4 +1,6 @@
-//! Horizontal pod autoscalers. What `v1` leaves out of its metrics is filled in when it becomes `v2`.
+//! Defaults of horizontal pod autoscalers.
+//!
+//! What `v1` leaves out of its metrics is filled in when it becomes `v2`; only `v2` aims at the CPU where nothing is said.
 
 use keelson_meta::json::{Map, Value, json};
 

@@ -1,4 +1,6 @@
-//! What belongs to the cluster as a whole, and small kinds that stand alone.
+//! Defaults of what belongs to the cluster as a whole, and of small kinds that stand alone.
+//!
+//! Nodes, secrets and limits are here, as are flow control, extensions and devices.
 
 use keelson_meta::json::{Map, Value};
 

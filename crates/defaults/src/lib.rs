@@ -1,4 +1,4 @@
-//! What is filled in where a client left something out of an object of a built-in kind: Kubernetes' defaults.
+//! Kubernetes' defaults, filled in where a client left something out of an object of a built-in kind.
 //!
 //! Defaults are data wherever a field has one, whatever the rest of the object says: a [`Shape`](shape::Shape) for each
 //! kind names them. The few that depend on other fields are functions beside the shape that uses them.

@@ -1,4 +1,4 @@
-//! Whether an object lacks a default, told from its bytes: one walk along its shape that steps over all the rest.
+//! Looks for missing defaults in the bytes of an object: one walk along its shape that steps over all the rest.
 //!
 //! For caches, which read many objects of which hardly one lacks anything: no tree is built, but for the few fields that a
 //! function of a [`Step`] reads. Says exactly what [`Shape::fill`] would do, for compact and valid JSON.

@@ -1,4 +1,6 @@
-//! Services, endpoints, ingress classes and network policies.
+//! Defaults of services, endpoints, ingress classes and network policies.
+//!
+//! Those of a service depend on its type, and are functions beside its shape.
 
 use keelson_meta::json::{Map, Value, json};
 

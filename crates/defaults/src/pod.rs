@@ -1,4 +1,6 @@
-//! Pods, and the templates that all workloads make pods from.
+//! Defaults of pods, and of the templates that all workloads make pods from.
+//!
+//! A template gets what a pod gets, but for what admission adds to a pod when it is made.
 
 use keelson_meta::json::{Map, Value};
 

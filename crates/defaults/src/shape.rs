@@ -1,4 +1,7 @@
 //! Defaults as data: for each field of an object what it gets when it is left out, and the shape of what it holds.
+//!
+//! A rule that reads other fields names them, so that `missing.rs` can say from the bytes of an object whether it would
+//! change anything. Shapes are constants and nest as objects do.
 
 use keelson_meta::json::{Map, Value};
 

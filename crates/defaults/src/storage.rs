@@ -1,4 +1,6 @@
-//! Volumes, claims, and how storage is provisioned.
+//! Defaults of volumes, claims, and of how storage is provisioned.
+//!
+//! The sources of volumes are in `volumes.rs`, since pods have most of them too.
 
 use crate::shape::Rule::{Always, Flag, In, OneOf, Text, TextIfAbsent};
 use crate::shape::{Shape, Step, set};

@@ -1,4 +1,6 @@
-//! Volumes of pods, and what persistent volumes share with them.
+//! Defaults of the volumes of pods, and what persistent volumes share with them.
+//!
+//! Each source has its own shape, named after the field that it stands in.
 
 use crate::pod::pull_policy;
 use crate::shape::Rule::{Always, By, Each, Flag, In, Number, Text, TextIfAbsent};

@@ -1,4 +1,6 @@
-//! What makes pods: deployments, the sets, replication controllers, jobs and cron jobs.
+//! Defaults of what makes pods: deployments, the sets, replication controllers, jobs and cron jobs.
+//!
+//! Their templates are in `pod.rs`. What a controller counts on, such as the strategy of an update, is always filled in.
 
 use keelson_meta::json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! What a change among 3,000 custom group versions costs: `cargo run --release -p keelson-discovery --example discovery_assembly`.
+//! Measures a change among 3,000 custom group versions: `cargo run --release -p keelson-discovery --example discovery_assembly`.
 //!
 //! One resource each. A change renders one fragment and puts all of them together anew; the first request after it makes the
 //! aggregated document and its tag; later requests share its bytes.

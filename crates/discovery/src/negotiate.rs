@@ -1,4 +1,4 @@
-//! Which form of discovery a media type asks for, and whether a client still has the current document.
+//! Negotiation of discovery: the form that a media type asks for, and whether a client still has the current document.
 //!
 //! Both work on the texts of headers; which headers a request has is for HTTP.
 

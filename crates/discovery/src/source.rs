@@ -1,4 +1,4 @@
-//! What discovery is told: for each group version, who serves it and with which resources.
+//! The input of discovery: for each group version, who serves it and with which resources.
 //!
 //! The values are owned, so that built-in, custom and aggregated resources are described alike; what knows resources of this server
 //! in their own form turns them into these with [`DiscoveredResource::of`].

@@ -1,4 +1,6 @@
 //! Makes new inputs of known ones: a few changes to one of them, at random places, with words of the target's language.
+//!
+//! The same seed gives the same inputs, so that a run can be repeated. What is worth keeping is decided by `run`.
 
 /// A generator of numbers that gives the same ones for the same seed (SplitMix64).
 #[derive(Clone, Debug)]

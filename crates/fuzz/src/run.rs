@@ -1,4 +1,6 @@
 //! One run of one target: the corpus first, then changed copies of what was worth keeping, until the budget is spent.
+//!
+//! An input that panics, is answered wrongly or costs too much memory ends the run and is made as short as it can be.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! What operators measure, in the field's own names.
+//! The metrics that operators read, in the field's own names.
 //!
 //! Labels are bounded: verbs and scopes are fixed words, and a resource is named only as long as it is served. Numbers that
 //! other parts keep (objects stored, cache counters) are asked for at each scrape through [`MetricSource`].

@@ -1,4 +1,4 @@
-//! Which form of answer a client accepts.
+//! Negotiation: the form of answer that a client accepts.
 //!
 //! Clauses of `Accept` are tried by weight, then concrete before wildcard, then in order, and the first that can be
 //! produced wins. A clause that asks for something not produced (a transformation, an unknown version) is passed over,

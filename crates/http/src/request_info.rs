@@ -1,4 +1,4 @@
-//! What a request is about, read from its method and path alone.
+//! The subject of a request, read from its method and path alone.
 //!
 //! The rules are those of the reference server, because authorization rules are written against them: `/api` and `/apis`
 //! are resource paths from their third part on, `namespaces/<name>` narrows, a GET without a name is a list or a watch,

@@ -1,4 +1,4 @@
-//! Which handler answers a request.
+//! The router, which finds the handler that answers a request.
 //!
 //! Paths that name a resource are looked up in what is served now and checked here, once for all: whether the resource, the
 //! version and the subresource exist (404), are reached by this path (404), and have this verb (405). What passes goes to

@@ -1,4 +1,6 @@
-//! What the edge hands to the verb handlers, and what it expects back.
+//! The seam between the edge and the verb handlers: a request that has passed every filter, and its answer.
+//!
+//! The edge knows the handlers by the trait `ApiService` alone, so that its tests can put others in their place.
 
 use futures::future::BoxFuture;
 use http::Response;

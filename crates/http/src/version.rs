@@ -1,4 +1,7 @@
 //! `/version`: which Kubernetes this server behaves like.
+//!
+//! Clients compare it with their own to decide what they may use, so it names the release whose API this server has; the
+//! build metadata behind it says that it is keelson.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,7 @@
 //! The command line. Every flag of `serve` can be set by an environment variable too.
+//!
+//! Values are checked here as far as their form goes. What a setting means, and whether it fits the others, is said where it
+//! is used.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

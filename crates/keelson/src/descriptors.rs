@@ -1,4 +1,4 @@
-//! How many files and connections the process may have open.
+//! The number of files and connections that the process may have open.
 //!
 //! A process is started with a soft limit that is often 1,024, for programs from before there was another way to wait for many files, and
 //! may raise it to its hard limit by itself. What is left for connections is what nothing else needs.

@@ -1,4 +1,6 @@
 //! The `keelson` command: a Kubernetes API server, and the tools for its store.
+//!
+//! It parses the command line and hands over; everything that a server is made of is in `keelson-server`.
 
 mod args;
 mod descriptors;

@@ -1,4 +1,7 @@
 //! `keelson serve`: from flags to a running server, until a signal stops it.
+//!
+//! The first signal lets requests in flight end. A server that can't go on stops itself in the same way, and is ended after a
+//! while if that hangs.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! `keelson storage`: backup, restore and verification of the embedded store, and moving from one store to another.
+//!
+//! No server may run on the store meanwhile, except for a backup, which can be taken while one does.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,6 @@
 //! A fault in one field of an object or of request options, with the text clients see.
+//!
+//! The form is upstream's `field.Error`, down to how Go shows a value. A `Status` is made of it in `error`.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,4 +1,7 @@
 //! Names of kinds and resources: group, version, kind, resource.
+//!
+//! A type for each combination, so that a mix-up does not compile. How they are written in `apiVersion` and in paths is here;
+//! which exist is not.
 
 use std::fmt;
 

@@ -1,4 +1,6 @@
-//! What stands at the head of a list, whatever it is a list of and however it is written.
+//! The head of a list: kind, revision, token and how many remain, whatever it is a list of and however it is written.
+//!
+//! JSON, protobuf and tables write it in their own form, from this one value.
 
 use crate::revision::Revision;
 

@@ -1,4 +1,4 @@
-//! What `metadata` may contain.
+//! The rules for `metadata`.
 //!
 //! The types are already known to be right: a walk over the schema comes first. Rules give all their complaints at once, in upstream's
 //! order; within labels and annotations, which upstream walks in random order, in the order of the document.

@@ -1,4 +1,4 @@
-//! What names, label keys and label values may look like, and how names are generated.
+//! The rules for names, label keys and label values, and how names are generated.
 //!
 //! Each rule gives all its complaints as texts for the client; no complaint means the text is valid. The regular
 //! expressions appear only inside messages: the checks are written out, as they run for every object.

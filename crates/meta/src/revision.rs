@@ -1,4 +1,7 @@
 //! The store's global write counter, which clients see as `resourceVersion`.
+//!
+//! A type of its own, since versions, generations and counts are numbers too. What zero means to a request is said by the
+//! options of lists.
 
 use std::fmt;
 use std::str::FromStr;

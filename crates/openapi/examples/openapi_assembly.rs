@@ -1,4 +1,5 @@
-//! What a change among 3,000 custom group versions costs OpenAPI: `cargo run --release -p keelson-openapi --example openapi_assembly`.
+//! Measures a change among 3,000 custom group versions in OpenAPI:
+//! `cargo run --release -p keelson-openapi --example openapi_assembly`.
 //!
 //! One resource each, beside the built-in ones. A change renders one document of version 3 for the index; the large document of
 //! version 2 is put together when somebody asks for it.

@@ -1,4 +1,4 @@
-//! What an operation does, and what follows from it: the method, the words in its id, parameters, body and answers.
+//! The action of an operation, and what follows from it: the method, the words in its id, parameters, body and answers.
 //!
 //! This is the one table by which both versions of OpenAPI describe operations; how they are written is in `v2` and `v3`.
 

@@ -1,4 +1,4 @@
-//! Which definitions some operations need, and which kinds a definition is the schema of.
+//! The definitions that some operations need, and the kinds that a definition is the schema of.
 //!
 //! Documents stand alone, so each repeats the definitions that it refers to, and no others.
 

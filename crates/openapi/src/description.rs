@@ -1,4 +1,4 @@
-//! What OpenAPI is told: for each version of a group, its resources and what can be done with them.
+//! The input of OpenAPI: for each version of a group, its resources and what can be done with them.
 //!
 //! The values are owned, so that built-in and custom resources are described alike and a description outlives what it was read
 //! off. Schemas are not here: they are found by the kinds that are named.

@@ -1,4 +1,4 @@
-//! What is kept of a part of the API: its document of version 3, its line in the index, and what it adds to version 2.
+//! A rendered piece of a part of the API: its document of version 3, its line in the index, and what it adds to version 2.
 //!
 //! Each is made when it is first asked for. Indexes need the hash of a document, not the document; of thousands of group
 //! versions only those are kept whole that somebody has read.

@@ -1,4 +1,4 @@
-//! What the documents of all group versions have in common.
+//! The definitions and settings that the documents of all group versions share.
 //!
 //! Every document speaks of the same few definitions: object metadata, `Status`, the options of a delete. Each definition is rendered
 //! once in each form and copied from then on, so that a document of a custom group version costs its own paths alone.

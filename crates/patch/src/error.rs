@@ -1,4 +1,6 @@
-//! What can be wrong with a patch, and what the API says about it.
+//! The errors of a patch, and what the API says about each.
+//!
+//! Some are faults of the patch itself and others of the object that it meets; codes and texts are upstream's.
 
 use keelson_meta::ApiError;
 use keelson_meta::json::Value;

@@ -1,4 +1,6 @@
 //! Values as Go's `%v` prints them, which is how upstream puts them into its messages.
+//!
+//! Only messages need it. Keys are sorted, as Go sorts them.
 
 use keelson_meta::json::{Map, Value};
 

@@ -1,4 +1,6 @@
 //! JSON merge patch (RFC 7396): a partial object that is laid over the target, where null removes.
+//!
+//! Fields that stay keep their order, and new ones come last. What the result may be is judged by whoever asked.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};

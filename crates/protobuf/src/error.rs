@@ -1,4 +1,6 @@
-//! What can be wrong with a body in protobuf, or with an object that is to be written as one.
+//! The errors of reading a body in protobuf, and of writing an object as one.
+//!
+//! A fault in bytes says at which offset and in which message it is. What a client reads of it is decided above.
 
 use thiserror::Error;
 

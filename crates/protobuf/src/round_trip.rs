@@ -1,4 +1,6 @@
 //! Objects of every kind, made up after the table, are the same after writing and reading.
+//!
+//! The makers follow the table of messages, so that a field which is added to it is tried without anybody writing a test.
 
 use std::collections::BTreeMap;
 

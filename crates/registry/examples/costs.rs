@@ -1,4 +1,4 @@
-//! What an object costs between its bytes and its store: reads one in JSON and prints how long each step takes, in
+//! Measures what an object costs between its bytes and its store: reads one in JSON and prints how long each step takes, in
 //! nanoseconds, the median of many runs.
 //!
 //! `walk` is the whole walk of an object that a client sends, `lacks` the look for missing defaults when a stored one is

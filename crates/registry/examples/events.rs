@@ -1,4 +1,5 @@
-//! What an event costs a server's cache in CPU: `cargo run --release -p keelson-registry --example events [PODS [ROUNDS]]`.
+//! Measures the CPU that an event costs a server's cache:
+//! `cargo run --release -p keelson-registry --example events [PODS [ROUNDS]]`.
 //!
 //! Pods of 4.9 KB in a collection of 100,000, written to a store in memory that the cache follows in batches of several
 //! sizes, as a store that has several writers tells them. Prints microseconds an event, the least of some rounds: reading

@@ -1,4 +1,4 @@
-//! What it costs to add, to change and to remove resources while a server runs, and what others notice of it.
+//! Measures adding, changing and removing resources while a server runs, and what others notice of it.
 //!
 //! `cargo run --release -p keelson-registry --example surface [RESOURCES]` adds them (3,000 unless told otherwise) in one go and one by
 //! one, while another task gets an object again and again, and prints the time and the memory of each.

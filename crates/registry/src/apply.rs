@@ -1,4 +1,7 @@
 //! Server-side apply: an object that says what its sender wants is laid over the one that is, or makes it.
+//!
+//! The document is a set of fields that its sender owns from now on; fields that it owned and no longer states go, and fields
+//! of others are a conflict unless it is forced. The arithmetic of field sets is in `patch`, who owns what in `managed`.
 
 use std::borrow::Cow;
 

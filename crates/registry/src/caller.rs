@@ -1,4 +1,4 @@
-//! Who calls a verb: the user, the name under which it owns the fields that it writes (`manager` in
+//! The caller of a verb: the user, the name under which it owns the fields that it writes (`manager` in
 //! `metadata.managedFields`), whether it only rehearses, how long it waits, the authorizer that knows its rights, and the
 //! note of what it should be told besides.
 //!

@@ -1,4 +1,4 @@
-//! What is written together with an object: addresses that are taken for it, counts that it adds to.
+//! Companions of a write, which join its transaction: addresses that are taken for an object, counts that it adds to.
 //!
 //! Companions share the transaction of the object, so they happen with its write or not at all, on whatever server: nothing
 //! is left behind by a crash, and nothing has to be repaired. Whoever wants to add some does it in [`Registry::accompany`].

@@ -1,4 +1,7 @@
-//! What an operator can set about the generic verbs.
+//! Settings of the generic verbs, as the operator gave them.
+//!
+//! They are read from the command line above, and are values here, so that tests change what they need. Names of resources in
+//! them are resolved against a catalogue that is handed in.
 
 use std::collections::HashSet;
 use std::time::Duration;

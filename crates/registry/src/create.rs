@@ -1,4 +1,7 @@
 //! Creating an object. Its name is generated when only `generateName` is given, and another one when that is taken.
+//!
+//! A create is a proposal that expects no object to be there. What happens to it on its way to the store is in
+//! `write/stages.rs`.
 
 use async_trait::async_trait;
 use keelson_cache::Entry;

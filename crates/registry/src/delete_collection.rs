@@ -1,4 +1,7 @@
 //! Deleting everything that a list selects.
+//!
+//! The objects are listed first and then deleted one by one, some at a time, each as by a delete of its own: what is made
+//! meanwhile stays.
 
 use std::sync::Arc;
 

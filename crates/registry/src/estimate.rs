@@ -1,4 +1,4 @@
-//! What a request is about, told before it is answered: how many objects are looked at, and how many bytes they have.
+//! An estimate of a request before it is answered: how many objects are looked at, and how many bytes they have.
 //!
 //! The trees of the cache count what is in them, so this costs O(log n) and never waits: it is about what the cache shows now, whatever
 //! revision is asked for. It decides nothing; whoever bounds what requests may take together uses it.

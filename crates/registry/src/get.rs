@@ -1,4 +1,6 @@
 //! Reading one object.
+//!
+//! The newest state is answered from the cache, once that has reached what the store holds. Nothing here decodes the object.
 
 use std::sync::Arc;
 

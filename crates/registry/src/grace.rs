@@ -1,4 +1,4 @@
-//! How long an object may take to end once it is deleted. Only pods are given time: their containers are told to stop, and
+//! The time that an object has to end once it is deleted. Only pods are given some: their containers are told to stop, and
 //! their kubelet deletes them for good when they have.
 //!
 //! The deletionTimestamp is when the time is over, so the beginning of the deletion is the deletionTimestamp less

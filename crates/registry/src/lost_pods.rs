@@ -1,4 +1,7 @@
 //! Pods that no kubelet will end, because the node that they are on is gone or will not come back.
+//!
+//! A pod is deleted with time to end, which its kubelet confirms. Where no kubelet ever will, a controller ends it here: its
+//! status says that it failed, and then it goes.
 
 use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};

@@ -1,4 +1,4 @@
-//! What a garbage collector changes in the metadata of an object: finalizers that have done their work, and references
+//! Changes that a garbage collector makes in the metadata of an object: finalizers that have done their work, and references
 //! to owners that are gone.
 //!
 //! These are changes of the server's own and touch nothing else, so an object need not be valid by today's rules to be let

@@ -1,4 +1,4 @@
-//! What happens to every object before it is stored, whatever its kind: the fields that the server owns, and the rules
+//! Preparation and checks of every object before it is stored, whatever its kind: the fields that the server owns, and the rules
 //! for metadata.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,7 @@
-//! What every verb needs: the store, the cache, the catalogue, clock and randomness.
+//! The registry: the store, the cache, the surface, clock and randomness, which every verb works with.
+//!
+//! The verbs are methods of it, each in a file of its own. It also holds the counters that metrics show, and turns failures
+//! of the store into what a client may read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

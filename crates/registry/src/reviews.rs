@@ -1,4 +1,7 @@
 //! Resources that are questions: who am I, may I. Nothing of them is stored; the answer is written into `status`.
+//!
+//! They are answered from the caller and the authorizer that it comes with, which are the same that the filters of a request
+//! ask.
 
 use keelson_access::{Attributes, Authorizer, Decision, ResourceAttributes, User, Verdict};
 use keelson_meta::clock::rfc3339;

@@ -1,4 +1,4 @@
-//! What a list or watch selects: label and field selectors, resolved against one resource. Where a field is, each entry
+//! The selection of a list or watch: label and field selectors, resolved against one resource. Where a field is, each entry
 //! says itself: what a collection keeps can change while a selection is in use.
 //!
 //! A selection narrows what is returned and never what a continue token is relative to: that is the range of the URL

@@ -1,4 +1,4 @@
-//! What this server serves: one immutable value with a generation, swapped as a whole.
+//! The surface: all that this server serves, as one immutable value with a generation, swapped as a whole.
 //!
 //! A request takes one [`Surface`] and keeps it to its end, so that it never sees half of a change. [`Surfaces`] holds the one
 //! that is current and makes the next one of it when resources come and go; the built-in ones ([`builtin`]) are its first

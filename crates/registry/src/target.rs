@@ -1,4 +1,7 @@
-//! What a request is about: a resource in a version, and the namespace and name of its URL.
+//! The target of a request: a resource in a version, and the namespace and name of its URL.
+//!
+//! It keeps the surface in which it was found, so that a request sees one state of what is served from its beginning to its
+//! end.
 
 use std::sync::Arc;
 

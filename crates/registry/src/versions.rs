@@ -1,4 +1,4 @@
-//! Which version the objects of a target are stored in, and the way there and back.
+//! The version in which the objects of a target are stored, and the way there and back.
 //!
 //! An object that lies in the store in another version than this server writes is led to that version as soon as it is
 //! changed, so that a write always leaves the newest form behind. The way may have to be asked for, and can fail: then nothing

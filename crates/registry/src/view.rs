@@ -1,4 +1,4 @@
-//! How stored objects are shown to a request: in the version that was asked for, whatever version they are stored in.
+//! Views of stored objects: in the version that was asked for, whatever version they are stored in.
 //!
 //! Most kinds have one version, and then nothing here costs anything: bytes are shown as they are. A kind whose versions
 //! differ only by name has its header replaced. Where fields differ objects are converted before anything is rendered, many at

@@ -1,4 +1,7 @@
 //! The catalogue of the built-in resources: all groups, and the tables by which a resource is found.
+//!
+//! It is made of the declarations once, and is read where a server is composed. What answers requests asks the surface
+//! instead, which knows the resources of others too.
 
 use std::sync::{Arc, OnceLock};
 

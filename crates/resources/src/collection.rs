@@ -1,4 +1,7 @@
 //! Collections: what is stored together under one prefix.
+//!
+//! A collection is laid out by its resources: which fields are looked at, and by which one events are dispatched. Its objects
+//! are the cache's.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How the built-in groups are declared: constants, and `const fn` steps with the usual case as default.
+//! The declarations of the built-in groups: constants, and `const fn` steps with the usual case as default.
 //!
 //! Declarations are part of the program and cost nothing until [`GroupDeclaration::group`] makes of them the owned values that
 //! the rest of the server works with, which resources that come while the server runs are made of, too.

@@ -1,4 +1,6 @@
 //! Versions of kinds that will go: clients are warned whenever they use one (KEP-1693).
+//!
+//! The table says when a version was given up, when it goes, and what takes its place, as upstream's types say it.
 
 /// When a version of a kind was given up, and when it goes; all minor versions of Kubernetes 1.
 struct Deprecation {

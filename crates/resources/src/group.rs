@@ -1,4 +1,6 @@
 //! An API group: its versions in order of preference and its resources.
+//!
+//! Priorities decide the order of groups and versions in discovery; they are upstream's.
 
 use std::sync::Arc;
 

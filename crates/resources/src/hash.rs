@@ -1,4 +1,6 @@
 //! The hash by which clients notice that a resource's storage version has changed.
+//!
+//! It is upstream's hash of group, version and kind, so that a client which moves between servers sees no change.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

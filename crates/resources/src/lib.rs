@@ -1,4 +1,4 @@
-//! What a resource is, and the built-in ones, as declarations.
+//! Resources, and the built-in ones as declarations.
 //!
 //! A [`Resource`] is an owned value that is shared: the built-in ones and those that are added while the server runs are of one
 //! type. Every built-in resource says here, once, what it is called, where it is served, where it is stored, which verbs and

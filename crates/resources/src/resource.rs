@@ -1,4 +1,4 @@
-//! What a resource is, as an owned value that is shared.
+//! A resource, as an owned value that is shared.
 //!
 //! A resource is described by data alone: what it is called, where it is served and stored, and which verbs, subresources and
 //! selectable fields it has. The built-in ones come from the declarations in [`crate::declare`]; others are made while the

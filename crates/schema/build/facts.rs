@@ -1,4 +1,7 @@
 //! Reads the files of facts: `facts/README.md` has their form.
+//!
+//! Facts are what published schemas leave out and the server has to know: the order of fields in Go, which are written when
+//! they are empty, and how lists are merged. They are joined with the schemas while the crate is built.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,4 +1,6 @@
 //! Every built-in kind, and the JSON schema that `k8s-openapi` has for it.
+//!
+//! They are collected once, while the crate is built; the program has only the compiled tables.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a value, as data: where it stands, what its schema expects, and what was found.
+//! A fault in a value, as data: where it stands, what its schema expects, and what was found.
 //!
 //! A fault is worded in two ways. The decoder of the built-in kinds reports one text for a whole object, which becomes a 400;
 //! custom resources are told of every fault as a field error, which become the causes of a 422. Neither is worded before

@@ -1,4 +1,4 @@
-//! Which etcd, under which prefix, and how to get in.
+//! The settings of an etcd: its members, the prefix, and how to get in.
 //!
 //! `etcd://user:password@host:2379,other:2379/prefix?ca=FILE&cert=FILE&key=FILE`: everything is in the one URL, and what a
 //! URL should not show can stand in files. An unknown setting is refused rather than passed over.

@@ -1,4 +1,7 @@
 //! Connections to the members of etcd: addresses, TLS, keep-alive, windows.
+//!
+//! A member that does not answer pings is given up, so that calls go on to the next one. Which member is asked is decided in
+//! `member`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,6 @@
-//! What can go wrong between keelson and etcd, told apart by etcd's own codes and texts.
+//! The failures of calls to etcd, told apart by etcd's own codes and texts.
+//!
+//! What matters is whether a transaction may have happened; a call that can't say so is looked for by `outcome`.
 
 use keelson_storage::StoreError;
 use tonic::{Code, Status};

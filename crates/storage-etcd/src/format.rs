@@ -1,4 +1,4 @@
-//! Which format the keys below a prefix have: a number under a key of keelson's own.
+//! The format of the keys below a prefix: a number under a key of keelson's own.
 //!
 //! Format 1 is what Kubernetes has too, keys and values and nothing beside them, so a store without the number is in it
 //! and nothing is written for it. Who meets a higher number than it knows writes nothing.

@@ -1,4 +1,4 @@
-//! Where keelson's keys lie in etcd, and the keys beside them that hold no objects.
+//! The layout of keelson's keys in etcd, and the keys beside them that hold no objects.
 //!
 //! keelson names its keys `/registry/...`, as Kubernetes does; in etcd the first part is the configured prefix. Order is
 //! kept, since all keys have the same beginning.

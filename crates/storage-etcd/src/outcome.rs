@@ -1,4 +1,4 @@
-//! What became of a transaction whose answer was lost.
+//! The outcome of a transaction whose answer was lost.
 //!
 //! The keys that it writes are read back, by a read that sees everything that was acknowledged. A value of ours that is newer
 //! than what was known when it was sent shows that it took effect, also where others have written over it since: etcd is

@@ -1,4 +1,4 @@
-//! Which revision is the newest, and which the oldest.
+//! The newest and the oldest revision.
 //!
 //! etcd counts one revision for all its keys, and two of them are no business of the store's users: the compaction key and
 //! the tick. The newest revision is therefore the newest at which neither of them was written, which is the same for every

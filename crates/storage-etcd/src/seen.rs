@@ -1,4 +1,4 @@
-//! What this server has seen of the history, and what it does when etcd no longer has it.
+//! The history as this server has seen it, and what it does when etcd no longer has it.
 //!
 //! A volume's snapshot that is put back takes away what was shown already, and keeps the number of the etcd. So the newest
 //! revision that etcd has told is remembered, and some of the changes that were seen are witnesses: an etcd that is at a smaller

@@ -1,4 +1,6 @@
 //! [`EtcdStore`]: etcd behind the `Store` contract.
+//!
+//! It puts the parts together: reads, transactions, the watch behind tails, leases and compaction are in files of their own.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -1,4 +1,7 @@
-//! Which etcd can be used, and which one's progress reports can be believed.
+//! The versions of etcd that can be used, and those whose progress reports can be believed.
+//!
+//! An older etcd may report a revision while events below it are still on their way, so that a tail can't take its reports
+//! for the end of what there is.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How many objects a second two servers create together on one PostgreSQL, beside the same rows inserted straight into
+//! Measures how many objects a second two servers create together on one PostgreSQL, beside the same rows inserted straight into
 //! the same PostgreSQL in batches of 16.
 //!
 //! `env $(cargo xtask servers) cargo run --release -p keelson-storage-sql --example postgres_creates`. Rounds alternate, since

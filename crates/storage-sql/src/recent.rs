@@ -1,4 +1,6 @@
 //! The most recent changes, in memory, for tails that keep up.
+//!
+//! They are bounded in bytes. A tail that falls behind them goes on from the table.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,6 @@
 //! Tails: from the recent changes in memory when they reach back far enough, else from the table.
+//!
+//! SQLite and PostgreSQL share this; what each of them is asked for is the trait `Changes`.
 
 use std::future::Future;
 use std::sync::Arc;

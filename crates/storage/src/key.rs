@@ -1,4 +1,7 @@
 //! Keys of the store: slash-separated paths, ordered bytewise.
+//!
+//! A type of its own, so that the key of the store is not taken for one relative to a collection. What a path means is
+//! decided above.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! The `Store` trait: what the API server asks of an engine.
+//!
+//! The contract is small: transactions with compares, ranges at a revision, one tail of all changes, compaction, times to
+//! live. What each must keep is tested by `conformance`, which every engine runs. Objects are unknown here.
 
 use std::time::SystemTime;
 

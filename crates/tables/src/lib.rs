@@ -1,4 +1,4 @@
-//! What a client sees of objects without reading them whole: Tables (`kubectl get`) and PartialObjectMetadata.
+//! Tables (`kubectl get`) and PartialObjectMetadata: objects for clients that do not read them whole.
 //!
 //! Pure functions from a decoded object to the cells of its row, and from cells and bytes to the wire form. Columns,
 //! their order, descriptions and cell texts are those of Kubernetes; custom resources bring their own columns.

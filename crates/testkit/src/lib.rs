@@ -1,4 +1,4 @@
-//! What the tests of a whole server are written with: a server in this process or as a child, and its clients.
+//! The kit for tests of a whole server: a server in this process or as a child, and its clients.
 //!
 //! A server is started on a free port with fresh certificates and speaks TLS as it does to users; nothing here reaches
 //! around the wire. Helpers panic with a text that says what was asked and what came back, since all callers are tests.

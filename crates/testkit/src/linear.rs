@@ -1,4 +1,4 @@
-//! Whether a recorded history of one object's life is linearizable: whether every call could have taken effect at one
+//! A checker of linearizability for the recorded history of one object's life: whether every call could have taken effect at one
 //! moment between its beginning and its end, one after the other.
 //!
 //! The search is that of Wing and Gong (1993), with the memory of states already tried that Lowe (2017) adds. Histories of

@@ -1,4 +1,7 @@
 //! A private etcd, of one member or of several.
+//!
+//! Which binary is started is told by variables; without them its tests say that they were not run. It listens on free ports,
+//! and is gone with the test process.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};

@@ -1,4 +1,4 @@
-//! What texts may look like, each form with its name and its complaints.
+//! Forms of texts, each with its name and its complaints.
 //!
 //! Names and labels are judged by `meta`; here are the forms that only fields of single kinds have. Texts are upstream's.
 //! The regular expressions appear only inside messages: the checks are written out, as they run for every object.

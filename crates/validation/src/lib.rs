@@ -1,4 +1,4 @@
-//! What objects of the built-in kinds may say: the rules that kube-apiserver's validation has, with its texts and order.
+//! Validation of the built-in kinds: the rules that kube-apiserver has, with its texts and order.
 //!
 //! To add a rule, find the group's file and the kind's shape there, and put `("field", Rule)` where upstream checks it.
 //! A rule about one field is data; one that needs more is a [`Rule::Check`](shape::Rule::Check) with a few words for

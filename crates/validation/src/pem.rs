@@ -1,4 +1,6 @@
 //! Blocks of PEM (RFC 7468), as far as it takes to say what they are; what is in them is not looked at.
+//!
+//! Certificates and keys are stored as they are sent; whether they fit each other is for those who use them.
 
 /// A block of PEM.
 pub(crate) struct Block {

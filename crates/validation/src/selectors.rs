@@ -1,4 +1,6 @@
 //! Labels and the selectors over them that objects hold (`metav1.LabelSelector`), and whether one matches labels.
+//!
+//! They are in workloads, policies and budgets alike, with the same texts and few differences, which callers state.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,4 @@
-//! Which crate may use which: a crate knows the layers below it and nothing beside or above.
+//! The edges between crates: a crate knows the layers below it and nothing beside or above.
 //!
 //! The list is explicit. A new edge is a decision about the design, made here and in ARCHITECTURE.md, not in passing in a
 //! manifest.

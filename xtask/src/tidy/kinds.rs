@@ -18,7 +18,7 @@ const DECLARED_BY: [&str; 2] = ["cluster(", "namespaced("];
 
 /// Files that may compare names, and why.
 const ALLOWED: [(&str, &str); 6] = [
-    ("crates/registry/src/kinds/mod.rs", "finds the strategy of each built-in resource, once for each surface"),
+    ("crates/registry/src/kinds.rs", "finds the strategy of each built-in resource, once for each surface"),
     ("crates/registry/src/subresources/binding.rs", "reads what the body of a binding refers to"),
     ("crates/registry/src/subresources/token.rs", "reads what the body of a token request refers to"),
     ("crates/registry/src/allocation/addresses.rs", "reads what an address refers to"),
@@ -110,7 +110,7 @@ mod tests {
         ] {
             let found = check("crates/registry/src/delete.rs", &format!("fn f() {{\n{line}\n}}"), &names());
             assert_eq!((found.len(), found[0].place.as_str()), (1, "crates/registry/src/delete.rs:2"), "{line}");
-            assert!(check("crates/registry/src/kinds/mod.rs", line, &names()).is_empty());
+            assert!(check("crates/registry/src/kinds.rs", line, &names()).is_empty());
             assert!(check("crates/defaults/src/lib.rs", line, &names()).is_empty());
             assert!(check("crates/registry/tests/a.rs", line, &names()).is_empty());
         }

@@ -26,7 +26,7 @@ const ALLOWED: [(&str, &str); 10] = [
     ),
     ("crates/server/src/probe.rs", "a thread that the log may block, which is what it is there to tell"),
     ("crates/http/src/body/request.rs", "reads the rest of one body that nobody wants, for a bounded time"),
-    ("crates/storage-etcd/src/watch/mod.rs", "one write; that it did not happen shows in its not coming back"),
+    ("crates/storage-etcd/src/watch.rs", "one write; that it did not happen shows in its not coming back"),
     (
         "crates/storage-sql/src/postgres/session.rs",
         "drives one connection; when it dies, the session is seen to be closed",

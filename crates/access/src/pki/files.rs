@@ -1,4 +1,7 @@
 //! Private files: directories that only the owner enters, files that only the owner reads, written whole or not at all.
+//!
+//! A file is written beside its place and renamed, so that a crash leaves the old or the new one. Anybody else's access is
+//! taken away.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};

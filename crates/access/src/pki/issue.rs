@@ -1,4 +1,6 @@
 //! Making certificates and keys, all ECDSA on P-256: quick to make at the first start, and accepted by every client.
+//!
+//! Lifetimes are here, and when a certificate is renewed. Which names a certificate has is in `names`.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};

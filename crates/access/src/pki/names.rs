@@ -1,4 +1,4 @@
-//! What the serving certificate answers to.
+//! The names that the serving certificate answers to.
 //!
 //! A name that no client can ever ask for is refused: it is a mistake in a setting, and would be found only when a
 //! client fails.

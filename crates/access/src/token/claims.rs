@@ -1,4 +1,6 @@
-//! What a token claims, and its JSON: members in the order of their names, as kube-apiserver writes them.
+//! The claims of a token, and their JSON: members in the order of their names, as kube-apiserver writes them.
+//!
+//! They are read strictly, since what is read here decides who somebody is. Signatures are in `key`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,6 @@
 //! The key that signs tokens: ECDSA on P-256 with SHA-256, in the fixed form that tokens carry.
+//!
+//! A key has an id, by which a token says who signed it. What a token claims is in `claims`.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::rand::SystemRandom;

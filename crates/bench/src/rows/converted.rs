@@ -1,4 +1,6 @@
 //! A list in a version that is not the stored one, on a server of its own.
+//!
+//! It shows what it costs when an object can't be sent as it lies in the store: decoding, conversion and encoding of each.
 
 use anyhow::{Result, ensure};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What one object costs inside of the server: the only rows that are not measured over the wire.
+//! The cost of one object inside of the server: the only rows that are not measured over the wire.
 //!
 //! A program beside the server's measures with the server's own code, on a pod of this benchmark.
 

@@ -1,4 +1,6 @@
 //! Lists: whole, in chunks, several at once, selected.
+//!
+//! All are of the same pods, so that the forms can be compared.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,6 @@
 //! Memory in use while nothing happens.
+//!
+//! It is read after a rest, of an empty server and of one with all pods.
 
 use std::time::Duration;
 

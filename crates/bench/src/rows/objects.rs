@@ -1,4 +1,6 @@
 //! Requests for one thing at a time, many in flight.
+//!
+//! Gets, creates, updates and discovery are here: figures are requests in a second and their latencies.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,6 @@
-//! How long a server takes until it is ready.
+//! The time until a server is ready, on an empty directory and on a full one.
+//!
+//! The clock runs from the start of the process until it says that it is ready.
 
 use anyhow::Result;
 

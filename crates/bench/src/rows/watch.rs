@@ -1,4 +1,6 @@
 //! Watches: one event to many, and many watches that one event does not concern.
+//!
+//! Every watcher has a connection of its own; `watchers.rs` counts what comes.
 
 use std::rc::Rc;
 use std::time::Instant;

@@ -1,4 +1,6 @@
 //! One connection and one request at a time on it.
+//!
+//! It reads as much of an answer as counting takes: the code, the length, and the beginning of the body.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

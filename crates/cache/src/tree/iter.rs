@@ -1,4 +1,6 @@
 //! Walking a tree: a borrowing iterator over items, an owning one over leaves.
+//!
+//! Both begin at a key or a rank without looking at what is before it. Nothing is allocated for a tree of ordinary depth.
 
 use std::ops::Range;
 use std::sync::Arc;

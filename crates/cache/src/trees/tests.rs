@@ -1,4 +1,7 @@
 //! Selections of snapshots against a look at every entry, while terms become common and rare again.
+//!
+//! Random steps change what objects have, and each selection is compared with a scan, so that an index which was dropped or
+//! made anew never shows another answer.
 
 use std::collections::BTreeMap;
 

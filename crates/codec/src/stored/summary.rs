@@ -1,4 +1,7 @@
-//! What a cache keeps of an object, picked out of its bytes while the rest is skipped.
+//! The summary of an object that a cache keeps: names, labels, owners and some fields, picked out of its bytes while the rest
+//! is skipped.
+//!
+//! The bytes were checked before, so that nothing here can fail but the bounds of the summary itself.
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;

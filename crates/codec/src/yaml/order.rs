@@ -1,4 +1,6 @@
 //! The order `go-yaml` gives the keys of a mapping: like a person would, `a2` before `a10`, letters after the rest.
+//!
+//! Keys are sorted so where YAML is written, since clients compare files that `kubectl` wrote.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,7 @@
 //! From YAML events to a value tree.
+//!
+//! Plain scalars are resolved as `go-yaml` does, in `scalar.rs`. Anchors and aliases are refused, so that a document can't
+//! become larger than its text.
 
 use std::borrow::Cow;
 

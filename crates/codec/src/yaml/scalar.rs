@@ -1,4 +1,4 @@
-//! What a plain scalar means under the rules of `go-yaml` v2, which are those of YAML 1.1 with some mercy.
+//! Plain scalars under the rules of `go-yaml` v2, which are those of YAML 1.1 with some mercy.
 //!
 //! The reader uses it to give plain text a type; the writer uses it to find strings that would lose theirs.
 

@@ -1,4 +1,4 @@
-//! Who owns whom: an index over all stored collections, kept as new as the cache by a cursor in the history of each.
+//! The graph of owners: an index over all stored collections, kept as new as the cache by a cursor in the history of each.
 //!
 //! Only objects with owners are in it, and owners that wait for garbage collection. Everything else costs one look at its
 //! metadata when it changes.

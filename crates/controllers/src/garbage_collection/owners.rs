@@ -1,4 +1,6 @@
-//! From a reference to the place where its owner must be, among what is served.
+//! The place of an owner: where the object that a reference names must be, among what is served.
+//!
+//! A reference to a kind that is not served says nothing about its owner, so that dependents of such owners stay.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What may stand at the ends of an annotation's JSON, since no schema has checked it.
+//! The leaves of an annotation's JSON, and their types, since no schema has checked them.
 //!
 //! As in Go's decoder, names are read without regard to case, null is absence, and one wrong type spoils the whole text.
 

@@ -1,4 +1,7 @@
 //! The metrics of an autoscaler as an annotation: v2's trees against the flat names of v1.
+//!
+//! What `v1` can't say is kept in annotations, in the names that older servers wrote, so that nothing is lost on the way
+//! there and back.
 
 use keelson_meta::json::{Map, Value, json};
 

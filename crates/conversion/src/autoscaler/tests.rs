@@ -1,4 +1,6 @@
 //! Autoscalers in both versions, by example; random ones are in the round-trip test.
+//!
+//! The examples are what upstream's own conversion gives for the same objects.
 
 use keelson_meta::json::{Value, json};
 

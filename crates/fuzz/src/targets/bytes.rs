@@ -1,4 +1,7 @@
 //! Bodies and stored bytes: JSON, YAML, protobuf, stored objects, and the walk over a schema that each body goes through.
+//!
+//! Each target says what must hold of any input: what is refused is refused without a panic, and what is read and written
+//! again is the same.
 
 use bytes::Bytes;
 use keelson_codec::{StoredObject, json, pretty, yaml};

@@ -1,4 +1,7 @@
 //! Texts of queries, paths and fields: selectors, tokens, quantities, options.
+//!
+//! Each target says what must hold of any text: what is refused is refused without a panic, and what is read and written
+//! again is the same.
 
 use http::{Method, Uri};
 use keelson_http::RequestInfo;

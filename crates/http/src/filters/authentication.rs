@@ -1,4 +1,7 @@
-//! Who makes a request.
+//! The user of a request, from its certificate or its bearer token.
+//!
+//! A certificate was verified in the handshake. A token that is wrong is refused rather than ignored, and a client without
+//! either is anonymous.
 
 use std::sync::Arc;
 use std::time::SystemTime;

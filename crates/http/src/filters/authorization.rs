@@ -1,4 +1,7 @@
-//! Whether a request may be made by its user, which the server's authorizer is asked.
+//! The question whether the user of a request may make it, put to the server's authorizer.
+//!
+//! The authorizer is told what the request selects, and may take its time. A refusal says what was asked, in the words of the
+//! reference server.
 
 use std::borrow::Cow;
 

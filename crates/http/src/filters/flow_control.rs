@@ -1,4 +1,4 @@
-//! Who is served when there is more to do than the server has room for, and the mark that tells clients so.
+//! Flow control: who is served when there is more to do than the server has room for, and the mark that tells clients so.
 //!
 //! A request that was authenticated and authorized takes places by what it will cost (`cost.rs`), and gives them back as soon as its
 //! answer no longer needs the server's memory: at once when the answer is small and whole, at its end when it is made while it

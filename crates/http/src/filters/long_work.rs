@@ -1,4 +1,4 @@
-//! Where requests do work that takes long.
+//! Threads for requests whose work takes long.
 //!
 //! Every thread of the runtime serves many connections, and one that parses, checks or patches something large for seconds would keep all
 //! of them waiting. Such requests are answered on threads of their own, a bounded number at a time, which the system lets run beside

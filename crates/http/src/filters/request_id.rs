@@ -1,4 +1,6 @@
 //! The id by which a request is found in logs, here and at the client: `Audit-Id`.
+//!
+//! A client may bring its own, which is taken over if it is short; otherwise one is made. It is in the head of every answer.
 
 use http::Response;
 use http::header::{HeaderMap, HeaderName, HeaderValue};

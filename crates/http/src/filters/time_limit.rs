@@ -1,4 +1,4 @@
-//! How long a request may take.
+//! The time limit of a request.
 //!
 //! The limit covers the time to the head of the answer. After that an answer may take as long as it makes progress, so
 //! that a long list is never cut for its length. Watches end by themselves.

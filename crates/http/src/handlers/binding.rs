@@ -1,4 +1,6 @@
 //! `POST` of a Binding: below a pod, and as `bindings` in its namespace, the older form.
+//!
+//! Both are answered by the registry's `bind`, with a `Status` and not with the pod.
 
 use http::Response;
 use keelson_meta::ApiError;

@@ -1,4 +1,7 @@
 //! `POST` of an object.
+//!
+//! The body is read and taken in here; what happens to the object then is the registry's. The answer shows it in the version
+//! of the request.
 
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;

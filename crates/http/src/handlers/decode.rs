@@ -1,4 +1,7 @@
 //! Request bodies: from bytes to an object, in the encodings that clients send.
+//!
+//! JSON, YAML and protobuf become one tree, together with the faults that only a strict client minds. Sizes are bounded
+//! before anything is parsed.
 
 use bytes::Bytes;
 use http::HeaderMap;

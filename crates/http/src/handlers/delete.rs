@@ -1,4 +1,7 @@
 //! `DELETE` of one object, and of everything that a list selects.
+//!
+//! The options come in the body or in the query. The answer is the object where it still has to end, and a `Status` where it
+//! is gone.
 
 use http::{Response, StatusCode};
 use keelson_meta::options::{DeleteOptions, ListOptions, Query};

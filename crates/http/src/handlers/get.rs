@@ -1,4 +1,6 @@
 //! `GET` of one object.
+//!
+//! It is answered in the form that the client accepts best: the object, its metadata alone, or a table of one row.
 
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;

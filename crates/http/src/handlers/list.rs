@@ -1,4 +1,6 @@
 //! `GET` of a collection.
+//!
+//! The page is planned and found by the registry; its bytes are made while they are sent, in `list_body`.
 
 use http::{Response, StatusCode};
 use keelson_meta::options::{ListOptions, Query};

@@ -1,4 +1,6 @@
 //! `PATCH` of an object, or of its status: a change of what is there, or server-side apply.
+//!
+//! The form of the patch is told by its content type, and the body is compiled once, however often the write is tried again.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};

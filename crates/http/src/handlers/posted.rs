@@ -1,4 +1,7 @@
-//! What is posted to an act or a question, of which nothing is stored: read alike for all, and answered alike.
+//! Bodies that are posted to acts and reviews, of which nothing is stored: read alike for all, and answered alike.
+//!
+//! An act is a binding, an eviction or a token; a review asks who somebody is or what they may do. What they do is in the
+//! registry, in files of the same names.
 
 use http::{Response, StatusCode};
 use keelson_meta::options::{CreateOptions, Query};

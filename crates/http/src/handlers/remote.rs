@@ -1,4 +1,6 @@
-//! What a kubelet, a pod or a service would answer: logs, commands, forwarded ports, proxied requests.
+//! Requests that a kubelet, a pod or a service would answer: logs, commands, forwarded ports, proxied requests.
+//!
+//! This server reaches none of them, and says so in the words of the reference server, once it has looked for the object.
 
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;

@@ -1,4 +1,6 @@
-//! What a handler needs of the target that the router has found.
+//! The name of a request's object, as handlers need it.
+//!
+//! A request for a collection has none, and is refused here where a handler is for one object.
 
 use keelson_meta::ApiError;
 use keelson_registry::Target;

@@ -1,4 +1,6 @@
 //! `POST` of a review: a question, which is answered by what was sent with its `status` filled in.
+//!
+//! The reviews themselves are in `registry/reviews.rs`; nothing is stored, also where the client does not ask for a dry run.
 
 use http::Response;
 use keelson_meta::ApiError;

@@ -1,4 +1,7 @@
 //! The `scale` subresource of workloads.
+//!
+//! A scale is made of the fields of the workload that it shows, for each request anew, and a write to it changes those fields
+//! alone.
 
 use http::{Response, StatusCode};
 use keelson_meta::options::{GetOptions, Query, UpdateOptions};

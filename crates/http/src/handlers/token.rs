@@ -1,4 +1,6 @@
 //! `POST` of a TokenRequest below a service account.
+//!
+//! The registry decides what the token is bound to and how long it lives; the signing key is handed to the server.
 
 use http::Response;
 use keelson_meta::ApiError;

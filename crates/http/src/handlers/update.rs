@@ -1,4 +1,7 @@
 //! `PUT` of an object, or of its status.
+//!
+//! The object replaces the one of its name if that is at the revision which it states. A few kinds are created where they are
+//! absent.
 
 use http::Response;
 use keelson_meta::ApiError;

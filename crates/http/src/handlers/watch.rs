@@ -1,4 +1,7 @@
 //! `GET` with `watch`: a stream of events, one line each.
+//!
+//! The registry gives events and this frames them: each watcher of the same view shares the bytes, which are made once in
+//! `render/watch.rs`.
 
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt as _};

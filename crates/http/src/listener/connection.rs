@@ -1,4 +1,7 @@
 //! One connection: TLS, then HTTP/1.1 or HTTP/2, whichever the client begins.
+//!
+//! Its bounds are here: how long a handshake and a head may take, how long it may be idle, how many streams it has and how
+//! much they may buffer.
 
 use std::convert::Infallible;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! How many connections there are, and whose.
+//! The connections of a listener: how many there are, and whose.
 //!
 //! A connection is a stranger's until its client has proved who it is, by a certificate or with a request. Strangers have a part
 //! of all connections and no more, and when that is used up the oldest of them gives way to the newest: whoever can prove who it is

@@ -1,4 +1,4 @@
-//! How much a stranger may send before it has proved who it is.
+//! The bound for what a stranger may send before it has proved who it is.
 //!
 //! The head of a request may be large, since selectors and continue tokens stand in its path, and it has to be read before anybody knows
 //! whose it is. So strangers' connections that have sent more than a small head are counted, and only a bounded

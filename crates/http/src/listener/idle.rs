@@ -1,4 +1,7 @@
-//! How long a connection has had nothing to do, or nothing that moves.
+//! The idle time of a connection: since when it has no request, or none that moves.
+//!
+//! A connection that is idle for long is closed, so that it holds no place that a new client needs. Only counts and times are
+//! kept.
 
 use std::sync::Arc;
 use std::time::Duration;

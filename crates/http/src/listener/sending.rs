@@ -1,4 +1,4 @@
-//! Whether a client takes the answer that it asked for.
+//! Sending an answer, for as long as its client takes it.
 //!
 //! A stream of HTTP/2 has a window of its own, which the client opens: one that keeps it shut takes nothing although the connection below
 //! is read, so that the time of a write to the connection says nothing. Here a frame that was made counts as taken when the

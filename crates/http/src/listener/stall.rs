@@ -1,4 +1,6 @@
 //! Cuts a connection whose peer takes nothing for a long time, so that it cannot hold a snapshot or buffers for ever.
+//!
+//! Answers that are taken too slowly are given up earlier, by `sending.rs`; this is what remains when nothing moves at all.
 
 use std::io;
 use std::pin::Pin;

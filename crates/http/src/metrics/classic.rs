@@ -1,4 +1,6 @@
 //! The classic text format, which differs from OpenMetrics in how counters are headed and in having no end mark.
+//!
+//! The metrics are encoded once, as OpenMetrics, and rewritten line by line for scrapers that ask for the older format.
 
 /// Rewrites an OpenMetrics text. In it, the heads of a counter lack the `_total` that its samples have.
 pub(super) fn from_open_metrics(text: &str) -> String {

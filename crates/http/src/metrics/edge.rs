@@ -1,4 +1,4 @@
-//! What is measured of connections, and of how long requests hold the threads that all of them share.
+//! Metrics of connections, and of how long requests hold the threads that all of them share.
 //!
 //! A thread of the runtime that one request holds can do nothing for others. A poll is one such hold; none should last longer than
 //! 10 ms, for which there is a bucket. On a busy machine a thread may be kept from working in the middle of one, which is no fault of

@@ -1,4 +1,7 @@
 //! Counting one request, from its head to the end of its answer.
+//!
+//! It lives as long as the answer is sent, so that a stream counts while it runs, and is counted also where its client goes
+//! away. Only names of served resources become labels, which bounds the number of series.
 
 use std::sync::Arc;
 

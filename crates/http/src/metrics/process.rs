@@ -1,4 +1,6 @@
 //! Numbers of the process itself, from `/proc` (proc(5)); absent where there is none.
+//!
+//! They have the names that client libraries of Prometheus give them. Files are read at each scrape and never in between.
 
 use std::fs;
 

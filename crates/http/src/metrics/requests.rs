@@ -1,4 +1,4 @@
-//! What is counted of requests: one series for all that ask the same of the same resource.
+//! Metrics of requests: one series for all that ask the same of the same resource.
 //!
 //! A request finds its series once, when it begins, and counts in it when it ends. The series of resources that are not served any
 //! more are forgotten when somebody reads the metrics, and before there are many of them.

@@ -1,4 +1,7 @@
 //! Numbers that other parts of the server keep, asked for at each scrape.
+//!
+//! Whoever keeps numbers implements `MetricSource` and knows nothing of Prometheus; this makes samples of them in the
+//! format's words.
 
 use std::fmt;
 

@@ -1,4 +1,6 @@
 //! Each error against the body that upstream sends for it.
+//!
+//! The bodies were taken from the reference server, so that a change of one word shows.
 
 use crate::json::{Value, json};
 

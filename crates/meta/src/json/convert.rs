@@ -1,4 +1,6 @@
-//! Values of what is in them.
+//! Conversions into values, from numbers, texts, lists and maps.
+//!
+//! They are what makes `json!` and inserts short to write. Nothing is converted that JSON can't hold as it is.
 
 use std::borrow::Cow;
 

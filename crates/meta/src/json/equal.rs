@@ -1,4 +1,6 @@
 //! Values compared with what is not one: `value == "text"`, `1 == value`.
+//!
+//! Tests and rules read better so. A value is equal to what it shows as the type of the other side, and to nothing else.
 
 use super::{Text, Value};
 

@@ -1,4 +1,4 @@
-//! What kind of JSON value stands somewhere, for messages about a value that should be of another kind.
+//! The kind of a JSON value, for messages about one that should be of another kind.
 //!
 //! Keeps a number's digits, which some messages repeat, and of no other value anything.
 

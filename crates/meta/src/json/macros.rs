@@ -1,4 +1,6 @@
 //! Trees written down as JSON, with expressions in them.
+//!
+//! The macro has the form of `serde_json`'s, and makes the tree of this crate.
 
 /// A [`Value`](crate::json::Value) of JSON, in which any expression of a type with `Serialize` can stand for a value, and
 /// any that is a text for a name. Expressions are only looked at, not moved.

@@ -1,4 +1,4 @@
-//! Where a value is in another: names, numbers of elements, pointers, and `value["name"]`.
+//! Places of values in others: names, numbers of elements, pointers, and `value["name"]`.
 //!
 //! Reading what is not there gives null. Writing makes a field of what is null or an object, and panics elsewhere.
 

@@ -1,4 +1,6 @@
 //! Trees through serde: read from any format, written to any, and shown as JSON text.
+//!
+//! It is for settings, tests and clients; bodies of requests are read by `codec`, which is faster and reports more.
 
 use std::fmt;
 

@@ -1,4 +1,6 @@
 //! The tree against that of `serde_json` as a model: what is done to both comes out the same, to the byte.
+//!
+//! Random steps build both trees, so that the order of fields, duplicates and numbers are compared in every state.
 
 use proptest::prelude::*;
 use serde_json as model;

@@ -1,4 +1,7 @@
 //! Label selectors as texts and as conditions, against what upstream reads and says.
+//!
+//! Each case is a text with its canonical form and what it selects, or the text by which it is refused; large ones are
+//! bounded in their cost.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,6 @@
 //! Metadata that is valid, and the complaints about metadata that is not.
+//!
+//! Each case changes one part of valid metadata, and expects the texts that follow.
 
 use super::*;
 

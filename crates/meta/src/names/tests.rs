@@ -1,4 +1,6 @@
 //! Names and labels against their rules, and the rules against their regular expressions.
+//!
+//! The expressions are upstream's; the hand-written rules are compared with them over generated texts.
 
 use proptest::prelude::*;
 

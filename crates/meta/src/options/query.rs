@@ -1,4 +1,6 @@
 //! The query of a URL as pairs of text.
+//!
+//! Any text is a query. Which keys mean what is said by the options that read it.
 
 use std::borrow::Cow;
 

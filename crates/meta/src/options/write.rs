@@ -1,4 +1,6 @@
 //! Options of writing: create, update and patch.
+//!
+//! Each refuses what it does not know with upstream's text. Deleting has its own, in `delete.rs`.
 
 use super::query::Query;
 use crate::error::ApiError;

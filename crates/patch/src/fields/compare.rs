@@ -1,4 +1,6 @@
-//! In which fields two objects differ.
+//! The comparison of two objects field by field: what was added, changed and removed.
+//!
+//! It is how a write that is no apply gets its owner. Values that are the same are not walked further.
 
 use std::cmp::Ordering;
 

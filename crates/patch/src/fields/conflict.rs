@@ -1,4 +1,6 @@
-//! What a client wants to change and somebody else owns.
+//! Conflicts: fields that a client wants to change and somebody else owns.
+//!
+//! They are told in upstream's words, as causes of a 409, and are bounded in how much of them is told.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,6 @@
 //! One step of a path into an object, and paths.
+//!
+//! Elements are ordered as `fieldsV1` lists them, so that sets can be merged like sorted lists.
 
 use std::cmp::Ordering;
 use std::fmt;

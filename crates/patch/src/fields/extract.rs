@@ -1,4 +1,6 @@
-//! Which fields an object has.
+//! The fields of an object, as the client that applies it owns them.
+//!
+//! Lists whose items have keys, and maps, are entered; everything else is one field.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,7 @@
 //! Laying what a client applies over an object.
+//!
+//! Lists are merged by the keys that their schema names, and items that are new come where the client has them. Nothing is
+//! removed here; that is `remove`.
 
 use keelson_meta::json::{Map, Value};
 

@@ -1,4 +1,6 @@
 //! Objects of declared fields as members.
+//!
+//! Some questions are asked of fields with all that is above them, such as whether a removed item's parent is still owned.
 
 use super::element::PathElement;
 use super::schema::{FieldSchema, Form, Member};

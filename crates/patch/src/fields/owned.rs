@@ -1,4 +1,6 @@
 //! The fields of one owner, kept as the text that is stored for as long as nobody needs more.
+//!
+//! Most owners are only copied from one write to the next, which costs no more than their text then.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};

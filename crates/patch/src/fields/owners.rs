@@ -1,4 +1,4 @@
-//! Who owns which fields of an object: `metadata.managedFields`.
+//! The owners of the fields of an object: `metadata.managedFields`.
 //!
 //! An owner is told apart by name, operation and subresource, one that updates also by version: a manager that applies has
 //! one entry, whatever version it applies.

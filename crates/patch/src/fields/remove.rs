@@ -1,4 +1,6 @@
 //! Taking fields away from an object.
+//!
+//! Applying takes away what its owner stated before and states no longer.
 
 use keelson_meta::json::{Map, Value};
 

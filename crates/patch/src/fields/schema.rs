@@ -1,4 +1,6 @@
-//! What the arithmetic has to know of a schema, and compiled schemas as it looks at them.
+//! The view of a schema that the arithmetic of fields needs, and compiled schemas as it looks at them.
+//!
+//! It is a trait, so that tests and kinds without a schema have their own.
 
 use keelson_meta::json::Value;
 use keelson_schema::{ListType, MapType, SchemaRef, Type};

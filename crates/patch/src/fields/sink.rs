@@ -1,4 +1,4 @@
-//! What a walk over fields makes of them: a set, or the text of one at once.
+//! Sinks for a walk over fields: a set, or the text of one at once.
 //!
 //! Fields come in the order in which sets hold them, so neither has to sort. What is neither a member nor above one leaves
 //! no trace.

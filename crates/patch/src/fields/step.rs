@@ -1,4 +1,6 @@
 //! One step of a path, borrowed from the value that is walked: most steps are only looked at or written, never kept.
+//!
+//! A step that is kept becomes a `PathElement`, which owns its texts.
 
 use keelson_meta::json::{Map, Value};
 

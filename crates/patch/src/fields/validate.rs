@@ -1,4 +1,7 @@
-//! Whether an object can be owned by its fields at all: nothing undeclared, values of the right kind, items with keys.
+//! The check whether an object can be owned by its fields at all: nothing undeclared, values of the right kind, items with
+//! keys.
+//!
+//! Apply asks it of what a client sends. The messages are upstream's, and are bounded in bytes.
 
 use std::fmt;
 

@@ -1,4 +1,6 @@
 //! A schema at one place of a walk, where there may be none, and how a value is to be walked there.
+//!
+//! Values without a schema are walked too, by their own form, so that one walk serves both.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! Lists whose order the patch gives with `$setElementOrder`.
+//!
+//! The list names some of the items, and the rest keep their place relative to them, by upstream's algorithm.
 
 use keelson_meta::json::{Map, Value};
 

@@ -1,4 +1,6 @@
-//! What can be wrong with a strategic merge patch, in upstream's words.
+//! The errors of a strategic merge patch, in upstream's words.
+//!
+//! They become a `PatchError` above, which has the code.
 
 use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value};

@@ -1,4 +1,6 @@
 //! Merging a list of the patch into one of the target.
+//!
+//! The schema says whether items are told apart by a key, by their value, or not at all, in which case the list is replaced.
 
 use std::collections::HashSet;
 

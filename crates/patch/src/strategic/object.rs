@@ -1,4 +1,6 @@
 //! Merging an object of the patch into one of the target, member by member.
+//!
+//! Directives such as `$patch: replace` are followed before members are looked at. Lists are in `list`.
 
 use std::collections::HashSet;
 use std::mem;

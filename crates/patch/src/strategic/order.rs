@@ -1,4 +1,4 @@
-//! Where the items of a merged list end up.
+//! The order of the items of a merged list.
 //!
 //! The order that the patch gives comes first, then the order of the target's list: items that the patch names are sorted
 //! as the patch has them, the others stay as they are, and both are interleaved as far as the target's order tells how.

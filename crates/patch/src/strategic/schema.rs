@@ -1,4 +1,6 @@
 //! Compiled schemas, as a strategic merge patch looks at them.
+//!
+//! Merge keys and strategies come from the published schemas; a kind without a schema can't be patched this way.
 
 use keelson_schema::{SchemaRef, Type};
 

@@ -1,4 +1,7 @@
 //! Cluster addresses: each that a service holds is an IPAddress object that names it.
+//!
+//! Objects that must be absent make an address unique without a lock: they are written in the service's own transaction, so
+//! that neither is there without the other. Which ranges there are is read from ServiceCIDRs.
 
 use std::net::IpAddr;
 

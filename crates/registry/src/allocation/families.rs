@@ -1,4 +1,4 @@
-//! Which IP families a service is in: `ipFamilies` and `ipFamilyPolicy`, filled in from what was asked for and from what the
+//! The IP families of a service: `ipFamilies` and `ipFamilyPolicy`, filled in from what was asked for and from what the
 //! cluster has (KEP-563).
 
 use std::net::IpAddr;

@@ -1,4 +1,7 @@
 //! Node ports: each that a service holds is a key of its own in the store, which says whose it is.
+//!
+//! A key that must be absent makes a port unique without a lock: it is written in the service's own transaction. There is no
+//! object for ports in the API, so the keys are keelson's own.
 
 use std::collections::{HashMap, HashSet};
 

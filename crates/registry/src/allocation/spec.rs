@@ -1,4 +1,6 @@
 //! The `spec` of a service, read forgivingly: what has a wrong type is as good as absent, since the schema has refused it.
+//!
+//! It is a view with names for the few fields that allocation reads and writes, and knows no rules.
 
 use std::net::IpAddr;
 

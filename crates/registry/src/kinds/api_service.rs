@@ -1,4 +1,6 @@
 //! APIServices: one without a service behind it is served here, and so is always available.
+//!
+//! Services behind APIServices are not called yet, so one that names a service is given no condition.
 
 use std::time::SystemTime;
 

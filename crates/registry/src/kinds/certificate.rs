@@ -1,4 +1,7 @@
 //! Certificate signing requests: who asks is what the server has seen, not what the request says.
+//!
+//! So a signer can trust the user, groups and extras in the spec. The certificate and the approval are written through
+//! subresources of their own, which confine what a client changes.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! What new objects take over from classes: the priority of pods, the storage class of claims, the ingress class of
+//! Classes, which new objects take over from: the priority of pods, the storage class of claims, the ingress class of
 //! ingresses. Classes are read from the cache: one that was made a moment ago by another server may not be seen yet.
 
 use std::cmp::Reverse;

@@ -1,4 +1,6 @@
 //! Definitions of custom resources: the status lists every version that objects may have been stored in.
+//!
+//! A version stays in the list when another becomes the stored one, since objects of it may still be in the store.
 
 use std::time::SystemTime;
 

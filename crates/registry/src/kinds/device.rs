@@ -1,4 +1,6 @@
 //! Devices: a taint says since when it is there, and who claims them as an administrator does so in a namespace for that.
+//!
+//! Clients may leave the time of a taint out. A controller that evicts pods counts from it.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,7 @@
 //! Namespaces: a finalizer in `spec` holds them until their content is gone, and `status.phase` shows it.
+//!
+//! The content is deleted by the controller of `controllers/namespace_deletion`, which then takes the finalizer off. A few
+//! namespaces can't be deleted at all.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,6 @@
 //! Nodes: a new one is not ready, so nothing is scheduled on it before somebody says that it is.
+//!
+//! The taint is upstream's, and is taken off by whoever watches over nodes. The creator of a node also states its status.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};

@@ -1,4 +1,7 @@
-//! Pods: each may stay for a while on a node that is in trouble.
+//! Pods: their class of service, their priority, and tolerations of nodes that are in trouble.
+//!
+//! A pod stays for a while on a node that is not ready or can't be reached, unless it says otherwise. Subresources of pods
+//! cut down what a client may change; they are in `subresources`.
 
 use std::time::SystemTime;
 

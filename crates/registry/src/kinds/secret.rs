@@ -1,4 +1,7 @@
 //! Secrets: `stringData` is a way to write `data`, and is never stored.
+//!
+//! The texts of the one overwrite the bytes of the other under the same keys, when the object is read as having said so; its
+//! writer owns what came of it.
 
 use std::time::SystemTime;
 

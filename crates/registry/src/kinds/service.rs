@@ -1,4 +1,4 @@
-//! What a service keeps when it is written again by somebody who leaves out what it was given, and what it loses with its
+//! Services: what one keeps when it is written again by somebody who leaves out what it was given, and what it loses with its
 //! type. Addresses and ports themselves are given out in `allocation`.
 
 use std::collections::{BTreeMap, BTreeSet};

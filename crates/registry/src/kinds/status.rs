@@ -1,4 +1,7 @@
 //! The status that a new object begins with.
+//!
+//! A status that a client sends with a create is dropped for most kinds. What is shown even when there is nothing to say
+//! follows from the schema.
 
 use std::time::SystemTime;
 

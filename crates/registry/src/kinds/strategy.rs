@@ -1,4 +1,4 @@
-//! What a kind may do differently when its objects are written: the steps of the generic verbs at which it is asked.
+//! The strategy of a kind: the steps of the generic verbs at which it is asked what it does differently.
 //!
 //! A strategy hangs from the version of a resource that a request is for (`Target::strategy`), so that no verb knows a kind by
 //! name. Every step has the answer of an ordinary kind as its default; [`Ordinary`] has nothing but these, and is the strategy

@@ -1,4 +1,7 @@
 //! Volumes, their claims and their classes: each is held by a finalizer until nobody uses it any more.
+//!
+//! The finalizers are upstream's, and are taken off by controllers that know who uses a volume. A claim that names no class
+//! gets the default one here.
 
 use std::time::SystemTime;
 

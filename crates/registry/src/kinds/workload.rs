@@ -1,4 +1,6 @@
-//! What the server adds to workloads: the selector of a job, and the count of a daemon set's templates.
+//! Workloads: the selector of a job, and the count of a daemon set's templates.
+//!
+//! What the server adds is what their controllers rely on. A selector that a client states itself is left as it is.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,7 @@
-//! Which snapshot a list is read from: the cache's, at any revision it can still rebuild, or the store's own history.
+//! The snapshot from which a list is read: the cache's, at any revision it can still rebuild, or the store's own history.
+//!
+//! The store is asked only for revisions that the cache no longer has, page by page, and its bytes are converted into entries
+//! as the cache would.
 
 use std::collections::VecDeque;
 use std::pin::pin;

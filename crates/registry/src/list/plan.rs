@@ -1,4 +1,7 @@
-//! What a list asks for, once its options are understood together: revision, start, length.
+//! The plan of a list: revision, start and length, as its options say together.
+//!
+//! The options are resolved against each other by the table of the Kubernetes API concepts, and a token decides alone.
+//! Nothing is read yet.
 
 use std::num::NonZeroUsize;
 

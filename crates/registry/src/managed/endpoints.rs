@@ -1,4 +1,4 @@
-//! What a write to an endpoint cannot change: the status of an object, or all but its status, and what some kinds hold
+//! The limits of an endpoint: it cannot change the status of an object, or all but its status, nor what some kinds hold
 //! fast besides. It stays as it was, and nobody owns it through that endpoint.
 
 use std::borrow::Cow;

@@ -1,4 +1,7 @@
 //! `pods/binding`: a scheduler says on which node a pod runs. A pod is bound once.
+//!
+//! It writes the pod and not the Binding: the name of the node, the labels of its topology, and the condition that says that
+//! it is scheduled. That it is bound once holds against races, since the write is compared with what was seen.
 
 use std::time::SystemTime;
 

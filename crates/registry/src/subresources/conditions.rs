@@ -1,4 +1,6 @@
 //! The conditions in a status: one of each type, dated by when its status last became another.
+//!
+//! A controller that says the same again does not move the date. Nothing here knows which types there are.
 
 use std::time::SystemTime;
 

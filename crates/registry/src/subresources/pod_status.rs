@@ -1,4 +1,6 @@
 //! `pods/status`: what a kubelet forgets to repeat stays as it was.
+//!
+//! A kubelet of an older version does not know some fields of the status, and would take them away with each report.
 
 use std::collections::HashMap;
 

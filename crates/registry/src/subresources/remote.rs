@@ -1,4 +1,4 @@
-//! What only a kubelet, a pod or a service can answer: logs, commands, forwarded ports, proxied requests.
+//! Subresources that only a kubelet, a pod or a service can answer: logs, commands, forwarded ports, proxied requests.
 //!
 //! This server stores objects and connects to none of them. It says so, after it has checked what upstream checks before
 //! it connects, so that a client learns first what is wrong with its own request.

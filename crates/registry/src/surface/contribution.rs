@@ -1,4 +1,4 @@
-//! What a contributor adds to the surface: a resource, and what is known of its kind in each version.
+//! A contribution to the surface: a resource, and what is known of its kind in each version.
 //!
 //! A contribution knows no cache and no store: those are given to it when it becomes part of a surface.
 

@@ -1,4 +1,4 @@
-//! Where writes wait that keep losing the race for an object. A turn is given back when its holder is dropped, so a caller
+//! Queues for writes that keep losing the race for an object. A turn is given back when its holder is dropped, so a caller
 //! that goes away holds up nobody.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -1,4 +1,4 @@
-//! What happens to a proposal on its way to the store, in the order in which it happens:
+//! The stages of a proposal on its way to the store, in the order in which they happen:
 //!
 //! complete → own → admission that may change → shape again → convert → prepare → validate → admission that may refuse.
 //!

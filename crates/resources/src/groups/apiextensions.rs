@@ -1,4 +1,6 @@
-//! Custom resources.
+//! The definitions of custom resources.
+//!
+//! The objects are kept and validated; nothing serves yet what they define.
 
 use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 

@@ -1,4 +1,6 @@
-//! Aggregated API servers.
+//! The registrations of aggregated API servers.
+//!
+//! The objects are kept and validated. Requests are not passed on to other servers yet.
 
 use keelson_meta::names::NameRule;
 

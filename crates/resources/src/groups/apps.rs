@@ -1,4 +1,7 @@
 //! The group `apps`: workloads.
+//!
+//! All but the revisions of controllers have a status, and all but daemon sets and revisions are scaled through a
+//! subresource. Their controllers run outside of this server.
 
 use keelson_meta::names::NameRule;
 

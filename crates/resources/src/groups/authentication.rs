@@ -1,4 +1,6 @@
-//! Who is it: questions about tokens and about oneself. Nothing is stored.
+//! Reviews of who a client is: of tokens, and of oneself.
+//!
+//! They are created, answered and forgotten: nothing of them is stored, so create is their only verb.
 
 use crate::declare::{CREATE, GroupDeclaration, cluster, served, version};
 use crate::resource::Question;

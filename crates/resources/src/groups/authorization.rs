@@ -1,4 +1,6 @@
-//! May they: questions about access. Nothing is stored.
+//! Reviews of what a user may do.
+//!
+//! They are created, answered and forgotten, by the authorizer that also decides about requests.
 
 use crate::declare::{CREATE, GroupDeclaration, cluster, namespaced, served, version};
 use crate::resource::Question;

@@ -1,4 +1,6 @@
-//! Work that ends.
+//! Work that ends: jobs and cron jobs.
+//!
+//! Jobs can be selected by how many of their pods succeeded.
 
 use crate::declare::{FieldDeclaration, GroupDeclaration, STATUS, count, namespaced, served, version};
 use crate::fields::FieldRefusal;

@@ -1,4 +1,6 @@
 //! Requests for certificates.
+//!
+//! Approval and status are written through subresources, by different users. Nothing here signs a certificate.
 
 use crate::declare::{
     FieldDeclaration, GET_PATCH_UPDATE, GroupDeclaration, STATUS, cluster, served, subresource, text, version,

@@ -1,4 +1,6 @@
 //! Leases, by which processes agree on a leader.
+//!
+//! They are written often, each by one holder, so that they have neither a status nor a generation.
 
 use crate::declare::{GroupDeclaration, namespaced, served, version};
 

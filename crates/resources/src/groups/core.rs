@@ -1,4 +1,7 @@
 //! The core group: what every cluster is made of. Its name is empty and its path is `/api`.
+//!
+//! Most of what is special about single kinds stands here: who answers the subresources of pods, services and nodes, and
+//! which fields selectors may name.
 
 use keelson_meta::names::NameRule;
 

@@ -1,4 +1,6 @@
 //! Endpoint slices: where services are found.
+//!
+//! A service has as many slices as its endpoints need; controllers outside write them.
 
 use crate::declare::{GroupDeclaration, namespaced, version};
 

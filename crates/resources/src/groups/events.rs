@@ -1,4 +1,7 @@
 //! The newer form of events. They are stored as core events, in the same place.
+//!
+//! So an object that is made in one group is read in the other. The form in the store is that of the core group, by whose
+//! fields events are selected.
 
 use crate::declare::{EVENT_LIFETIME, FieldDeclaration, GroupDeclaration, namespaced, reads, text, version};
 use crate::fields::FieldRefusal;

@@ -1,4 +1,7 @@
 //! Priority and fairness of requests.
+//!
+//! The objects are kept for those who manage them. The server's own flow control goes by what a request costs and not by
+//! these.
 
 use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 

@@ -1,4 +1,6 @@
-//! What each API server encodes and decodes.
+//! Storage versions: what each API server encodes and decodes.
+//!
+//! Servers of one cluster write them for each other and for whoever migrates stored objects.
 
 use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 

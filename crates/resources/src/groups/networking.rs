@@ -1,4 +1,6 @@
 //! Ingress, network policies, and the ranges and addresses of services.
+//!
+//! Addresses and ranges are also what the server itself gives services their cluster addresses from (`registry/allocation`).
 
 use keelson_meta::names::NameRule;
 

@@ -1,4 +1,6 @@
 //! Container runtimes.
+//!
+//! A runtime class says which handler of a node runs a pod, and what that costs.
 
 use crate::declare::{GroupDeclaration, cluster, version};
 

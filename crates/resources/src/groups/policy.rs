@@ -1,4 +1,6 @@
 //! Limits on voluntary disruption.
+//!
+//! A budget is asked before a pod is evicted. `Eviction` is a kind of this group that is posted below pods.
 
 use crate::declare::{GroupDeclaration, STATUS, namespaced, served, version};
 

@@ -1,4 +1,6 @@
 //! Role-based access control.
+//!
+//! Roles and bindings are kept and validated; the authorizer of this server does not evaluate them yet.
 
 use keelson_meta::names::NameRule;
 

@@ -1,4 +1,7 @@
 //! Dynamic resource allocation: devices and claims on them.
+//!
+//! Some versions differ in their fields, so that objects are converted between them. A kind that has no `v1` yet is stored in
+//! an older version.
 
 use crate::declare::{FieldDeclaration, GroupDeclaration, STATUS, cluster, namespaced, served, text, version};
 use crate::fields::FieldRefusal;

@@ -1,4 +1,6 @@
 //! Priorities of pods.
+//!
+//! A pod takes its priority over from the class that it names, when it is created.
 
 use crate::declare::{GroupDeclaration, cluster, version};
 

@@ -1,4 +1,6 @@
 //! Storage classes and CSI drivers.
+//!
+//! They are what volumes are provisioned and attached by; controllers outside do that.
 
 use crate::declare::{GroupDeclaration, STATUS, cluster, namespaced, served, version};
 

@@ -1,4 +1,6 @@
 //! Rewriting stored objects in the current storage version.
+//!
+//! A migration names a resource; who carries it out reports in its status.
 
 use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 

@@ -1,4 +1,6 @@
 //! Bytes in base64 as Go's decoder takes them: line breaks are skipped, padding is needed, spare bits are ignored.
+//!
+//! The text is not decoded into bytes: it is only checked, and written again where Go would write it otherwise.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

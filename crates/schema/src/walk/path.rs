@@ -1,4 +1,6 @@
-//! Where in an object the walker is: a chain on the stack, written out only when there is something to report.
+//! The place of a value in an object: a chain on the stack, written out only when there is something to report.
+//!
+//! It can be written in two forms, that of a strict decoder's report and that of a decoder's error.
 
 use crate::schemas::SchemaRef;
 

@@ -1,4 +1,6 @@
-//! What a walk has found.
+//! The report of a walk: faults of types, unknown fields, and how many of them are kept.
+//!
+//! A client may send any number of faults; the report is bounded in number and bytes, as upstream's is.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,7 @@
 //! Single values: whether they fit their type, how they are written, and what stands for "nothing".
+//!
+//! A value is rewritten in the form that Go writes, so that equal objects have equal bytes. Objects and lists are the
+//! walker's.
 
 use keelson_meta::json::{Map, Number, Value};
 use keelson_meta::quantity;

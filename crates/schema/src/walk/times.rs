@@ -1,4 +1,7 @@
 //! Times as Go reads and writes them: RFC 3339 in, UTC with whole seconds or microseconds out, and Go's messages.
+//!
+//! The texts are read by hand, since messages name the part that does not fit. What is written canonically already is left
+//! alone.
 
 use std::fmt::Write as _;
 

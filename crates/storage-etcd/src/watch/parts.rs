@@ -1,4 +1,4 @@
-//! Which watch of a stream brings which revisions. Pure.
+//! The parts of a stream: which of its watches brings which revisions. Pure.
 //!
 //! etcd hands a watch that lies behind 1,000 revisions at a time, looks at it again a tenth of a second later, and reads
 //! everything that is behind each time. So a long history is shared out: several watches of the same keys begin 1,000 revisions

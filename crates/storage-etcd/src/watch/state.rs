@@ -1,4 +1,4 @@
-//! What a tail does next: an enum of states and one step function, without IO and without a clock of its own.
+//! The states of a tail: an enum and one step function, without IO and without a clock of its own.
 //!
 //! Invariants: every event after the start is told once, in order, whole revisions at a time; the watermark never goes back
 //! and is never ahead of an event that may still come; nothing of a connection is told before it is known that no event

@@ -1,4 +1,7 @@
-//! What a tail does next, step by step, against an etcd that is only imagined.
+//! The state machine of a tail, step by step, against an etcd that is only imagined.
+//!
+//! Time and answers are made up, so that every order of events can be had. The machine with a real etcd is tested below
+//! `tests`.
 
 use std::time::Duration;
 

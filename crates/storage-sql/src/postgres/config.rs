@@ -1,4 +1,7 @@
-//! Where the database is and how it is reached: a libpq URL, with the parameters of libpq that PostgreSQL's users know.
+//! The settings of a connection to PostgreSQL: a libpq URL, with the parameters of libpq that PostgreSQL's users know.
+//!
+//! A parameter that this client can't honour is refused rather than ignored. Keep-alive and timeouts have defaults of their
+//! own.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,7 @@
-//! What can go wrong with a PostgreSQL, and what that means to a call.
+//! The errors of PostgreSQL, and what each means to a call.
+//!
+//! They are told apart by SQLSTATE. What matters is whether a group may have been committed; where that is not known,
+//! `unknown` looks.
 
 use keelson_storage::StoreError;
 use tokio_postgres::error::{DbError, SqlState};

@@ -1,4 +1,4 @@
-//! What all servers have committed, followed by revision.
+//! The feed of what all servers have committed, followed by revision.
 //!
 //! A notification of another server, or a group of our own that was committed behind others' changes, only says that it is time to
 //! look. Whoever misses one looks a little later anyway, so no connection that breaks, and no server that fails over, can lose

@@ -1,4 +1,6 @@
 //! Forgetting: compaction and the end of keys' lives. Any server may do it, one at a time does.
+//!
+//! It goes in small steps, so that commits of all servers pass between them.
 
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Condition, StoreError, StoreKey, Transaction};

@@ -1,4 +1,6 @@
 //! Reads: a query, its rows, and whether the state that they were read in can be believed.
+//!
+//! A database that was set back to an older state is noticed by what every answer says of the history (`seen`).
 
 use bytes::Bytes;
 use keelson_meta::Revision;

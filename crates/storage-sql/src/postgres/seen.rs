@@ -1,4 +1,4 @@
-//! What this server has seen of the history, and how it tells whether a database still holds it.
+//! The history as this server has seen it, and how it tells whether a database still holds it.
 //!
 //! A failover to a replica that had missed commits, or a restore, takes away what was shown already, and others may have written
 //! something else in its place. So the newest changes that were seen are witnesses: a database that lacks one of them, or is

@@ -1,4 +1,6 @@
-//! What happened on the way to PostgreSQL, counted for metrics.
+//! Counters of what happened on the way to PostgreSQL, for metrics.
+//!
+//! They only grow, and are read at each scrape.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

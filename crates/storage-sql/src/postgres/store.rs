@@ -1,4 +1,7 @@
 //! The contract, kept by one writer task, one that follows the table, and a few connections that read.
+//!
+//! Writes of all callers wait in one queue, and share a commit as `batch` puts them together. Which database it is was
+//! checked by `setup`.
 
 use std::future::Future;
 use std::sync::Arc;

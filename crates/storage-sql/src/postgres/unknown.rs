@@ -1,4 +1,4 @@
-//! What became of a group whose answer was lost: committed, or certainly not.
+//! The outcome of a group whose answer was lost: committed, or certainly not.
 //!
 //! The server's process for the lost connection may still be at work on the group, so it is ended first and waited for. From
 //! then on the table tells the truth. A group is one transaction of the database, whose number is on each of its rows; one value

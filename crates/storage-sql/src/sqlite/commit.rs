@@ -1,4 +1,7 @@
 //! One transaction of the contract, inside the database transaction of its group.
+//!
+//! Compares are answered and writes appended as if each transaction were alone; the group becomes durable as a whole
+//! afterwards.
 
 use keelson_meta::Revision;
 use keelson_storage::store::unix_seconds;

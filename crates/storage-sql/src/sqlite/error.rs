@@ -1,4 +1,6 @@
-//! What can go wrong, in words for the operator.
+//! The errors of a data directory and of SQLite, in words for the operator.
+//!
+//! They name the file and what can be done. What a client reads is decided by the kind of the `StoreError` alone.
 
 use std::path::PathBuf;
 

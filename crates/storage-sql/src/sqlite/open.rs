@@ -1,4 +1,7 @@
-//! Opening a data directory: exclusive ownership, the format's version, what is damaged, and connections set up for durability.
+//! Opening a data directory: exclusive ownership, the format's version, what is damaged, and connections set up for
+//! durability.
+//!
+//! A directory is one server's: a lock keeps others out. Damage is refused by name, unless the operator accepts what is lost.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};

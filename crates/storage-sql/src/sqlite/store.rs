@@ -1,4 +1,6 @@
 //! The contract, kept by one writer thread and a few readers.
+//!
+//! SQLite has one writer anyway; a thread of its own lets all waiting transactions share one fsync. Reads never wait for it.
 
 use std::path::Path;
 use std::sync::Arc;

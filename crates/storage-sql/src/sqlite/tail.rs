@@ -1,4 +1,6 @@
-//! What a tail reads: the changes that the writer has published.
+//! The changes that a tail reads: those that the writer has published.
+//!
+//! The writer publishes a group once it is durable, so that a tail never tells of what a crash takes back.
 
 use keelson_meta::Revision;
 use keelson_storage::StoreError;

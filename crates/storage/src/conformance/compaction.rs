@@ -1,4 +1,6 @@
 //! Compaction: it forgets what nobody may read, and nothing else.
+//!
+//! Every case compares what is readable before and after, at each revision, while writers go on.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! Times to live: keys end as ordinary deletes, when asked to and not by themselves.
+//!
+//! A server asks; the engine only knows the times. So a store without a server loses nothing.
 
 use std::time::{Duration, SystemTime};
 

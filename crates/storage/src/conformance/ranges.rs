@@ -1,4 +1,7 @@
 //! Range reads: bytewise order, limits, and reading at a revision.
+//!
+//! The cases are those that lists in chunks rely on: a page is exact, a count agrees with it, and an old revision shows
+//! nothing new.
 
 use keelson_meta::Revision;
 

@@ -1,4 +1,7 @@
 //! Restarts: what was acknowledged is there, history and all. For engines that keep their contents.
+//!
+//! An engine that keeps nothing, such as the one in memory, does not run these. The engine is closed and opened again between
+//! the steps.
 
 use super::expiry::{at, put_until};
 use super::{Factory, assert_compacted, changes, commit, delete, drain, everything, pairs, put, read, texts};

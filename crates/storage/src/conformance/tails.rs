@@ -1,4 +1,7 @@
 //! Tails: history first, then what is committed, with no gap and no repeat where the two meet.
+//!
+//! The cache follows the store by one tail, and takes what it misses for gone. So these cases run under load, and with
+//! readers that are slow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Transactions: all or nothing, in one order, seen at once.
+//!
+//! Compares, writes and revisions are looked at from other readers, which must never see half of one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

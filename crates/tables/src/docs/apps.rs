@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `apps` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `apps`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/apps.rs`.
 
 pub(crate) const DAEMON_SET_DESIRED: &str = "\
     The total number of nodes that should be running the daemon pod (including nodes correctly running the daemon \

@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `autoscaling` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `autoscaling`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/autoscaling.rs`.
 
 pub(crate) const HORIZONTAL_POD_AUTOSCALER_REFERENCE: &str = "\
     scaleTargetRef points to the target resource to scale, and is used to the pods for which metrics should be \

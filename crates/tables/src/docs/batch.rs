@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `batch` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `batch`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/batch.rs`.
 
 pub(crate) const JOB_COMPLETIONS: &str = "\
     The number of pods which reached phase Succeeded. The value increases monotonically for a given spec. However, it \

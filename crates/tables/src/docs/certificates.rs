@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `certificates` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `certificates`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/certificates.rs`.
 
 pub(crate) const CERTIFICATE_SIGNING_REQUEST_SIGNER_NAME: &str = "\
     Requested signer for the request. It is a qualified name in the form: `scope-hostname.io/name`. If empty, it will \

@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `coordination` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `coordination`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/coordination.rs`.
 
 pub(crate) const LEASE_HOLDER: &str = "\
     holderIdentity contains the identity of the holder of a current lease. If Coordinated Leader Election is used, \

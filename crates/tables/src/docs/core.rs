@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `core` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `core`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/core.rs`.
 
 pub(crate) const CONFIG_MAP_DATA: &str = "\
     Data contains the configuration data. Each key must consist of alphanumeric characters, '-', '_' or '.'. Values \

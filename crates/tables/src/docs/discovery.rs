@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `discovery` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `discovery`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/discovery.rs`.
 
 pub(crate) const ENDPOINT_SLICE_ADDRESS_TYPE: &str = "\
     addressType specifies the type of address carried by this EndpointSlice. All addresses in this slice must be the \

@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `flowcontrol` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `flowcontrol`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/flowcontrol.rs`.
 
 pub(crate) const FLOW_SCHEMA_MATCHING_PRECEDENCE: &str = "\
     `matchingPrecedence` is used to choose among the FlowSchemas that match a given request. The chosen FlowSchema is \

@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `networking` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `networking`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/networking.rs`.
 
 pub(crate) const INGRESS_CLASS: &str =
     "The name of the IngressClass resource that should be used for additional configuration";

@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `rbac` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `rbac`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/rbac.rs`.
 
 pub(crate) const ROLE_BINDING_ROLE: &str = "\
     RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef \

@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `resource` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `resource`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/resource.rs`.
 
 pub(crate) const DEVICE_TAINT_RULE_EFFECT: &str = "\
     The effect of the taint on claims that do not tolerate the taint and through such claims on the pods using \

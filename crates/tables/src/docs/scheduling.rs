@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `scheduling` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `scheduling`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/scheduling.rs`.
 
 pub(crate) const PRIORITY_CLASS_VALUE: &str = "\
     value represents the integer value of this priority class. This is the actual priority that pods receive when \

@@ -1,4 +1,7 @@
-//! What the API documentation says of the fields shown by the `storage` tables. Clients see these texts.
+//! The descriptions of the columns in the tables of `storage`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `groups/storage.rs`.
 
 pub(crate) const VOLUME_ATTACHMENT_ATTACHER: &str = "\
     attacher indicates the name of the volume driver that MUST handle this request. This is the name returned by \

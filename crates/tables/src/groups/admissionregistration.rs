@@ -1,4 +1,6 @@
 //! admissionregistration.k8s.io: webhooks, and admission policies with their bindings.
+//!
+//! Webhooks are counted and policies say what they are about; the rest of an object is for `kubectl describe`.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! apiregistration.k8s.io: the API services.
+//!
+//! A service says where it is and whether it is available, by its condition.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! apps: the workloads and their revisions.
+//!
+//! Most columns are counts out of the status, and the wide ones show what the template has.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! autoscaling: the horizontal pod autoscaler, and the scale of any workload.
+//!
+//! The targets are shown as one text of the current and the wanted value of each metric, in upstream's form.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! batch: jobs and cron jobs.
+//!
+//! Durations are between two times of the status, or until now for a job that runs.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! certificates.k8s.io: certificate signing requests.
+//!
+//! The condition is worked out of all conditions, in upstream's order.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! coordination.k8s.io: leases, and those who would hold them.
+//!
+//! The columns are fields of the spec, shown as they are.
 
 use keelson_meta::json::Value;
 

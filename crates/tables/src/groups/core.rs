@@ -1,4 +1,6 @@
 //! The core group. Its events are also those of events.k8s.io.
+//!
+//! The kinds are in files below, by what they are for.
 
 mod basics;
 mod endpoints;

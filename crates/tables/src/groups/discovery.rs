@@ -1,4 +1,6 @@
 //! discovery.k8s.io: endpoint slices.
+//!
+//! Ports and addresses are cut after a few, as upstream does, since a slice has up to a thousand.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,6 @@
 //! flowcontrol.apiserver.k8s.io: flow schemas and priority levels.
+//!
+//! The columns are fields of the spec, but for what is said of a level that is missing.
 
 use std::cmp::Ordering;
 

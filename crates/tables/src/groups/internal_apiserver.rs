@@ -1,4 +1,6 @@
 //! internal.apiserver.k8s.io: the storage versions of the API servers.
+//!
+//! A version is shown as common where all servers agree on it.
 
 use keelson_meta::json::Value;
 

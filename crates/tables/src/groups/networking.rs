@@ -1,4 +1,6 @@
 //! networking.k8s.io: ingresses, network policies, service address ranges.
+//!
+//! Lists of hosts, ports and ranges are joined to one text, and cut where upstream cuts them.
 
 use keelson_meta::json::Value;
 

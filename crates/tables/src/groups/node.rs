@@ -1,4 +1,6 @@
 //! node.k8s.io: runtime classes.
+//!
+//! The columns are the handler and the age.
 
 use keelson_meta::json::Value;
 

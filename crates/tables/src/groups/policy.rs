@@ -1,4 +1,6 @@
 //! policy: pod disruption budgets.
+//!
+//! What a budget leaves unset is shown as not applicable, in upstream's words.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! rbac.authorization.k8s.io: the bindings. Roles have no table of their own.
+//!
+//! The wide columns name the subjects by their kinds.
 
 use keelson_meta::json::Value;
 

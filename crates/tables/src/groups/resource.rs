@@ -1,4 +1,6 @@
 //! resource.k8s.io: devices, the claims on them, and what is known of their pools.
+//!
+//! The state of a claim is worked out of its status and of whether it is being deleted.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! scheduling.k8s.io: priority classes.
+//!
+//! The columns are fields of the object, shown as they are.
 
 use keelson_meta::json::Value;
 

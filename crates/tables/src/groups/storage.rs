@@ -1,4 +1,6 @@
 //! storage.k8s.io: storage classes, volume attachments, CSI drivers.
+//!
+//! A storage class that is the default says so behind its name.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! storagemigration.k8s.io: storage version migrations.
+//!
+//! The columns are fields of the object, shown as they are.
 
 use keelson_meta::json::Value;
 

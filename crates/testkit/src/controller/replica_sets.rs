@@ -1,4 +1,7 @@
 //! Replica sets: as many pods as they want, and how many there are.
+//!
+//! It is as little of the real controller as tests of a cluster at work need: pods are made and deleted, and counted in its
+//! status.
 
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! How large the replica sets of a rolling update are to be next: numbers alone.
+//! The sizes of the replica sets of a rolling update: numbers alone.
 //!
 //! However often it is asked, no more than `desired + surge` pods are wanted, and of those that are available no more are
 //! given up than leaves `desired - unavailable`.

@@ -1,4 +1,6 @@
-//! What came back: a whole answer, or one that is still coming.
+//! Answers of the raw client: a whole one, or one that is still coming.
+//!
+//! Nothing is hidden: code, headers and bytes are as they came, and `expect` prints all of them when the code is another.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Response};

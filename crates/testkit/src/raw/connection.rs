@@ -1,4 +1,6 @@
 //! One TLS connection to the server, in either protocol.
+//!
+//! It is kept for requests of the same client, so that tests see what several requests on one connection do.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a request writes as a function, because spelled out nobody could read it.
+//! Functions for what a request writes that nobody could read spelled out.
 //!
 //! `token(REVISION START)` is a continue token that goes on behind the key START, `base64url(TEXT)` any other token, and
 //! `repeat(COUNT TEXT)` a long text. Arguments hold no closing parenthesis.

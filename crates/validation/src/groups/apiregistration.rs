@@ -1,4 +1,6 @@
 //! API services: which server serves a group and version, with what priority, and how it is trusted.
+//!
+//! One without a service is served by this server, and needs no trust.
 
 use keelson_meta::go_format;
 use keelson_meta::json::Value;

@@ -1,4 +1,6 @@
 //! Autoscalers: how few and how many, of what, after which metrics and how fast. They are stored as `v2`.
+//!
+//! An object that was sent as `v1` is judged in `v2`, with the paths of that.
 
 use keelson_meta::Quantity;
 

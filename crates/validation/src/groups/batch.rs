@@ -1,4 +1,7 @@
 //! Jobs and cron jobs: how many pods have to succeed, when a job has failed, and when jobs are made.
+//!
+//! Policies of failure and success, and the status of a job, are in `job_policies` and `job_status`; when jobs are made is in
+//! `schedule`.
 
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;

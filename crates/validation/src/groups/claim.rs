@@ -1,4 +1,6 @@
 //! Persistent volume claims, and the templates for them that pods and stateful sets hold.
+//!
+//! A claim changes little once it is there: it may grow, and its class of attributes may change.
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::{Object, Quantity};

@@ -1,4 +1,4 @@
-//! What was said to a claim to devices: which it got, who uses them, and what their drivers tell of them.
+//! The status of a claim to devices: which it got, who uses them, and what their drivers tell of them.
 //!
 //! Knows of the claim itself only the names of its requests.
 

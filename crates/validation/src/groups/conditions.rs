@@ -1,4 +1,6 @@
 //! Conditions as most kinds have them in their status (`metav1.Condition`), and what they say together.
+//!
+//! Kinds with conditions of their own form judge them themselves.
 
 use std::collections::HashSet;
 

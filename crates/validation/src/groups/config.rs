@@ -1,4 +1,6 @@
 //! Config maps and secrets: keys, size, what a type of secret needs, and what immutable means.
+//!
+//! What is immutable can't become mutable again, nor can its data change.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! The versions of a definition of custom resources as Go shows them, with their schemas.
+//!
+//! A message that shows a version has the whole of it, in the form of Go's structs.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! Endpoint slices: addresses of one type, ports with names, and hints who should use which address.
+//!
+//! The type of addresses never changes. Who wrote a slice is said by a label and not judged.
 
 use keelson_meta::json::Map;
 use std::collections::HashSet;

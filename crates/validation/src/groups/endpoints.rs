@@ -1,4 +1,6 @@
 //! Endpoints: addresses and ports behind a service, and the forms of addresses that slices share.
+//!
+//! Loopback and link-local addresses are refused, since they would lead a client to itself.
 
 use std::net::IpAddr;
 

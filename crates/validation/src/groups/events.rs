@@ -1,4 +1,6 @@
 //! Events of both groups. They are stored as core events; the newer group is stricter about what it takes.
+//!
+//! An event that was written in the older form may stay in it.
 
 use crate::at::At;
 use crate::formats::{DNS_SUBDOMAIN, QUALIFIED_NAME};

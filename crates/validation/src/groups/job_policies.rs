@@ -1,4 +1,6 @@
-//! When a job counts as failed or done before all its pods are: the rules of its policies.
+//! The policies of a job: when it counts as failed or done before all its pods are.
+//!
+//! Rules are tried in order, so their number is bounded, and each has one action and one condition.
 
 use std::collections::HashSet;
 

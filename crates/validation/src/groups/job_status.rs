@@ -1,4 +1,7 @@
-//! What the status of a job may say: counts that only grow, and conditions that agree with each other.
+//! The status of a job: counts that only grow, and conditions that agree with each other.
+//!
+//! An update of the status is compared with what it was, so that a controller which is behind can't take back that a job
+//! ended.
 
 use std::collections::HashSet;
 

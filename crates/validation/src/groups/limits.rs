@@ -1,4 +1,6 @@
 //! Limits on single objects, and quotas on all of a namespace.
+//!
+//! Minimum, default and maximum of a limit have to agree; scopes of a quota decide what it may count.
 
 use std::collections::HashSet;
 

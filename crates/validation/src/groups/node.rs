@@ -1,4 +1,6 @@
 //! Runtime classes: which handler runs a pod, what that costs, and where it is possible.
+//!
+//! The handler never changes, since pods run by it.
 
 use crate::at::At;
 use crate::formats::DNS_LABEL;

@@ -1,4 +1,6 @@
 //! Nodes: taints, the ranges of their pods' addresses, and what is set once.
+//!
+//! Kubelets and cloud controllers write a node; the ranges and the provider's id stay once they are set.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,6 @@
 //! Disruption budgets: how many pods there have to be, or may be missing.
+//!
+//! One of the two is stated, as a number or a share.
 
 use crate::at::At;
 use crate::selectors::SELECTOR;

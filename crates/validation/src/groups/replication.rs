@@ -1,4 +1,6 @@
-//! What all workloads have in common that keep a number of pods: the template has to fit the selector.
+//! Rules that all workloads share which keep a number of pods: the template has to fit the selector.
+//!
+//! The template is judged by the rules for pods, and always restarts its containers.
 
 use keelson_meta::json::Value;
 

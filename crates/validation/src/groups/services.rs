@@ -1,4 +1,6 @@
 //! Services: types, ports, addresses and families of addresses, and which of these stay once they are set.
+//!
+//! A type needs some fields and forbids others. What the server allocates is only judged for its form here.
 
 use std::collections::HashSet;
 

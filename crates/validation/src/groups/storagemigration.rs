@@ -1,4 +1,6 @@
 //! Storage version migrations: of which resource, from which revision on, and how far they have come.
+//!
+//! The spec never changes; the status says how far a migration has come.
 
 use keelson_meta::json::json;
 

@@ -1,4 +1,6 @@
 //! Persistent volumes: one source, a capacity, and what can't change once they are there.
+//!
+//! The sources that pods have too are judged by the same shapes, in `pod/volumes`.
 
 use keelson_meta::Quantity;
 

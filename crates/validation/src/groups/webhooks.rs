@@ -1,4 +1,6 @@
 //! The webhooks that judge requests, and those that change them.
+//!
+//! Both kinds have the same rules, but for one field.
 
 use std::collections::HashSet;
 

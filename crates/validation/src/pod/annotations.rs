@@ -1,4 +1,6 @@
 //! Annotations of pods that stand for settings, most of them older than the fields that replaced them.
+//!
+//! They are still read by kubelets, so that their values are judged like fields.
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Value;

@@ -1,4 +1,7 @@
-//! What an update of a pod may change, which is little: a pod is made once.
+//! The changes of a pod that an update may make, which are few: a pod is made once.
+//!
+//! Everything but the allowed fields is compared as a whole; what is then different is told as one fault. Subresources have
+//! rules of their own.
 
 use keelson_meta::json::Value;
 

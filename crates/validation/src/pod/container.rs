@@ -1,4 +1,6 @@
 //! Containers of all three sorts: what they have in common, and what sets regular, init and ephemeral ones apart.
+//!
+//! The parts of a container are in files of their own: volumes, resources, handlers, security.
 
 use std::collections::HashSet;
 

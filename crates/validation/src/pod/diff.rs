@@ -1,4 +1,4 @@
-//! What an update changed, for the messages that say so.
+//! The difference that an update made, for the messages that show it.
 //!
 //! Upstream prints Go structures there, in a form that it changes at random so that nobody relies on it; here the changed
 //! fields are listed with what they were and are.

@@ -1,4 +1,6 @@
-//! What is done to a container to see whether it lives, and when it starts and stops.
+//! Probes and lifecycle handlers of containers: one action each, and times that make sense.
+//!
+//! Init and ephemeral containers have none, or few; that is said in `container`.
 
 use crate::at::At;
 use crate::shape::Rule::{Always, Check, NonNegative, Within};

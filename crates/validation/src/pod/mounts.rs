@@ -1,4 +1,6 @@
-//! Where a container finds the volumes of its pod: as directories, or as block devices.
+//! The places in a container where the volumes of its pod are: directories and block devices.
+//!
+//! Names have to be those of volumes of the pod, and paths must not be taken twice.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,6 @@
 //! The network of a pod: names and nameservers, and the ports of the host.
+//!
+//! What the operating system forbids is in `os`.
 
 use crate::at::At;
 use crate::formats::{DNS_SUBDOMAIN, DNS_SUBDOMAIN_UNDERSCORE, IP};

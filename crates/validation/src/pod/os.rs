@@ -1,4 +1,6 @@
-//! What a pod may say for the operating system that it is for, and what it shares with its host.
+//! The fields of a pod that its operating system forbids, and what it shares with its host.
+//!
+//! A pod for Windows has no Linux settings, and the other way round.
 
 use keelson_meta::json::Value;
 

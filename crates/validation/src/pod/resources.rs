@@ -1,4 +1,6 @@
 //! Resources by name and quantity: what containers and pods ask for and may use, and claims to devices.
+//!
+//! Limits are not below requests, and what is extended has no parts. Updates in place are judged in `change`.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,6 @@
-//! Where a pod may run: node selectors, affinities, tolerations and gates. Volumes and devices have node selectors too.
+//! The scheduling of a pod: node selectors, affinities, tolerations and gates. Volumes and devices have node selectors too.
+//!
+//! Terms are judged by their form alone; whether any node fits is the scheduler's to see.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,6 @@
-//! As whom and with which powers the processes of a pod run.
+//! The security context of a pod and of its containers: users, groups, capabilities and profiles.
+//!
+//! Whether a cluster allows them is no rule of validation.
 
 use std::collections::HashSet;
 

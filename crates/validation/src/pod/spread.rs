@@ -1,4 +1,6 @@
-//! How the pods of a workload are spread over nodes and zones.
+//! The spread of a workload's pods over nodes and zones.
+//!
+//! A constraint names a label of nodes once, and whom it counts.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,7 @@
-//! What the status of a pod may say, and which changes of it make no sense.
+//! The status of a pod, and which changes of it make no sense.
+//!
+//! Kubelets write it. A container that ended can't run again unless the pod restarts it, and what was observed has the form
+//! of a name.
 
 use std::collections::HashSet;
 use std::net::IpAddr;

@@ -1,4 +1,6 @@
 //! The volumes of a pod: one source each, and what each source has to say. Persistent volumes have most of the same.
+//!
+//! Each source is a shape; that there is exactly one is counted over all of them.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,6 @@
 //! Admission webhooks and policies.
+//!
+//! Matching conditions, rules and parameters are tried in each kind that has them.
 
 use keelson_meta::json::{Value, json};
 

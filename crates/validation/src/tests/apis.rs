@@ -1,4 +1,6 @@
 //! Endpoint slices, flow control, runtime classes, API services, storage versions and their migrations.
+//!
+//! They are small, and stand together for that.
 
 use keelson_meta::json::{Value, json};
 

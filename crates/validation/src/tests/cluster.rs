@@ -1,4 +1,6 @@
 //! Storage, priority classes and leases.
+//!
+//! What may never change after the creation is tried with updates.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! Config maps, secrets, limits, quotas, nodes, namespaces and events.
+//!
+//! Sizes are tried at their bounds.
 
 use keelson_meta::json::{Value, json};
 

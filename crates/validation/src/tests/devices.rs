@@ -1,4 +1,6 @@
 //! Classes of devices, claims to them, taints, and slices of what drivers publish.
+//!
+//! Requests, constraints and attributes are tried one change at a time.
 
 use keelson_meta::json::{Value, json};
 

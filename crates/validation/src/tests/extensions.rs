@@ -1,4 +1,6 @@
 //! Definitions of custom resources, and certificate signing requests.
+//!
+//! Both are judged differently on an update than when they are new.
 
 use keelson_meta::json::{Value, json};
 

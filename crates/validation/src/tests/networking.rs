@@ -1,4 +1,6 @@
 //! Ingresses and their classes, network policies, addresses, roles and bindings.
+//!
+//! Forms of addresses and names are tried with one example of each complaint.
 
 use keelson_meta::json::{Value, json};
 

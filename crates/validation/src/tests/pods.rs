@@ -1,4 +1,6 @@
 //! Pods, part by part.
+//!
+//! A pod that is valid is changed in one place, for each rule that a part of it has.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! Services and endpoints.
+//!
+//! Types, families and ports are tried together, since the rules for one depend on the others.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! Persistent volumes and the claims to them.
+//!
+//! Each source is tried, and what may not change once a claim is bound.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
-//! What writers are told of objects that are right.
+//! Warnings for objects that are right: what is told, and to whom it is not.
+//!
+//! Each case is an object and the texts that its writer gets.
 
 use keelson_meta::json::{Value, json};
 

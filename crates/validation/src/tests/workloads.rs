@@ -1,4 +1,6 @@
 //! Workloads, jobs, autoscalers and budgets.
+//!
+//! Selectors have to fit templates, and the rules for pods hold in templates too.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! Pods and the templates for them: what is deprecated, overlapping, or matches nothing.
+//!
+//! Workloads ask the same of their templates, with the path of the template before each text.
 
 use std::collections::{HashMap, HashSet};
 

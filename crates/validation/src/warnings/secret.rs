@@ -1,4 +1,6 @@
 //! Secrets for TLS: a certificate and a key have to be there. Whether the key is that of the certificate is not looked at.
+//!
+//! Such a secret is stored as it is, since others may use it in another way.
 
 use crate::at::At;
 use crate::pem;

@@ -1,4 +1,6 @@
 //! Services: what their type makes meaningless, and addresses that are not written as they should be.
+//!
+//! The same text would be a fault in a newer kind; here it is too late to refuse it.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,6 @@
 //! Volumes, claims and drivers: what is deprecated, and amounts of storage in parts of bytes.
+//!
+//! An amount such as 1.5 bytes is rounded up by those who provision it.
 
 use keelson_meta::Quantity;
 use keelson_meta::go_format::quote;

@@ -1,4 +1,6 @@
-//! What a request will cost: how many places it takes, and whether it is long work.
+//! The cost of a request: how many places it takes, and whether it is long work.
+//!
+//! It is an estimate from the rows and bytes that the registry's counted trees tell, made before anything is read.
 
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};

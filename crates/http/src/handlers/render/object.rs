@@ -1,4 +1,7 @@
 //! One object as an answer.
+//!
+//! The stored bytes are sent as they are where the version and the encoding allow it. Lists are in `list.rs`, events in
+//! `watch.rs`.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};

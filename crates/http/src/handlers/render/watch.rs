@@ -1,4 +1,7 @@
 //! Watch events, in each shape. Frames that do not depend on the watcher are made once and shared by all.
+//!
+//! An event that is shown alike to many is framed at the first of them. Bookmarks and errors have no object and are made here
+//! whole.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! The place of one field, found once and then read or filled.
+//!
+//! The form is that of the standard library's maps. A field that is put in comes last.
 
 use super::{Map, Slot, Text, Value};
 

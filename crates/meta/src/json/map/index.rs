@@ -1,4 +1,4 @@
-//! Where the fields of a large object are, by their names.
+//! An index of the fields of a large object, by their names.
 //!
 //! Knows places only: the names stay in the slots.
 

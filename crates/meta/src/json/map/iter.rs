@@ -1,4 +1,6 @@
 //! The fields of an object one after the other: seen, changed or taken.
+//!
+//! Fields come in their order in the object. Large maps have an index beside it, which these never look at.
 
 use std::iter::FusedIterator;
 use std::{slice, vec};

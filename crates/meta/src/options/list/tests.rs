@@ -1,4 +1,6 @@
 //! The options of lists and watches: values, defaults, and combinations that are refused.
+//!
+//! Each case is a query and what it means, or the text by which it is refused.
 
 use super::*;
 

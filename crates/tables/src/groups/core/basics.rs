@@ -1,4 +1,6 @@
 //! The kinds that are mostly data: config maps, secrets, namespaces, quotas, service accounts.
+//!
+//! Data is counted and never shown, so that a table tells no secret.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! Services and endpoints: where things can be reached.
+//!
+//! Addresses and ports are joined to one text; a service shows where it can be reached from outside, or that this is pending.
 
 use keelson_meta::json::Value;
 

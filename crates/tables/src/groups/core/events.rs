@@ -1,4 +1,6 @@
 //! Events, in the fields of the core group and in those of events.k8s.io: what one lacks, the other has.
+//!
+//! Both groups have the same columns, and what was last seen is worked out of whichever times an event has.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! Nodes: whether they are ready, what they are for, what they run.
+//!
+//! Roles are read from labels, and addresses from the status.
 
 use keelson_meta::json::Value;
 

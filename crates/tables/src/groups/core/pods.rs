@@ -1,4 +1,6 @@
 //! Pods. Their status is worked out of the states of all their containers, in the order in which those start.
+//!
+//! The text is upstream's, which `kubectl` users know: a reason where there is one, else the phase.
 
 use std::borrow::Cow;
 use std::time::SystemTime;

@@ -1,4 +1,6 @@
 //! Persistent volumes and the claims on them.
+//!
+//! A volume that is being deleted says so in place of its phase.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,6 @@
 //! Replication controllers and pod templates.
+//!
+//! They show what those of `apps` show, out of the same fields.
 
 use keelson_meta::json::Value;
 

@@ -1,4 +1,7 @@
 //! The declarations, one file for each API group.
+//!
+//! A file has the resources of its group in the order of their plurals, and nothing but data. Whoever adds a kind adds it
+//! there, and discovery, routes and storage follow.
 
 use crate::declare::GroupDeclaration;
 

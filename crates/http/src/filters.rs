@@ -1,4 +1,4 @@
-//! What every request passes before a handler sees it, in one readable order.
+//! The filters that every request passes before a handler sees it, in one readable order.
 //!
 //! request id → counting → panics → authentication → impersonation → authorization → time limit → flow control → long work → router. The
 //! stamps of the way back (`Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, places, stalled bodies) are put on

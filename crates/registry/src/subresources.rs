@@ -1,4 +1,4 @@
-//! What stands below an object. Some subresources are a part of it, which is written like the object itself; others are
+//! Subresources. Some are a part of an object, which is written like the object itself; others are
 //! an act, such as a binding or an eviction. Each has a file; the verbs find here what an endpoint may change.
 
 pub(crate) mod approval;

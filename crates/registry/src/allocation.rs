@@ -1,4 +1,4 @@
-//! What services are given: cluster addresses and node ports.
+//! Allocation for services: cluster addresses and node ports.
 //!
 //! What a service holds is read off it: its `clusterIPs` and the ports of its nodes. Each address and each port is a key in
 //! the store, taken and given back in the transaction that writes the service, so that no two services ever have the same,

@@ -1,4 +1,4 @@
-//! How stored objects are shown: in which version, in which shape, and in which encoding.
+//! Rendering stored objects: in a version, a form and an encoding.
 //!
 //! What is rendered has the fields of the version that was asked for: whoever renders has it converted before.
 //! Canonical bytes are copied where the client wants just them; everything else is made one object at a time. The

@@ -1,4 +1,7 @@
-//! The handlers of resource requests: each decodes, calls the registry, and encodes. Rules live below.
+//! The handlers of resource requests: each decodes, calls the registry, and encodes.
+//!
+//! Which of them answers is data of the resource and its subresources, so that none is found by a name. Rules for objects
+//! live below, in the registry.
 
 mod binding;
 mod create;

@@ -1,4 +1,4 @@
-//! What the writer of an object should be told though the object is right: what is deprecated, ignored, or surely not meant.
+//! Warnings for the writer of an object that is right: what is deprecated, ignored, or surely not meant.
 //!
 //! The texts are upstream's. They are asked for once an object has been judged and found right, and never for a part below
 //! an object, since those are written by programs. Pods are spared on updates too, and workloads where nothing but their

@@ -1,4 +1,4 @@
-//! Who owns which fields of an object: `metadata.managedFields` after each write.
+//! Ownership of fields: `metadata.managedFields` after each write.
 //!
 //! Ownership is found in the version of the request, before anything is added that the client did not ask for and its
 //! version has no default for (upstream does it at the same place). What an endpoint cannot change is never owned by who
