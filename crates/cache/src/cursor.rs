@@ -24,7 +24,7 @@ const LOOK_EVENTS: u64 = 4096;
 pub struct WatchCursor {
     feed: Arc<Feed>,
     id: WatcherId,
-    place: Place,
+    place: CursorPosition,
 }
 
 /// What a watcher is to be told next.
@@ -48,7 +48,7 @@ pub struct TooOld {
     pub oldest: Revision,
 }
 
-struct Place {
+struct CursorPosition {
     scope: Scope,
     /// Events at or below this revision are not delivered.
     after: Revision,
@@ -58,7 +58,7 @@ struct Place {
     seen: Revision,
 }
 
-struct Step {
+struct Progress {
     batch: CursorBatch,
     /// Whether there was nothing left to look at.
     at_end: bool,
@@ -78,7 +78,7 @@ impl WatchCursor {
         let end = history.end();
         let id = history.dispatch.register(&scope, end);
         drop(history);
-        Ok(Self { feed, id, place: Place { scope, after, position, seen: after } })
+        Ok(Self { feed, id, place: CursorPosition { scope, after, position, seen: after } })
     }
 
     /// Waits for events and takes as many as there are, up to `max`. Never returns an empty batch.
@@ -128,7 +128,7 @@ impl WatchCursor {
     pub fn delivered_up_to(&self) -> Option<Revision> {
         let reached = self.feed.reached();
         let history = self.feed.history();
-        let Place { scope, after, position, .. } = &self.place;
+        let CursorPosition { scope, after, position, .. } = &self.place;
         let state = history.dispatch.state(scope);
         let at_rest = *position >= state.since.max(state.lost) && state.postings_from(*position).next().is_none();
         (at_rest || *position == history.end()).then(|| reached.max(history.newest()).max(*after))
@@ -141,9 +141,9 @@ impl Drop for WatchCursor {
     }
 }
 
-impl Place {
+impl CursorPosition {
     /// Looks on from where the watcher stands, at most [`LOOK_EVENTS`] events or `max` of the scope.
-    fn step(&mut self, history: &History, reached: Revision, max: usize) -> Result<Step, TooOld> {
+    fn step(&mut self, history: &History, reached: Revision, max: usize) -> Result<Progress, TooOld> {
         let state = history.dispatch.state(&self.scope);
         let mut events = Vec::new();
         self.position = if self.position < state.since {
@@ -168,7 +168,7 @@ impl Place {
         self.seen = watermark.max(self.after);
         let at_end = self.position == history.end();
         let batch = CursorBatch { events, watermark: self.seen, watchers: state.watchers() };
-        Ok(Step { batch, at_end })
+        Ok(Progress { batch, at_end })
     }
 
     /// Whether everything at `needed` is still there, when the history has it from `available` on.

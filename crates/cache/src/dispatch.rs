@@ -42,7 +42,7 @@ pub(crate) struct Dispatch {
 }
 
 /// Where a scope's state is kept.
-enum Place<'a, 'n> {
+enum ScopeSlot<'a, 'n> {
     All(&'a mut ScopeState),
     Named(&'a mut HashMap<Box<str>, ScopeState>, &'n str),
 }
@@ -148,8 +148,8 @@ impl Dispatch {
         let id = WatcherId(self.next_id);
         let fresh = || ScopeState { since: end, ..ScopeState::default() };
         let state = match self.place(scope) {
-            Place::All(state) => state,
-            Place::Named(scopes, name) => scopes.entry(name.into()).or_insert_with(fresh),
+            ScopeSlot::All(state) => state,
+            ScopeSlot::Named(scopes, name) => scopes.entry(name.into()).or_insert_with(fresh),
         };
         state.watchers += 1;
         id
@@ -161,7 +161,7 @@ impl Dispatch {
         state.waiting.remove(&id);
         state.watchers -= 1;
         if state.watchers == 0
-            && let Place::Named(scopes, name) = self.place(scope)
+            && let ScopeSlot::Named(scopes, name) = self.place(scope)
         {
             scopes.remove(name);
         }
@@ -193,19 +193,19 @@ impl Dispatch {
 
     fn state_mut(&mut self, scope: &Scope) -> &mut ScopeState {
         match self.place(scope) {
-            Place::All(state) => state,
-            Place::Named(scopes, name) => scopes.get_mut(name).expect(REGISTERED),
+            ScopeSlot::All(state) => state,
+            ScopeSlot::Named(scopes, name) => scopes.get_mut(name).expect(REGISTERED),
         }
     }
 
-    fn place<'n>(&mut self, scope: &'n Scope) -> Place<'_, 'n> {
+    fn place<'n>(&mut self, scope: &'n Scope) -> ScopeSlot<'_, 'n> {
         match scope {
-            Scope::All => Place::All(&mut self.all),
-            Scope::Namespace(name) => Place::Named(&mut self.namespaces, name),
-            Scope::Object { key } => Place::Named(&mut self.objects, key),
+            Scope::All => ScopeSlot::All(&mut self.all),
+            Scope::Namespace(name) => ScopeSlot::Named(&mut self.namespaces, name),
+            Scope::Object { key } => ScopeSlot::Named(&mut self.objects, key),
             Scope::Field { path, value } => match self.layout.dispatched(path) {
-                Some(_) => Place::Named(&mut self.values, value),
-                None => Place::All(&mut self.all),
+                Some(_) => ScopeSlot::Named(&mut self.values, value),
+                None => ScopeSlot::All(&mut self.all),
             },
         }
     }

@@ -30,7 +30,7 @@ pub struct Entry {
     /// [`CollectionSpec::complete`](crate::CollectionSpec::complete) adds.
     pub rewritten: bool,
     /// Whether it is being deleted.
-    pub leaving: bool,
+    pub terminating: bool,
     /// Where in the object's bytes its owners begin.
     owners: Option<NonZeroU32>,
     /// How many bytes the object takes in a list. Trees sum this up, also for objects that nobody has looked at for long.
@@ -94,7 +94,7 @@ impl Decoder {
             labels: self.labels.intern(summary.labels.iter().map(|(key, value)| (&**key, &**value))),
             object: object.clone(),
             rewritten,
-            leaving: summary.deletion_timestamp.is_some(),
+            terminating: summary.deletion_timestamp.is_some(),
             owners: summary.owners,
             list_bytes: list_bytes(object, revision),
             layout: self.layout.clone(),
@@ -211,10 +211,10 @@ mod tests {
 
     #[test]
     fn an_entry_knows_its_owners_and_whether_it_goes() {
-        let check = |metadata: &str, owners: Option<&str>, leaving: bool| {
+        let check = |metadata: &str, owners: Option<&str>, terminating: bool| {
             let value = format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{metadata},"spec":{{}}}}"#).into();
             let entry = decoder(&[]).decode("a/b".into(), &value, Revision::new(7)).unwrap();
-            assert_eq!((entry.owner_references(), entry.leaving), (owners, leaving), "{metadata}");
+            assert_eq!((entry.owner_references(), entry.terminating), (owners, terminating), "{metadata}");
         };
         check(r#"{"name":"b","ownerReferences":[{"uid":"u"}],"finalizers":["x"]}"#, Some(r#"[{"uid":"u"}]"#), false);
         check(r#"{"name":"b","deletionTimestamp":"t"}"#, None, true);

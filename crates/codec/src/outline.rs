@@ -25,9 +25,9 @@ pub struct Outline<'a> {
 #[derive(Clone, Debug)]
 struct Node {
     /// The key in the enclosing object; empty in arrays.
-    key: Place,
+    key: Span,
     /// The text of a number or a string; empty for what else there is.
-    content: Place,
+    content: Span,
     /// The place of the first value behind this one and all that is in it.
     end: u32,
     kind: Kind,
@@ -39,12 +39,12 @@ struct Node {
 
 /// Where a piece of text begins, and how many bytes it has.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Span {
     start: u32,
     length: u32,
 }
 
-impl Place {
+impl Span {
     fn new(start: usize, length: usize) -> Self {
         // No text that is stored is so long; of one that is, the outline has nothing to show from there on.
         Self { start: u32::try_from(start).unwrap_or(u32::MAX), length: u32::try_from(length).unwrap_or(0) }
@@ -95,10 +95,10 @@ impl<'a> Outline<'a> {
     /// Reads the values of an object, without the metadata's `managedFields` and the members of `spec`, at any depth, that
     /// `passed_over` names. For those who look at a few fields of many objects.
     pub fn read_sparsely(text: &'a str, passed_over: &[&str]) -> Self {
-        Self::with(text, |part, key| match part {
-            Part::Metadata => key == "managedFields",
-            Part::Spec => passed_over.contains(&key),
-            Part::Root | Part::Elsewhere => false,
+        Self::with(text, |section, key| match section {
+            Section::Metadata => key == "managedFields",
+            Section::Spec => passed_over.contains(&key),
+            Section::Root | Section::Elsewhere => false,
         })
     }
 
@@ -107,18 +107,18 @@ impl<'a> Outline<'a> {
         Item { outline: self, at: 0 }
     }
 
-    fn with(text: &'a str, passes_over: impl Fn(Part, &str) -> bool) -> Self {
+    fn with(text: &'a str, passes_over: impl Fn(Section, &str) -> bool) -> Self {
         let nodes = Vec::with_capacity(text.len() / BYTES_PER_VALUE + 1);
         let outline = Self { text, decoded: String::new(), nodes };
         let mut reader = Reader { outline, cursor: Cursor::new(text.as_bytes(), 0), passes_over };
-        reader.value(Found::default(), Part::Root, 0);
+        reader.value(Found::default(), Section::Root, 0);
         reader.outline
     }
 
-    fn at(&self, place: Place, is_decoded: bool) -> &str {
+    fn at(&self, span: Span, is_decoded: bool) -> &str {
         let text = if is_decoded { &self.decoded } else { self.text };
-        let start = place.start as usize;
-        text.get(start..start + place.length as usize).unwrap_or_default()
+        let start = span.start as usize;
+        text.get(start..start + span.length as usize).unwrap_or_default()
     }
 }
 
@@ -159,14 +159,14 @@ impl<'a> Item<'a> {
 
 /// Where in an object a value stands, as far as it matters for what is passed over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Section {
     Root,
     Metadata,
     Spec,
     Elsewhere,
 }
 
-impl Part {
+impl Section {
     fn below(self, key: &str) -> Self {
         match (self, key) {
             (Self::Root, "metadata") => Self::Metadata,
@@ -179,7 +179,7 @@ impl Part {
 /// A string of the text.
 #[derive(Clone, Copy, Default)]
 struct Found {
-    place: Place,
+    span: Span,
     is_decoded: bool,
 }
 
@@ -189,8 +189,8 @@ struct Reader<'a, P> {
     passes_over: P,
 }
 
-impl<P: Fn(Part, &str) -> bool> Reader<'_, P> {
-    fn value(&mut self, key: Found, part: Part, depth: usize) {
+impl<P: Fn(Section, &str) -> bool> Reader<'_, P> {
+    fn value(&mut self, key: Found, section: Section, depth: usize) {
         let at = self.outline.nodes.len();
         let (kind, content) = match self.cursor.peek() {
             b'"' => (Kind::Text, self.string()),
@@ -200,42 +200,42 @@ impl<P: Fn(Part, &str) -> bool> Reader<'_, P> {
         };
         grow(&mut self.outline.nodes);
         self.outline.nodes.push(Node {
-            key: key.place,
-            content: content.place,
+            key: key.span,
+            content: content.span,
             end: 0,
             kind,
             is_key_decoded: key.is_decoded,
             is_content_decoded: content.is_decoded,
         });
         match kind {
-            Kind::Object => self.members(part, depth),
-            Kind::Array => self.elements(part, depth),
+            Kind::Object => self.members(section, depth),
+            Kind::Array => self.elements(section, depth),
             Kind::Null | Kind::True | Kind::False | Kind::Number | Kind::Text => {}
         }
         let end = self.outline.nodes.len();
         self.outline.nodes[at].end = u32::try_from(end).unwrap_or(u32::MAX);
     }
 
-    fn members(&mut self, part: Part, depth: usize) {
+    fn members(&mut self, section: Section, depth: usize) {
         self.cursor.step();
         while let Some(found) = self.key() {
-            let key = self.outline.at(found.place, found.is_decoded);
-            if (self.passes_over)(part, key) {
+            let key = self.outline.at(found.span, found.is_decoded);
+            if (self.passes_over)(section, key) {
                 self.cursor.skip();
             } else {
-                let part = part.below(key);
-                self.value(found, part, depth + 1);
+                let section = section.below(key);
+                self.value(found, section, depth + 1);
             }
         }
     }
 
-    fn elements(&mut self, part: Part, depth: usize) {
+    fn elements(&mut self, section: Section, depth: usize) {
         self.cursor.step();
         loop {
             match self.cursor.peek() {
                 b',' => self.cursor.step(),
                 b']' | 0 => break self.cursor.step(),
-                _ => self.value(Found::default(), part, depth + 1),
+                _ => self.value(Found::default(), section, depth + 1),
             }
         }
     }
@@ -258,12 +258,12 @@ impl<P: Fn(Part, &str) -> bool> Reader<'_, P> {
         let start = self.cursor.position() + 1;
         let raw = self.cursor.string();
         if !raw.bytes().contains(&b'\\') {
-            return Found { place: Place::new(start, raw.bytes().len()), is_decoded: false };
+            return Found { span: Span::new(start, raw.bytes().len()), is_decoded: false };
         }
         let decoded = &mut self.outline.decoded;
         let before = decoded.len();
         decoded.push_str(&raw.decode());
-        Found { place: Place::new(before, decoded.len() - before), is_decoded: true }
+        Found { span: Span::new(before, decoded.len() - before), is_decoded: true }
     }
 
     fn scalar(&mut self) -> (Kind, Found) {
@@ -280,8 +280,8 @@ impl<P: Fn(Part, &str) -> bool> Reader<'_, P> {
             number if number.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => Kind::Number,
             _ => Kind::Null,
         };
-        let place = if kind == Kind::Number { Place::new(start, end - start) } else { Place::default() };
-        (kind, Found { place, is_decoded: false })
+        let span = if kind == Kind::Number { Span::new(start, end - start) } else { Span::default() };
+        (kind, Found { span, is_decoded: false })
     }
 }
 

@@ -193,22 +193,22 @@ impl GarbageCollection {
     async fn judge(&self, object: &Visited<'_>) -> Result<(), ApiError> {
         let mut present = false;
         let mut waiting = false;
-        let mut leaving = Vec::new();
+        let mut removed = Vec::new();
         for reference in object.metadata.owners() {
             match self.look_up(reference, object.id).await? {
                 Owner::Present => present = true,
-                Owner::Gone => leaving.push(reference.uid.to_string()),
+                Owner::Gone => removed.push(reference.uid.to_string()),
                 Owner::Waiting => {
                     waiting = true;
-                    leaving.push(reference.uid.to_string());
+                    removed.push(reference.uid.to_string());
                 }
             }
         }
         let (target, name, uid) = (&object.target, object.id.name(), &object.metadata.uid);
         if present {
-            return match leaving.as_slice() {
+            return match removed.as_slice() {
                 [] => Ok(()),
-                leaving => self.registry.remove_owners(target, name, uid, leaving, &self.caller).await,
+                removed => self.registry.remove_owners(target, name, uid, removed, &self.caller).await,
             };
         }
         let policy = match waiting {

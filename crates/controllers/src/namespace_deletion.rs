@@ -66,7 +66,7 @@ impl NamespaceDeletion {
         let empty = self.queue.run(AT_ONCE, |namespace| self.turn(namespace));
         let following =
             follow(&self.registry, self.client.caller(), &self.namespaces, FieldSelector::default(), |entry| {
-                if entry.leaving {
+                if entry.terminating {
                     self.queue.add(entry.name().to_owned());
                 }
             });

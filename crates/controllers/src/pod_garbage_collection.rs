@@ -87,7 +87,7 @@ impl PodGarbageCollection {
             if gone.contains(node) {
                 return Some((pod.clone(), true));
             }
-            let stuck = nodes.get(node) == Some(&true) && pod.leaving;
+            let stuck = nodes.get(node) == Some(&true) && pod.terminating;
             stuck.then(|| (pod.clone(), false))
         });
         let superfluous = self.superfluous(&pods).into_iter().map(|pod| (pod.clone(), false));

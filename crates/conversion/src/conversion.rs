@@ -148,13 +148,13 @@ impl Conversion {
 /// All conversions, made at the first call in some microseconds.
 struct Table {
     /// The place of each form by kind, group and version.
-    forms: HashMap<(&'static str, &'static str, &'static str), Place>,
+    forms: HashMap<(&'static str, &'static str, &'static str), FormEntry>,
     conversions: Vec<Conversion>,
     canonical: Vec<Conversion>,
 }
 
 /// Where the conversions from a form begin.
-struct Place {
+struct FormEntry {
     /// The index of the family in the list of all.
     family: usize,
     /// The index of the form in its family.
@@ -175,7 +175,7 @@ impl Table {
 
     fn add(&mut self, number: usize, family: &'static Family) {
         for (index, from) in family.forms.iter().enumerate() {
-            let place = Place { family: number, index, first: self.conversions.len() };
+            let place = FormEntry { family: number, index, first: self.conversions.len() };
             self.forms.insert((family.kind, from.group, from.version), place);
             self.conversions.extend(family.forms.iter().map(|to| Conversion::new(family.kind, from, to)));
             if let Some(steps) = from.canonical {

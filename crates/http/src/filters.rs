@@ -129,7 +129,7 @@ impl Pipeline {
         let target = self.router.target(&info);
         let mut observation = Observation::begin(&self.metrics, &info, target.as_ref().map(ResourceNames::of));
 
-        let answer = pin!(self.admit(peer, info, target, parts, body, error_form));
+        let answer = pin!(self.run_filters(peer, info, target, parts, body, error_form));
         let outcome = panics::caught(answer).await;
         let (mut response, places) = outcome.unwrap_or_else(|error| (respond::error(&error, error_form), None));
 
@@ -146,7 +146,7 @@ impl Pipeline {
     }
 
     /// The filters that may refuse.
-    async fn admit(
+    async fn run_filters(
         self: &Arc<Self>,
         peer: &dyn Peer,
         info: RequestInfo,
@@ -169,7 +169,7 @@ impl Pipeline {
             let about = target.as_ref().map(|target| self.router.estimate(&info, &parts, target)).unwrap_or_default();
             let cost = flow_control::of(&info, &parts, &about, sent);
             let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
-            let places = match self.flow_control.admit(&user, &info, cost, time).await {
+            let places = match self.flow_control.acquire(&user, &info, cost, time).await {
                 Ok(places) => places,
                 Err(seconds) => return (respond::overloaded(seconds), None),
             };

@@ -31,7 +31,7 @@ use http::{Response, StatusCode};
 use keelson_meta::ApiError;
 use keelson_meta::options::{ListOptions, Query};
 use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Warnings, Written};
-use keelson_resources::{Question, SubresourceHandler};
+use keelson_resources::{CreateHandler, SubresourceHandler};
 
 use crate::body::ResponseBody;
 use crate::filters::has_long_query;
@@ -55,7 +55,7 @@ impl ResourceHandlers {
     async fn dispatch(self, request: ApiRequest, target: Target) -> Result<Response<ResponseBody>, ApiError> {
         let registry = &*self.registry;
         match target.subresource.as_ref().map(|below| below.handler) {
-            None if target.resource.question == Some(Question::Binding) => {
+            None if target.resource.create_handler == Some(CreateHandler::Binding) => {
                 return binding::handle(registry, &target, request).await;
             }
             None | Some(SubresourceHandler::Part) => {}
@@ -129,7 +129,7 @@ impl ApiService for ResourceHandlers {
             }
             Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => self.registry.estimate_object(target),
             // The object is named in the body.
-            Verb::Create if target.resource.question == Some(Question::Binding) => Estimate::any_object(),
+            Verb::Create if target.resource.create_handler == Some(CreateHandler::Binding) => Estimate::any_object(),
             Verb::Watch | Verb::Create | Verb::Other(_) => Estimate::default(),
         }
     }

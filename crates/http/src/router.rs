@@ -87,13 +87,13 @@ fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<
     let target = target.ok_or(ApiError::UnknownResource)?;
     let verbs = target.subresource.as_ref().map_or(&target.version.verbs, |subresource| &subresource.verbs);
     let in_place = match (target.resource.is_namespaced(), &info.namespace) {
-        (true, Some(_)) => Place::Own,
-        (true, None) => Place::AllNamespaces,
+        (true, Some(_)) => PathScope::Own,
+        (true, None) => PathScope::AllNamespaces,
         // As above.
         (false, Some(_)) if !target.resource.is_namespaces() => return Err(ApiError::UnknownResource),
-        (false, _) => Place::Own,
+        (false, _) => PathScope::Own,
     };
-    if in_place == Place::AllNamespaces && info.name_in_path {
+    if in_place == PathScope::AllNamespaces && info.name_in_path {
         return Err(ApiError::UnknownResource);
     }
     let fits = *method != Method::HEAD
@@ -104,7 +104,7 @@ fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<
 
 /// How a path relates to where objects of the resource live.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PathScope {
     /// The one place, or one namespace.
     Own,
     /// All namespaces at once, which can only be read.
@@ -112,12 +112,12 @@ enum Place {
 }
 
 /// Whether the verb goes with what the path names: an object, a collection, or all namespaces.
-fn verb_fits(info: &RequestInfo, place: Place) -> bool {
+fn verb_fits(info: &RequestInfo, place: PathScope) -> bool {
     match &info.verb {
         Verb::List | Verb::Watch => true,
         Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => info.name_in_path && !info.watch_path,
-        Verb::Create => !info.watch_path && place == Place::Own && info.name_in_path == info.subresource.is_some(),
-        Verb::DeleteCollection => !info.watch_path && place == Place::Own,
+        Verb::Create => !info.watch_path && place == PathScope::Own && info.name_in_path == info.subresource.is_some(),
+        Verb::DeleteCollection => !info.watch_path && place == PathScope::Own,
         Verb::Other(_) => false,
     }
 }

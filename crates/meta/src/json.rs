@@ -11,9 +11,9 @@
 mod convert;
 mod equal;
 mod found;
+mod index;
 mod macros;
 mod map;
-mod place;
 mod serde;
 mod to_value;
 
@@ -25,8 +25,8 @@ pub use serde_json::Number;
 
 pub use crate::json_value as json;
 pub use found::Found;
+pub use index::ValueIndex;
 pub use map::{Entry, IntoIter, Iter, IterMut, Map, OccupiedEntry, Slot, VacantEntry, is_same_name};
-pub use place::Place;
 pub use to_value::to_value;
 
 /// A JSON value.
@@ -64,30 +64,30 @@ impl Value {
 
     /// The field or element at this place; `None` if there is none, or if this is no object or array.
     #[inline]
-    pub fn get(&self, place: impl Place) -> Option<&Value> {
+    pub fn get(&self, place: impl ValueIndex) -> Option<&Value> {
         place.of(self)
     }
 
     /// The field or element at this place, to be changed.
     #[inline]
-    pub fn get_mut(&mut self, place: impl Place) -> Option<&mut Value> {
+    pub fn get_mut(&mut self, place: impl ValueIndex) -> Option<&mut Value> {
         place.of_mut(self)
     }
 
     /// The value that a JSON pointer (RFC 6901) leads to; the empty one leads to this.
     pub fn pointer(&self, pointer: &str) -> Option<&Value> {
-        place::steps(pointer)?.try_fold(self, |value, step| match value {
+        index::steps(pointer)?.try_fold(self, |value, step| match value {
             Value::Object(fields) => fields.get(&step),
-            Value::Array(elements) => elements.get(place::element(&step)?),
+            Value::Array(elements) => elements.get(index::element(&step)?),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
         })
     }
 
     /// The value that a JSON pointer leads to, to be changed.
     pub fn pointer_mut(&mut self, pointer: &str) -> Option<&mut Value> {
-        place::steps(pointer)?.try_fold(self, |value, step| match value {
+        index::steps(pointer)?.try_fold(self, |value, step| match value {
             Value::Object(fields) => fields.get_mut(&step),
-            Value::Array(elements) => elements.get_mut(place::element(&step)?),
+            Value::Array(elements) => elements.get_mut(index::element(&step)?),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
         })
     }

@@ -12,7 +12,7 @@ pub use delete::{DeleteOptions, Preconditions, PropagationPolicy};
 pub use list::{GetOptions, ListOptions, RequestedVersion, ResourceVersionMatch};
 pub use query::Query;
 pub(crate) use write::field_manager_errors;
-pub use write::{CreateOptions, FIELD_MANAGER_MAX, FieldValidation, PatchKind, PatchOptions, UpdateOptions};
+pub use write::{CreateOptions, FIELD_MANAGER_MAX, FieldValidation, PatchMode, PatchOptions, UpdateOptions};
 
 use crate::error::ApiError;
 use crate::field_error::FieldError;

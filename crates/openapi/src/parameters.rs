@@ -6,14 +6,14 @@
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     pub(crate) value: ValueType,
     pub(crate) description: &'static str,
 }
 
 /// Where a parameter stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     Path,
     Query,
 }
@@ -26,7 +26,7 @@ pub(crate) enum ValueType {
     Integer,
 }
 
-impl Place {
+impl Location {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -114,17 +114,17 @@ const FIELD_VALIDATION: Parameter =
     text("fieldValidation", "What happens to unknown and duplicate fields: 'Ignore', 'Warn' or 'Strict'.");
 
 const fn path(name: &'static str, description: &'static str) -> Parameter {
-    Parameter { name, place: Place::Path, value: ValueType::Text, description }
+    Parameter { name, place: Location::Path, value: ValueType::Text, description }
 }
 
 const fn text(name: &'static str, description: &'static str) -> Parameter {
-    Parameter { name, place: Place::Query, value: ValueType::Text, description }
+    Parameter { name, place: Location::Query, value: ValueType::Text, description }
 }
 
 const fn boolean(name: &'static str, description: &'static str) -> Parameter {
-    Parameter { name, place: Place::Query, value: ValueType::Boolean, description }
+    Parameter { name, place: Location::Query, value: ValueType::Boolean, description }
 }
 
 const fn integer(name: &'static str, description: &'static str) -> Parameter {
-    Parameter { name, place: Place::Query, value: ValueType::Integer, description }
+    Parameter { name, place: Location::Query, value: ValueType::Integer, description }
 }

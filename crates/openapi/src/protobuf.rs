@@ -8,14 +8,14 @@ use keelson_meta::json::Value;
 /// A path, as one of the fields of the message that holds all paths.
 pub(crate) fn path(path: &str, item: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    named(&mut out, PATHS_PATH, path, &Shape::Message(&PATH_ITEM), item);
+    named(&mut out, PATHS_PATH, path, &FieldForm::Message(&PATH_ITEM), item);
     out
 }
 
 /// A definition, as one of the fields of the message that holds all definitions.
 pub(crate) fn definition(name: &str, schema: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    named(&mut out, FIRST, name, &Shape::Message(&SCHEMA), schema);
+    named(&mut out, FIRST, name, &FieldForm::Message(&SCHEMA), schema);
     out
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn document<'p>(
 ) -> Vec<u8> {
     let mut out = Vec::new();
     bytes(&mut out, 1, swagger.as_bytes());
-    Shape::Message(&INFO).write(&mut out, 2, info);
+    FieldForm::Message(&INFO).write(&mut out, 2, info);
     bytes(&mut out, 8, &paths.collect::<Vec<_>>().concat());
     bytes(&mut out, 9, &definitions.collect::<Vec<_>>().concat());
     out
@@ -43,104 +43,105 @@ const ANY_YAML: u32 = 2;
 
 /// A message: its fields, and the number of the list that holds what begins with `x-`.
 struct Message {
-    fields: &'static [(&'static str, u32, Shape)],
+    fields: &'static [(&'static str, u32, FieldForm)],
     extensions: u32,
 }
 
 /// How the JSON of a field is written.
-enum Shape {
+enum FieldForm {
     Text,
     Flag,
     /// Any value, as text.
     Any,
     /// Each element of an array on its own.
-    Each(&'static Shape),
+    Each(&'static FieldForm),
     Message(&'static Message),
     /// In field 1 of a message that has nothing else.
-    Wrapped(&'static Shape),
+    Wrapped(&'static FieldForm),
     /// The members of an object as a list of names and values in field 1 of a message.
-    Members(&'static Shape),
+    Members(&'static FieldForm),
     /// A parameter: the message depends on where the parameter stands.
     Parameter,
 }
 
-static INFO: Message = Message { fields: &[("title", 1, Shape::Text), ("version", 2, Shape::Text)], extensions: 7 };
+static INFO: Message =
+    Message { fields: &[("title", 1, FieldForm::Text), ("version", 2, FieldForm::Text)], extensions: 7 };
 
 static PATH_ITEM: Message = Message {
     fields: &[
-        ("get", 2, Shape::Message(&OPERATION)),
-        ("put", 3, Shape::Message(&OPERATION)),
-        ("post", 4, Shape::Message(&OPERATION)),
-        ("delete", 5, Shape::Message(&OPERATION)),
-        ("patch", 8, Shape::Message(&OPERATION)),
-        ("parameters", 9, Shape::Each(&Shape::Parameter)),
+        ("get", 2, FieldForm::Message(&OPERATION)),
+        ("put", 3, FieldForm::Message(&OPERATION)),
+        ("post", 4, FieldForm::Message(&OPERATION)),
+        ("delete", 5, FieldForm::Message(&OPERATION)),
+        ("patch", 8, FieldForm::Message(&OPERATION)),
+        ("parameters", 9, FieldForm::Each(&FieldForm::Parameter)),
     ],
     extensions: 10,
 };
 
 static OPERATION: Message = Message {
     fields: &[
-        ("tags", 1, Shape::Each(&Shape::Text)),
-        ("description", 3, Shape::Text),
-        ("operationId", 5, Shape::Text),
-        ("produces", 6, Shape::Each(&Shape::Text)),
-        ("consumes", 7, Shape::Each(&Shape::Text)),
-        ("parameters", 8, Shape::Each(&Shape::Parameter)),
-        ("responses", 9, Shape::Members(&Shape::Wrapped(&Shape::Message(&RESPONSE)))),
-        ("schemes", 10, Shape::Each(&Shape::Text)),
+        ("tags", 1, FieldForm::Each(&FieldForm::Text)),
+        ("description", 3, FieldForm::Text),
+        ("operationId", 5, FieldForm::Text),
+        ("produces", 6, FieldForm::Each(&FieldForm::Text)),
+        ("consumes", 7, FieldForm::Each(&FieldForm::Text)),
+        ("parameters", 8, FieldForm::Each(&FieldForm::Parameter)),
+        ("responses", 9, FieldForm::Members(&FieldForm::Wrapped(&FieldForm::Message(&RESPONSE)))),
+        ("schemes", 10, FieldForm::Each(&FieldForm::Text)),
     ],
     extensions: 13,
 };
 
 static RESPONSE: Message = Message {
-    fields: &[("description", 1, Shape::Text), ("schema", 2, Shape::Wrapped(&Shape::Message(&SCHEMA)))],
+    fields: &[("description", 1, FieldForm::Text), ("schema", 2, FieldForm::Wrapped(&FieldForm::Message(&SCHEMA)))],
     extensions: 5,
 };
 
 static BODY_PARAMETER: Message = Message {
     fields: &[
-        ("name", 2, Shape::Text),
-        ("in", 3, Shape::Text),
-        ("required", 4, Shape::Flag),
-        ("schema", 5, Shape::Message(&SCHEMA)),
+        ("name", 2, FieldForm::Text),
+        ("in", 3, FieldForm::Text),
+        ("required", 4, FieldForm::Flag),
+        ("schema", 5, FieldForm::Message(&SCHEMA)),
     ],
     extensions: 6,
 };
 
 static QUERY_PARAMETER: Message = Message {
     fields: &[
-        ("in", 2, Shape::Text),
-        ("description", 3, Shape::Text),
-        ("name", 4, Shape::Text),
-        ("type", 6, Shape::Text),
-        ("uniqueItems", 20, Shape::Flag),
+        ("in", 2, FieldForm::Text),
+        ("description", 3, FieldForm::Text),
+        ("name", 4, FieldForm::Text),
+        ("type", 6, FieldForm::Text),
+        ("uniqueItems", 20, FieldForm::Flag),
     ],
     extensions: 23,
 };
 
 static PATH_PARAMETER: Message = Message {
     fields: &[
-        ("required", 1, Shape::Flag),
-        ("in", 2, Shape::Text),
-        ("description", 3, Shape::Text),
-        ("name", 4, Shape::Text),
-        ("type", 5, Shape::Text),
-        ("uniqueItems", 19, Shape::Flag),
+        ("required", 1, FieldForm::Flag),
+        ("in", 2, FieldForm::Text),
+        ("description", 3, FieldForm::Text),
+        ("name", 4, FieldForm::Text),
+        ("type", 5, FieldForm::Text),
+        ("uniqueItems", 19, FieldForm::Flag),
     ],
     extensions: 22,
 };
 
 static SCHEMA: Message = Message {
     fields: &[
-        ("$ref", 1, Shape::Text),
-        ("format", 2, Shape::Text),
-        ("description", 4, Shape::Text),
-        ("required", 19, Shape::Each(&Shape::Text)),
-        ("enum", 20, Shape::Each(&Shape::Any)),
-        ("additionalProperties", 21, Shape::Wrapped(&Shape::Message(&SCHEMA))),
-        ("type", 22, Shape::Wrapped(&Shape::Text)),
-        ("items", 23, Shape::Wrapped(&Shape::Message(&SCHEMA))),
-        ("properties", 25, Shape::Members(&Shape::Message(&SCHEMA))),
+        ("$ref", 1, FieldForm::Text),
+        ("format", 2, FieldForm::Text),
+        ("description", 4, FieldForm::Text),
+        ("required", 19, FieldForm::Each(&FieldForm::Text)),
+        ("enum", 20, FieldForm::Each(&FieldForm::Any)),
+        ("additionalProperties", 21, FieldForm::Wrapped(&FieldForm::Message(&SCHEMA))),
+        ("type", 22, FieldForm::Wrapped(&FieldForm::Text)),
+        ("items", 23, FieldForm::Wrapped(&FieldForm::Message(&SCHEMA))),
+        ("properties", 25, FieldForm::Members(&FieldForm::Message(&SCHEMA))),
     ],
     extensions: 31,
 };
@@ -154,14 +155,14 @@ impl Message {
                 shape.write(&mut out, *number, value);
             } else {
                 debug_assert!(name.starts_with("x-"), "no number for {name}");
-                named(&mut out, self.extensions, name, &Shape::Any, value);
+                named(&mut out, self.extensions, name, &FieldForm::Any, value);
             }
         }
         out
     }
 }
 
-impl Shape {
+impl FieldForm {
     /// Writes the value as the field of this number.
     fn write(&self, out: &mut Vec<u8>, number: u32, value: &Value) {
         match self {
@@ -218,7 +219,7 @@ fn parameter(out: &mut Vec<u8>, number: u32, value: &Value) {
 }
 
 /// A message with a name in field 1 and a value in field 2.
-fn named(out: &mut Vec<u8>, number: u32, name: &str, shape: &Shape, value: &Value) {
+fn named(out: &mut Vec<u8>, number: u32, name: &str, shape: &FieldForm, value: &Value) {
     let mut inner = Vec::new();
     bytes(&mut inner, 1, name.as_bytes());
     shape.write(&mut inner, 2, value);

@@ -9,7 +9,7 @@ use crate::action::Body;
 use crate::definitions::needed;
 use crate::json::{join, member};
 use crate::operations::{Operation, PathItem};
-use crate::parameters::{Parameter, Place};
+use crate::parameters::{Location, Parameter};
 use crate::part::Part;
 use crate::piece::Addition;
 use crate::protobuf;
@@ -95,7 +95,7 @@ fn parameter(parameter: &Parameter) -> Value {
     fields.insert("description", json!(parameter.description));
     fields.insert("type", json!(parameter.value.as_str()));
     fields.insert("uniqueItems", json!(true));
-    if parameter.place == Place::Path {
+    if parameter.place == Location::Path {
         fields.insert("required", json!(true));
     }
     Value::Object(fields)

@@ -9,7 +9,7 @@ use crate::action::Body;
 use crate::definitions::needed;
 use crate::json::{join, write_object};
 use crate::operations::Operation;
-use crate::parameters::{Parameter, Place};
+use crate::parameters::{Location, Parameter};
 use crate::part::Part;
 use crate::schema::{Dialect, kind};
 use crate::shared::{Rendering, Shared};
@@ -74,7 +74,7 @@ fn parameter(parameter: &Parameter) -> Value {
     fields.insert("name", json!(parameter.name));
     fields.insert("in", json!(parameter.place.as_str()));
     fields.insert("description", json!(parameter.description));
-    if parameter.place == Place::Path {
+    if parameter.place == Location::Path {
         fields.insert("required", json!(true));
     }
     fields.insert("schema", json!({ "type": parameter.value.as_str(), "uniqueItems": true }));

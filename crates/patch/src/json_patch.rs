@@ -11,7 +11,7 @@ use std::io;
 use keelson_meta::json::{Map, Value};
 
 use crate::error::PatchError;
-use crate::pointer::{Place, Pointer, existing, insertion};
+use crate::pointer::{Pointer, TargetLocation, existing, insertion};
 
 /// What a patch may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,9 +201,9 @@ impl Patched {
     fn add(&mut self, operation: &'static str, path: &str, value: Value) -> Result<(), PatchError> {
         let pointer = inner(operation, path)?;
         match pointer.place(&mut self.root).ok_or_else(|| missing(operation, path))? {
-            Place::Root => return Err(missing(operation, path)),
-            Place::Member(map, key) => drop(map.insert(key, value)),
-            Place::Element(items, step) => {
+            TargetLocation::Root => return Err(missing(operation, path)),
+            TargetLocation::Member(map, key) => drop(map.insert(key, value)),
+            TargetLocation::Element(items, step) => {
                 let index = insertion(step, items.len()).ok_or_else(|| missing(operation, path))?;
                 pass(&mut self.passed, self.limits, items.len() - index)?;
                 items.insert(index, value);
@@ -215,9 +215,9 @@ impl Patched {
     fn remove(&mut self, operation: &'static str, path: &str) -> Result<Value, PatchError> {
         let pointer = inner(operation, path)?;
         let removed = match pointer.place(&mut self.root) {
-            None | Some(Place::Root) => None,
-            Some(Place::Member(map, key)) => map.remove(key),
-            Some(Place::Element(items, step)) => match existing(step, items.len()) {
+            None | Some(TargetLocation::Root) => None,
+            Some(TargetLocation::Member(map, key)) => map.remove(key),
+            Some(TargetLocation::Element(items, step)) => match existing(step, items.len()) {
                 Some(index) => {
                     pass(&mut self.passed, self.limits, items.len() - index)?;
                     Some(items.remove(index))
@@ -239,12 +239,12 @@ impl Patched {
             return Ok(());
         }
         match inner("replace", path)?.place(&mut self.root) {
-            None | Some(Place::Root) => Err(missing("replace", path)),
-            Some(Place::Member(map, key)) => {
+            None | Some(TargetLocation::Root) => Err(missing("replace", path)),
+            Some(TargetLocation::Member(map, key)) => {
                 map.insert(key, value);
                 Ok(())
             }
-            Some(Place::Element(items, step)) => {
+            Some(TargetLocation::Element(items, step)) => {
                 let old = existing(step, items.len()).and_then(|index| items.get_mut(index));
                 *old.ok_or_else(|| missing("replace", path))? = value;
                 Ok(())
@@ -272,8 +272,8 @@ impl Patched {
         let value = match pointer.get(&self.root) {
             Some(value) => value,
             None => match pointer.place(&mut self.root) {
-                Some(Place::Member(..)) => &Value::Null,
-                Some(Place::Root | Place::Element(..)) | None => return Err(missing("copy", from)),
+                Some(TargetLocation::Member(..)) => &Value::Null,
+                Some(TargetLocation::Root | TargetLocation::Element(..)) | None => return Err(missing("copy", from)),
             },
         };
         self.copied += json_len(value);
@@ -288,8 +288,8 @@ impl Patched {
         let same = match pointer.get(&self.root) {
             Some(found) => equal(found, wanted),
             None => match pointer.place(&mut self.root) {
-                Some(Place::Member(..)) => wanted.is_null(),
-                Some(Place::Root | Place::Element(..)) | None => return Err(missing("test", path)),
+                Some(TargetLocation::Member(..)) => wanted.is_null(),
+                Some(TargetLocation::Root | TargetLocation::Element(..)) | None => return Err(missing("test", path)),
             },
         };
         if same { Ok(()) } else { Err(PatchError::TestFailed { path: path.to_owned() }) }

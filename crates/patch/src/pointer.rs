@@ -10,7 +10,7 @@ use keelson_meta::json::{Map, Value};
 pub(crate) struct Pointer<'a>(Vec<Cow<'a, str>>);
 
 /// Where the last step of a pointer goes.
-pub(crate) enum Place<'v, 'p> {
+pub(crate) enum TargetLocation<'v, 'p> {
     Root,
     Member(&'v mut Map, &'p str),
     Element(&'v mut Vec<Value>, &'p str),
@@ -56,9 +56,9 @@ impl<'a> Pointer<'a> {
     }
 
     /// The container of the value at the end, which itself need not exist.
-    pub(crate) fn place<'v>(&self, root: &'v mut Value) -> Option<Place<'v, '_>> {
+    pub(crate) fn place<'v>(&self, root: &'v mut Value) -> Option<TargetLocation<'v, '_>> {
         let Some((last, steps)) = self.0.split_last() else {
-            return Some(Place::Root);
+            return Some(TargetLocation::Root);
         };
         let container = steps.iter().try_fold(root, |value, step| match value {
             Value::Object(map) => map.get_mut(step),
@@ -69,8 +69,8 @@ impl<'a> Pointer<'a> {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
         })?;
         match container {
-            Value::Object(map) => Some(Place::Member(map, last)),
-            Value::Array(items) => Some(Place::Element(items, last)),
+            Value::Object(map) => Some(TargetLocation::Member(map, last)),
+            Value::Array(items) => Some(TargetLocation::Element(items, last)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
         }
     }

@@ -31,7 +31,7 @@ const ELEMENT_ORDER: &str = "$setElementOrder";
 /// What a patch needs to know about a value; as cheap to copy as a reference.
 pub trait MergeSchema<'a>: Copy {
     /// What the value may be.
-    fn shape(self) -> Shape;
+    fn go_kind(self) -> GoKind;
     /// The Go name of the type, for messages, such as `PodSpec`.
     fn type_name(self) -> &'a str;
     /// The field of a struct; `None` if there is no such field or the value is no struct.
@@ -44,7 +44,7 @@ pub trait MergeSchema<'a>: Copy {
 
 /// The Go kinds that a patch tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum GoKind {
     /// Declared fields.
     Struct,
     /// Any keys.
@@ -55,7 +55,7 @@ pub enum Shape {
     Scalar,
 }
 
-impl Shape {
+impl GoKind {
     /// The name of the Go kind.
     fn kind(self) -> &'static str {
         match self {

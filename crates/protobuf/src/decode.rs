@@ -12,7 +12,7 @@ use keelson_meta::json::{Map, Number, Value};
 use crate::envelope;
 use crate::error::{ProtobufError, WireFault};
 use crate::special::Timestamp;
-use crate::table::{Field, Kind, Message, MessageId, Omit, Shape, message};
+use crate::table::{Cardinality, Field, Kind, Message, MessageId, Omit, message};
 use crate::wire::{Reader, Wire};
 
 /// How deep messages may nest, counted over embedded objects too. The deepest kind, leaving JSON schemas aside, has about
@@ -69,14 +69,14 @@ impl Decoder {
     /// The value of a field, `None` if JSON leaves it out.
     fn field(&mut self, at: &At<'_>, occurrences: &[Wire<'_>]) -> Result<Option<Value>, ProtobufError> {
         let leaves_out_empty = at.field.omit != Omit::Never;
-        if occurrences.is_empty() && at.field.shape != Shape::Value {
+        if occurrences.is_empty() && at.field.shape != Cardinality::Value {
             return Ok(if leaves_out_empty { None } else { Some(Value::Null) });
         }
         let value = match at.field.shape {
-            Shape::List => self.list(at, occurrences)?,
-            Shape::Map => self.map(at, occurrences)?,
-            Shape::Pointer => self.value(at, occurrences)?,
-            Shape::Value => {
+            Cardinality::List => self.list(at, occurrences)?,
+            Cardinality::Map => self.map(at, occurrences)?,
+            Cardinality::Pointer => self.value(at, occurrences)?,
+            Cardinality::Value => {
                 let value = self.value(at, occurrences)?;
                 if leaves_out_empty && is_empty(at.field, &value) {
                     return Ok(None);

@@ -13,7 +13,7 @@ use crate::decode::MAX_DEPTH;
 use crate::error::ProtobufError;
 use crate::scan::{Scanner, Text};
 use crate::special::Timestamp;
-use crate::table::{Field, Kind, Message, MessageId, Named, Shape, message};
+use crate::table::{Cardinality, Field, Kind, Message, MessageId, Named, message};
 use crate::wire::{Sink, WireType};
 
 /// How much of a wrong value an error shows, in characters.
@@ -58,10 +58,10 @@ impl<S: Sink> Encoder<'_, '_, S> {
                 None => {
                     self.json.raw();
                 }
-                Some(Named { field, around }) if around.is_empty() => self.value(Place::of(message, field))?,
+                Some(Named { field, around }) if around.is_empty() => self.value(FieldSlot::of(message, field))?,
                 Some(Named { field, around }) => {
                     let starts: Vec<_> = around.iter().map(|&number| self.begin(number)).collect();
-                    self.value(Place::of(message, field))?;
+                    self.value(FieldSlot::of(message, field))?;
                     starts.into_iter().rev().for_each(|start| self.out.end(start));
                 }
             }
@@ -71,7 +71,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
     }
 
     /// The value at hand.
-    fn value(&mut self, place: Place) -> Result<(), Fault> {
+    fn value(&mut self, place: FieldSlot) -> Result<(), Fault> {
         if matches!(place.takes, Takes::One(Kind::Json)) {
             match self.json.raw() {
                 b"null" => self.null(place),
@@ -99,7 +99,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
     }
 
     /// Null is the same as nothing, but among elements it is a zero value.
-    fn null(&mut self, place: Place) {
+    fn null(&mut self, place: FieldSlot) {
         match place.takes {
             _ if !place.element => {}
             Takes::One(Kind::Bool | Kind::Int32 | Kind::Int64) => self.out.integer(place.number, 0),
@@ -108,7 +108,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
         }
     }
 
-    fn bool(&mut self, place: Place, value: bool) -> Result<(), Fault> {
+    fn bool(&mut self, place: FieldSlot, value: bool) -> Result<(), Fault> {
         match place.takes {
             Takes::One(Kind::Bool) => self.out.integer(place.number, u64::from(value)),
             Takes::One(Kind::SchemaOrBool(_)) => {
@@ -121,7 +121,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
         Ok(())
     }
 
-    fn number(&mut self, place: Place, text: &[u8]) -> Result<(), Fault> {
+    fn number(&mut self, place: FieldSlot, text: &[u8]) -> Result<(), Fault> {
         let text = std::str::from_utf8(text).unwrap_or_default();
         // Only a float has a negative zero.
         if let (Ok(value), true) = (text.parse(), text != "-0") {
@@ -137,7 +137,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
         self.float(place, value)
     }
 
-    fn whole(&mut self, place: Place, value: i64) -> Result<(), Fault> {
+    fn whole(&mut self, place: FieldSlot, value: i64) -> Result<(), Fault> {
         let (number, bits) = (place.number, value.cast_unsigned());
         let narrow = i32::try_from(value).is_ok();
         match place.takes {
@@ -158,7 +158,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
     }
 
     /// A whole number may be written as `1.0` or `1e3`.
-    fn float(&mut self, place: Place, value: f64) -> Result<(), Fault> {
+    fn float(&mut self, place: FieldSlot, value: f64) -> Result<(), Fault> {
         const RANGE: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
         match place.takes {
             Takes::One(Kind::Double) => self.double(place, value),
@@ -169,12 +169,12 @@ impl<S: Sink> Encoder<'_, '_, S> {
         Ok(())
     }
 
-    fn double(&mut self, place: Place, value: f64) {
+    fn double(&mut self, place: FieldSlot, value: f64) {
         self.out.tag(place.number, WireType::Fixed64);
         self.out.put(&value.to_bits().to_le_bytes());
     }
 
-    fn text(&mut self, place: Place, text: Text<'_>) -> Result<(), Fault> {
+    fn text(&mut self, place: FieldSlot, text: Text<'_>) -> Result<(), Fault> {
         let number = place.number;
         match place.takes {
             Takes::One(Kind::String) => self.string(number, text)?,
@@ -196,7 +196,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
         Ok(())
     }
 
-    fn time(&mut self, place: Place, text: Text<'_>, micro: bool) -> Result<(), Fault> {
+    fn time(&mut self, place: FieldSlot, text: Text<'_>, micro: bool) -> Result<(), Fault> {
         let Some(time) = Timestamp::parse(&text.text()?, micro) else { return Err(place.wrong_text(text)) };
         let start = self.begin(place.number);
         if !time.is_zero() {
@@ -207,7 +207,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
         Ok(())
     }
 
-    fn list(&mut self, place: Place) -> Result<(), Fault> {
+    fn list(&mut self, place: FieldSlot) -> Result<(), Fault> {
         let number = place.number;
         let (outer, element) = match place.takes {
             Takes::List(kind) => (None, place.element(number, kind)),
@@ -227,7 +227,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
         Ok(())
     }
 
-    fn object(&mut self, place: Place) -> Result<(), Fault> {
+    fn object(&mut self, place: FieldSlot) -> Result<(), Fault> {
         let number = place.number;
         match place.takes {
             Takes::Map(kind) => self.entries(place, kind),
@@ -243,7 +243,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
         }
     }
 
-    fn entries(&mut self, place: Place, kind: Kind) -> Result<(), Fault> {
+    fn entries(&mut self, place: FieldSlot, kind: Kind) -> Result<(), Fault> {
         let value = place.element(2, kind);
         self.json.open();
         while let Some(key) = self.json.key() {
@@ -285,7 +285,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
 
 /// Where in the messages a value belongs, and under which number it is written there.
 #[derive(Clone, Copy)]
-struct Place {
+struct FieldSlot {
     message: &'static Message,
     field: &'static Field,
     number: u32,
@@ -302,12 +302,12 @@ enum Takes {
     One(Kind),
 }
 
-impl Place {
+impl FieldSlot {
     fn of(message: &'static Message, field: &'static Field) -> Self {
         let takes = match field.shape {
-            Shape::List => Takes::List(field.kind),
-            Shape::Map => Takes::Map(field.kind),
-            Shape::Value | Shape::Pointer => Takes::One(field.kind),
+            Cardinality::List => Takes::List(field.kind),
+            Cardinality::Map => Takes::Map(field.kind),
+            Cardinality::Value | Cardinality::Pointer => Takes::One(field.kind),
         };
         Self { message, field, number: field.number, takes, element: false }
     }

@@ -11,7 +11,7 @@ use keelson_meta::{Object, Random as _, random::SeededRandom};
 use proptest::prelude::*;
 
 use crate::envelope::{MessageType, decode, encode};
-use crate::table::{Field, Kind, MessageId, Omit, Shape, kinds, lookup, message};
+use crate::table::{Cardinality, Field, Kind, MessageId, Omit, kinds, lookup, message};
 
 /// How deep made-up messages are full; below it they have only what JSON always shows.
 const FULL_DEPTH: usize = 5;
@@ -41,17 +41,17 @@ impl Maker {
         let absent = || if field.omit == Omit::Never { Some(Value::Null) } else { None };
         let full = depth < FULL_DEPTH;
         match field.shape {
-            Shape::Value => {
+            Cardinality::Value => {
                 let value = self.value(field.kind, depth);
                 if field.omit == Omit::Never || !left_out(field, &value) { Some(value) } else { None }
             }
-            Shape::Pointer if full && self.chance(2) => {
+            Cardinality::Pointer if full && self.chance(2) => {
                 Some(self.value(field.kind, depth)).filter(|v| !v.is_null()).or_else(absent)
             }
-            Shape::List if full && self.chance(2) => {
+            Cardinality::List if full && self.chance(2) => {
                 Some((0..=self.below(2)).map(|_| self.value(field.kind, depth)).collect())
             }
-            Shape::Map if full && self.chance(2) => {
+            Cardinality::Map if full && self.chance(2) => {
                 let entries: BTreeMap<_, _> =
                     (0..=self.below(2)).map(|_| (self.text(), self.value(field.kind, depth))).collect();
                 let bytes = |value: Value| if value.is_null() { json!("") } else { value };
@@ -62,7 +62,7 @@ impl Maker {
                         .collect(),
                 )
             }
-            Shape::Pointer | Shape::List | Shape::Map => absent(),
+            Cardinality::Pointer | Cardinality::List | Cardinality::Map => absent(),
         }
     }
 

@@ -51,7 +51,7 @@ pub(crate) enum Kind {
 
 /// How often a field occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum Cardinality {
     /// Once; absent reads as zero.
     Value,
     /// Once or not at all; absent is not zero.
@@ -77,7 +77,7 @@ pub(crate) struct Field {
     /// The name in JSON; empty if the fields of this message are fields of the enclosing object.
     pub(crate) name: &'static str,
     pub(crate) number: u32,
-    pub(crate) shape: Shape,
+    pub(crate) shape: Cardinality,
     pub(crate) kind: Kind,
     pub(crate) omit: Omit,
 }
@@ -237,9 +237,9 @@ impl Names {
             (None, Some(rest)) => (rest, Omit::Zero),
             (None, None) => (rest, Omit::Never),
         };
-        let shapes = [("[]", Shape::List), ("{}", Shape::Map), ("*", Shape::Pointer)];
+        let shapes = [("[]", Cardinality::List), ("{}", Cardinality::Map), ("*", Cardinality::Pointer)];
         let shaped = shapes.iter().find_map(|(prefix, shape)| Some((rest.strip_prefix(prefix)?, *shape)));
-        let (kind, shape) = shaped.unwrap_or((rest, Shape::Value));
+        let (kind, shape) = shaped.unwrap_or((rest, Cardinality::Value));
         Field {
             name: if name == "+" { "" } else { name },
             number: number.parse().expect("the number of a field is a number"),
@@ -303,7 +303,7 @@ mod tests {
                 assert!(field.number > 0, "{}.{}", message.name, field.name);
                 assert_eq!(message.position(field.number).map(|at| message.fields[at].name), Some(field.name));
                 let inline = field.name.is_empty();
-                assert!(!inline || matches!((field.kind, field.shape), (Kind::Message(_), Shape::Value)));
+                assert!(!inline || matches!((field.kind, field.shape), (Kind::Message(_), Cardinality::Value)));
             }
         }
     }

@@ -57,7 +57,7 @@ pub(crate) async fn accompany_service(
     let mut companions = Companions::default();
     let Some(after) = after else {
         if let Some((before, held)) = before.and_then(|before| Some((before, spec(before)?))) {
-            let place = Place::of(target, before);
+            let place = ServiceRef::of(target, before);
             addresses::give_back(registry, &place, held, None, &mut companions).await?;
             ports::give_back(registry, &place, held, None, &mut companions).await?;
         }
@@ -66,7 +66,7 @@ pub(crate) async fn accompany_service(
     if target.subresource_name() == Some("status") {
         return Ok(companions);
     }
-    let place = Place::of(target, after);
+    let place = ServiceRef::of(target, after);
     let Some(wanted) = spec_mut(after) else { return Ok(companions) };
     let held = before.and_then(spec);
     families::fill(&registry.config.service_ranges, held, wanted).map_err(|errors| place.refuse(errors))?;
@@ -95,14 +95,14 @@ pub(crate) fn check_wish(registry: &Registry, target: &Target, mut service: Obje
 }
 
 /// Which service it is, for errors and for what is written about it.
-struct Place<'a> {
+struct ServiceRef<'a> {
     target: &'a Target,
     namespace: String,
     name: String,
     uid: String,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ServiceRef<'a> {
     fn of(target: &'a Target, service: &Object) -> Self {
         let [namespace, name, uid] = [service.namespace(), service.name(), service.uid()].map(str::to_owned);
         Self { target, namespace, name, uid }

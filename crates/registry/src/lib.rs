@@ -52,7 +52,7 @@ pub use delete::Deleted;
 pub use estimate::Estimate;
 pub use intake::{accept, fit, object_of};
 pub use list::{HistoryItems, ListItems, ListPage};
-pub use newest::QuestionStats;
+pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
 pub use registry::Registry;
 pub use selection::Selection;

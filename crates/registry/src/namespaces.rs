@@ -57,14 +57,14 @@ impl Registry {
         let namespaces = self.surface().target("", "namespaces")?;
         let collection = self.collection(&namespaces)?;
         let entry = match collection.get(namespace) {
-            Some(entry) if !entry.leaving => entry,
+            Some(entry) if !entry.terminating => entry,
             // It may have been made, or gone and been made anew, a moment ago by another server.
             Some(_) | None => self.newest(&namespaces, namespace).await?.ok_or_else(|| ApiError::NotFound {
                 resource: namespaces.group_resource(),
                 name: namespace.to_owned(),
             })?,
         };
-        if entry.leaving {
+        if entry.terminating {
             return Err(terminating(target, name, namespace));
         }
         let key = StoreKey::new(format!("{}{namespace}", collection.prefix()));

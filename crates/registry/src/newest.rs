@@ -1,8 +1,8 @@
 //! The store's newest revision, asked for by many readers at once.
 //!
-//! Readers that wait at the same moment share a question. Invariant 15 decides which: a reader may only use the answer to
-//! a question that was put after the reader came. One that was under way already may have been answered by the store
-//! before a write that the reader's client knows of. So there are at most two questions: the one under way, and the next
+//! Readers that wait at the same moment share a read. Invariant 15 decides which: a reader may only use the answer to
+//! a read that was put after the reader came. One that was under way already may have been answered by the store
+//! before a write that the reader's client knows of. So there are at most two reads: the one under way, and the next
 //! one, which everybody joins who comes meanwhile and which is put as soon as the other is answered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,14 +18,14 @@ use parking_lot::Mutex;
 use crate::registry::store_error;
 
 type Answer = Result<Revision, ApiError>;
-type Question = Shared<BoxFuture<'static, Answer>>;
+type Read = Shared<BoxFuture<'static, Answer>>;
 
 /// How often a store was asked for its newest revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QuestionStats {
-    /// Questions that were put to the store.
+pub struct NewestReads {
+    /// Reads that were put to the store.
     pub asked: u64,
-    /// Readers that joined a question which another had opened.
+    /// Readers that joined a read which another had opened.
     pub shared: u64,
 }
 
@@ -36,23 +36,23 @@ struct Inner {
     store: Arc<dyn Store>,
     /// How long the store may take to answer.
     patience: Duration,
-    questions: Mutex<Questions>,
+    reads: Mutex<Reads>,
     asked: AtomicU64,
     shared: AtomicU64,
 }
 
 #[derive(Default)]
-struct Questions {
+struct Reads {
     /// Not put yet: whoever comes now may join.
-    next: Option<Question>,
+    next: Option<Read>,
     /// Put last: the next one waits for its answer.
-    last: Option<Question>,
+    last: Option<Read>,
 }
 
 impl Newest {
     pub(crate) fn new(store: Arc<dyn Store>, patience: Duration) -> Self {
-        let questions = Mutex::default();
-        Self(Arc::new(Inner { store, patience, questions, asked: AtomicU64::new(0), shared: AtomicU64::new(0) }))
+        let reads = Mutex::default();
+        Self(Arc::new(Inner { store, patience, reads, asked: AtomicU64::new(0), shared: AtomicU64::new(0) }))
     }
 
     /// The newest revision: at least that of every write that was acknowledged, by any server, before this was called.
@@ -60,41 +60,41 @@ impl Newest {
     /// # Errors
     /// 503 when the store fails, or does not answer in time.
     pub(crate) async fn ask(&self) -> Answer {
-        let question = self.0.join();
-        question.await
+        let read = self.0.join();
+        read.await
     }
 
-    pub(crate) fn stats(&self) -> QuestionStats {
-        QuestionStats { asked: self.0.asked.load(Ordering::Relaxed), shared: self.0.shared.load(Ordering::Relaxed) }
+    pub(crate) fn stats(&self) -> NewestReads {
+        NewestReads { asked: self.0.asked.load(Ordering::Relaxed), shared: self.0.shared.load(Ordering::Relaxed) }
     }
 }
 
 impl Inner {
-    /// The question that is put next.
-    fn join(self: &Arc<Self>) -> Question {
-        let mut questions = self.questions.lock();
-        if let Some(next) = &questions.next {
+    /// The read that is put next.
+    fn join(self: &Arc<Self>) -> Read {
+        let mut reads = self.reads.lock();
+        if let Some(next) = &reads.next {
             self.shared.fetch_add(1, Ordering::Relaxed);
             return next.clone();
         }
-        let last = questions.last.clone();
-        // The questions belong to this, so they must not hold it.
+        let last = reads.last.clone();
+        // The reads belong to this, so they must not hold it.
         let next = put(Arc::downgrade(self), self.store.clone(), self.patience, last).boxed().shared();
-        questions.next = Some(next.clone());
+        reads.next = Some(next.clone());
         next
     }
 
-    /// Lets nobody join the next question any more.
+    /// Lets nobody join the next read any more.
     fn close(&self) {
-        let mut questions = self.questions.lock();
-        questions.last = questions.next.take();
+        let mut reads = self.reads.lock();
+        reads.last = reads.next.take();
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-async fn put(inner: Weak<Inner>, store: Arc<dyn Store>, patience: Duration, last: Option<Question>) -> Answer {
+async fn put(inner: Weak<Inner>, store: Arc<dyn Store>, patience: Duration, last: Option<Read>) -> Answer {
     if let Some(last) = last {
-        // The answer is for those who joined that question.
+        // The answer is for those who joined that read.
         let _ = last.await;
     }
     // ORDER: the store is asked when nobody can join any more.
@@ -138,7 +138,7 @@ mod tests {
     }
 
     /// Readers and writers at random moments over a store whose answers travel: no reader is told less than what was
-    /// acknowledged when it came, and there is at most one question at a time.
+    /// acknowledged when it came, and there is at most one read at a time.
     async fn readers_beside_writers(seed: u64, travel: u64, readers: u64) {
         let (store, newest) = over(Fault::Slow(Duration::from_millis(travel)));
         let (acknowledged, done) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -157,7 +157,7 @@ mod tests {
             while !done.load(Ordering::SeqCst) {
                 let before = acknowledged.load(Ordering::SeqCst);
                 if random.u64().is_multiple_of(4) {
-                    // Some give up while they wait, also those who have opened a question.
+                    // Some give up while they wait, also those who have opened a read.
                     let _ =
                         tokio::time::timeout(Duration::from_millis(random.u64() % (travel + 1)), newest.ask()).await;
                 } else {
@@ -173,13 +173,9 @@ mod tests {
         let (_, reads) = futures::future::join(join_all((0..3).map(write)), reads).await;
         let reads: u64 = reads.into_iter().sum();
         let room = begun.elapsed().as_millis() as u64 / (2 * travel) + 1;
-        assert!(
-            newest.stats().asked <= room,
-            "{} questions where {room} fit one behind the other",
-            newest.stats().asked
-        );
-        let QuestionStats { asked, shared } = newest.stats();
-        assert_eq!(asked, store.questions());
+        assert!(newest.stats().asked <= room, "{} reads where {room} fit one behind the other", newest.stats().asked);
+        let NewestReads { asked, shared } = newest.stats();
+        assert_eq!(asked, store.revision_reads());
         assert!(reads > 0 && asked + shared >= reads);
     }
 
@@ -205,7 +201,7 @@ mod tests {
             (told, tokio::time::Instant::now())
         };
         let late = async {
-            // The first question has been answered by the store, and the answer is on its way.
+            // The first read has been answered by the store, and the answer is on its way.
             tokio::time::sleep(Duration::from_millis(120)).await;
             store.set(Fault::None);
             let written = write(&store).await;
@@ -214,7 +210,7 @@ mod tests {
         let ((told, answered), (written, told_late, answered_late)) = futures::future::join(first, late).await;
         assert!(told < written && told_late == written);
         assert!(answered_late >= answered);
-        assert_eq!(newest.stats(), QuestionStats { asked: 2, shared: 0 });
+        assert_eq!(newest.stats(), NewestReads { asked: 2, shared: 0 });
     }
 
     #[tokio::test(start_paused = true)]
@@ -222,7 +218,7 @@ mod tests {
         let (_store, newest) = over(Fault::Slow(Duration::from_millis(10)));
         let told = join_all((0..1000).map(|_| newest.ask())).await;
         assert!(told.into_iter().all(|told| told == Ok(Revision::new(1))));
-        assert_eq!(newest.stats(), QuestionStats { asked: 2, shared: 998 });
+        assert_eq!(newest.stats(), NewestReads { asked: 2, shared: 998 });
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use crate::admission::AdmissionChain;
 use crate::caller::Caller;
 use crate::config::RegistryConfig;
 use crate::list::Rests;
-use crate::newest::{Newest, QuestionStats};
+use crate::newest::{Newest, NewestReads};
 use crate::surface::{Surface, Surfaces};
 use crate::target::Target;
 use crate::write::Queues;
@@ -32,7 +32,7 @@ pub struct Registry {
     pub(crate) config: RegistryConfig,
     pub(crate) queues: Queues,
     pub(crate) rests: Rests,
-    questions: Newest,
+    newest: Newest,
     counters: Counters,
     authorizer: Arc<dyn Authorizer>,
     admission: AdmissionChain,
@@ -55,7 +55,7 @@ impl Registry {
         random: Arc<dyn Random>,
         config: RegistryConfig,
     ) -> Self {
-        let questions = Newest::new(store.clone(), config.revision_wait);
+        let newest = Newest::new(store.clone(), config.revision_wait);
         let surfaces = Surfaces::builtin(cache.clone(), &config);
         Self {
             store,
@@ -66,7 +66,7 @@ impl Registry {
             config,
             queues: Queues::default(),
             rests: Rests::default(),
-            questions,
+            newest,
             counters: Counters::default(),
             authorizer: Arc::new(PrivilegedGroup),
             admission: AdmissionChain::default(),
@@ -131,8 +131,8 @@ impl Registry {
     }
 
     /// How often the store was asked for its newest revision.
-    pub fn questions(&self) -> QuestionStats {
-        self.questions.stats()
+    pub fn newest_reads(&self) -> NewestReads {
+        self.newest.stats()
     }
 
     /// Counters for metrics.
@@ -161,7 +161,7 @@ impl Registry {
     /// # Errors
     /// 503 when the store can't tell it, within twice [`RegistryConfig::revision_wait`].
     pub(crate) async fn newest_revision(&self) -> Result<Revision, ApiError> {
-        let newest = self.questions.ask().await?;
+        let newest = self.newest.ask().await?;
         self.cache.heard_of(newest);
         Ok(newest)
     }

@@ -1,4 +1,4 @@
-//! Resources that are questions: who am I, may I. Nothing of them is stored; the answer is written into `status`.
+//! Reviews: who somebody is, and what he may do. Nothing of them is stored; the answer is written into `status`.
 //!
 //! They are answered from the caller and the authorizer that it comes with, which are the same that the filters of a request
 //! ask.
@@ -7,7 +7,7 @@ use keelson_access::{Attributes, Authorizer, Decision, ResourceAttributes, User,
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_resources::Question;
+use keelson_resources::CreateHandler;
 
 use crate::caller::Caller;
 use crate::registry::Registry;
@@ -18,20 +18,20 @@ impl Registry {
     /// Answers a review that the caller sent.
     ///
     /// # Errors
-    /// 405 for a resource that is neither stored nor a question this server answers.
+    /// 405 for a resource that is no review which this server answers.
     pub async fn review(&self, target: &Target, mut review: Object, caller: &Caller) -> Result<Object, ApiError> {
         self.admit_posted(target, caller, &mut review).await?;
         let (user, authorizer) = (caller.user(), &**caller.authorizer());
-        let question = target.resource.question.ok_or(ApiError::MethodNotAllowed)?;
-        let status = match question {
-            Question::SelfSubjectReview => json!({ "userInfo": user_info(user) }),
-            Question::SelfSubjectAccessReview => access_status(&review, user, authorizer).await,
-            Question::SubjectAccessReview => access_status(&review, &subject(&review), authorizer).await,
-            Question::SelfSubjectRulesReview => rules_status(user, authorizer).await,
+        let review_kind = target.resource.create_handler.ok_or(ApiError::MethodNotAllowed)?;
+        let status = match review_kind {
+            CreateHandler::SelfSubjectReview => json!({ "userInfo": user_info(user) }),
+            CreateHandler::SelfSubjectAccessReview => access_status(&review, user, authorizer).await,
+            CreateHandler::SubjectAccessReview => access_status(&review, &subject(&review), authorizer).await,
+            CreateHandler::SelfSubjectRulesReview => rules_status(user, authorizer).await,
             // Others answer these.
-            Question::Binding | Question::TokenReview => return Err(ApiError::MethodNotAllowed),
+            CreateHandler::Binding | CreateHandler::TokenReview => return Err(ApiError::MethodNotAllowed),
         };
-        if question == Question::SelfSubjectReview {
+        if review_kind == CreateHandler::SelfSubjectReview {
             // It is answered by a new object, whatever was sent.
             review.0.insert("metadata", json!({ "creationTimestamp": rfc3339(self.now()) }));
         }

@@ -43,7 +43,7 @@ impl Resource {
             unconditional_update: false,
             lifetime: None,
             holds_others: false,
-            question: None,
+            create_handler: None,
         }
     }
 }

@@ -12,7 +12,8 @@ use keelson_meta::names::NameRule;
 use crate::fields::{FieldRefusal, SelectableField};
 use crate::group::{Group, GroupVersionEntry};
 use crate::resource::{
-    Question, Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Text, Verb,
+    CreateHandler, Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Text,
+    Verb,
 };
 
 /// An API group with its resources.
@@ -48,7 +49,7 @@ pub(crate) struct Declaration {
     unconditional_update: bool,
     lifetime: Option<Duration>,
     holds_others: bool,
-    question: Option<Question>,
+    create_handler: Option<CreateHandler>,
 }
 
 /// A version in which a resource is served.
@@ -102,7 +103,7 @@ pub(crate) const EVERYTHING: &[Verb] = &[
     Verb::Update,
     Verb::Watch,
 ];
-/// The only verb of kinds that are a question and its answer.
+/// The only verb of reviews, which are answered and not stored.
 pub(crate) const CREATE: &[Verb] = &[Verb::Create];
 /// What can be done with a part of an object.
 pub(crate) const GET_PATCH_UPDATE: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
@@ -182,7 +183,7 @@ pub(crate) const fn cluster(
         unconditional_update: true,
         lifetime: None,
         holds_others: false,
-        question: None,
+        create_handler: None,
     }
 }
 
@@ -232,8 +233,8 @@ impl Declaration {
     }
 
     /// Answers each create, and stores nothing.
-    pub(crate) const fn asking(mut self, question: Question) -> Self {
-        self.question = Some(question);
+    pub(crate) const fn answered_by(mut self, handler: CreateHandler) -> Self {
+        self.create_handler = Some(handler);
         self.not_stored()
     }
 
@@ -360,7 +361,7 @@ impl Declaration {
             unconditional_update: self.unconditional_update,
             lifetime: self.lifetime,
             holds_others: self.holds_others,
-            question: self.question,
+            create_handler: self.create_handler,
         }
     }
 }

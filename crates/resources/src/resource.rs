@@ -58,8 +58,8 @@ pub struct Resource {
     /// Whether its objects hold on to others of their namespace as long as they are there, as pods do to claims and secrets. They
     /// are deleted first when the namespace is emptied.
     pub holds_others: bool,
-    /// What a create asks, where nothing is stored.
-    pub question: Option<Question>,
+    /// What answers a create, where nothing is stored.
+    pub create_handler: Option<CreateHandler>,
 }
 
 /// Whether objects live in namespaces.
@@ -116,20 +116,20 @@ pub enum SubresourceHandler {
     Proxy,
 }
 
-/// What a resource of which nothing is stored asks with each create.
+/// What answers the creates of a resource of which nothing is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// Nothing: it binds a pod to a node.
+pub enum CreateHandler {
+    /// Binds a pod to a node.
     Binding,
-    /// Whose token this is.
+    /// Says whose token this is.
     TokenReview,
-    /// Who the caller is.
+    /// Says who the caller is.
     SelfSubjectReview,
-    /// Whether the caller may do something.
+    /// Says whether the caller may do something.
     SelfSubjectAccessReview,
-    /// Whether somebody may do something.
+    /// Says whether somebody may do something.
     SubjectAccessReview,
-    /// What the caller may do.
+    /// Says what the caller may do.
     SelfSubjectRulesReview,
 }
 

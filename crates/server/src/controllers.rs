@@ -23,7 +23,7 @@ use crate::config::Config;
 const ELSEWHERE: &str = "192.0.2.1:9";
 
 /// How this server stands among those on its store.
-pub(crate) struct Place {
+pub(crate) struct Membership {
     /// Where it listens.
     pub(crate) addr: SocketAddr,
     /// By what its process is told from others of its name.
@@ -49,12 +49,12 @@ pub(crate) fn spawn(
     config: &Config,
     registry: &Arc<Registry>,
     pki: &Pki,
-    place: Place,
+    place: Membership,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
     background: &TaskGroup,
 ) -> Arc<Progress> {
     let stopping = background.stopping();
-    let Place { addr, holder, servers } = place;
+    let Membership { addr, holder, servers } = place;
     let ranges = config.registry.service_ranges.clone();
     let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
     let bootstrap = Bootstrap::new(registry.clone(), service.clone(), aggregation.clone());

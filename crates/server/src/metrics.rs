@@ -13,7 +13,7 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     let mut samples = stored_objects(registry);
     let stats = registry.cache().stats();
     let counters = registry.counters();
-    let questions = registry.questions();
+    let newest = registry.newest_reads();
     let gauge = |name, help, value: u64| sample(name, help, MetricKind::Gauge, value);
     let collections = registry.cache().collections();
     let sum = |number: fn(&keelson_cache::CollectionStats) -> usize| -> u64 {
@@ -55,15 +55,11 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
             "Revisions that the store is known to have and the cache does not show yet",
             stats.lag,
         ),
-        counter(
-            "keelson_store_questions_total",
-            "How often the store was asked for its newest revision",
-            questions.asked,
-        ),
+        counter("keelson_store_questions_total", "How often the store was asked for its newest revision", newest.asked),
         counter(
             "keelson_store_questions_shared_total",
             "Reads that used the answer to a question of another read that waited with them",
-            questions.shared,
+            newest.shared,
         ),
         gauge("keelson_cache_history_bytes", "Bytes of the past that the cache holds", stats.history_bytes),
         gauge(

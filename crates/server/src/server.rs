@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::builtin;
 use crate::config::Config;
-use crate::controllers::{self, Place};
+use crate::controllers::{self, Membership};
 use crate::documents::Documentation;
 use crate::history::Compactor;
 use crate::metrics::{registry_samples, server_info};
@@ -167,7 +167,7 @@ impl Prepared {
     }
 
     /// Runs the server in its place. It answers requests when this returns.
-    fn run(self, identity: IdentityLease, place: Place) -> RunningServer {
+    fn run(self, identity: IdentityLease, place: Membership) -> RunningServer {
         let Self { config, supervisor, addr, store, fence, registry, pki, .. } = self;
         let identity = Some(IdentityTask::start(identity, &supervisor));
         let stopping = CancellationToken::new();
@@ -335,7 +335,7 @@ fn fenced(config: &Config, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dy
 }
 
 /// Takes this server's place among those on the store, if it may be there.
-async fn register(prepared: &Prepared) -> anyhow::Result<(IdentityLease, Place)> {
+async fn register(prepared: &Prepared) -> anyhow::Result<(IdentityLease, Membership)> {
     let Prepared { config, registry, fence, addr, .. } = prepared;
     let (addr, fence) = (*addr, fence.clone());
     let servers = registered_servers(config, registry, addr);
@@ -345,7 +345,7 @@ async fn register(prepared: &Prepared) -> anyhow::Result<(IdentityLease, Place)>
     let identity = identity_config(config, addr, peers.annotations());
     let lease = IdentityLease::register(registry.clone(), fence, &*config.random, identity).await;
     let lease = peers.join(lease.context("registering this server's identity")?).await?;
-    let place = Place { addr, holder: lease.holder().to_owned(), servers };
+    let place = Membership { addr, holder: lease.holder().to_owned(), servers };
     Ok((lease, place))
 }
 

@@ -50,7 +50,7 @@ struct Controls {
     /// Where the engine's code is to panic.
     panics: Mutex<HashSet<Panic>>,
     /// How often the newest revision was asked for.
-    questions: AtomicU64,
+    revision_reads: AtomicU64,
 }
 
 /// A place where a store can be told to panic, and with it the task that calls it.
@@ -73,7 +73,7 @@ impl FaultyStore {
             answers_to_lose: Mutex::default(),
             swallowed: Mutex::default(),
             panics: Mutex::default(),
-            questions: AtomicU64::new(0),
+            revision_reads: AtomicU64::new(0),
         };
         Self { inner, controls: Arc::new(controls) }
     }
@@ -111,8 +111,8 @@ impl FaultyStore {
     }
 
     /// How often the newest revision was asked for.
-    pub fn questions(&self) -> u64 {
-        self.controls.questions.load(Ordering::SeqCst)
+    pub fn revision_reads(&self) -> u64 {
+        self.controls.revision_reads.load(Ordering::SeqCst)
     }
 
     async fn call<T, E: From<StoreError>>(&self, call: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
@@ -211,7 +211,7 @@ impl Store for FaultyStore {
     }
 
     async fn current_revision(&self) -> Result<Revision, StoreError> {
-        self.controls.questions.fetch_add(1, Ordering::SeqCst);
+        self.controls.revision_reads.fetch_add(1, Ordering::SeqCst);
         self.call(self.inner.current_revision()).await
     }
 

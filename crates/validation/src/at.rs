@@ -19,12 +19,12 @@ pub(crate) struct At<'v, 'p> {
     /// What stood here before; null for nothing, and for a new object.
     pub(crate) old: &'v Value,
     parent: Option<&'p At<'v, 'p>>,
-    step: Step<'v>,
+    step: PathStep<'v>,
 }
 
 /// The last step of the way to a place.
 #[derive(Clone, Copy)]
-enum Step<'v> {
+enum PathStep<'v> {
     /// None: the whole object, and what it was.
     Root(&'v Map, Option<&'v Map>),
     /// `.name`
@@ -38,33 +38,33 @@ enum Step<'v> {
 impl<'v> At<'v, '_> {
     /// The whole object, and what it was. Only its fields are places with values.
     pub(crate) fn object(object: &'v Object, before: Option<&'v Object>) -> At<'v, 'v> {
-        let step = Step::Root(&object.0, before.map(|before| &before.0));
+        let step = PathStep::Root(&object.0, before.map(|before| &before.0));
         At { value: &NOTHING, old: &NOTHING, parent: None, step }
     }
 
     /// A field of the object that stands here.
     pub(crate) fn field(&self, name: &'v str) -> At<'v, '_> {
         let (value, old) = match self.step {
-            Step::Root(new, old) => (new.get(name), old.and_then(|old| old.get(name))),
+            PathStep::Root(new, old) => (new.get(name), old.and_then(|old| old.get(name))),
             _ => (self.value.get(name), self.old.get(name)),
         };
         At {
             value: value.unwrap_or(&NOTHING),
             old: old.unwrap_or(&NOTHING),
             parent: Some(self),
-            step: Step::Field(name),
+            step: PathStep::Field(name),
         }
     }
 
     /// An entry of the map that stands here: a field that is written `[name]`.
     pub(crate) fn key(&self, name: &'v str) -> At<'v, '_> {
-        At { step: Step::Key(name), ..self.field(name) }
+        At { step: PathStep::Key(name), ..self.field(name) }
     }
 
     /// An item of the list that stands here, beside the one that had its place.
     pub(crate) fn index(&self, index: usize) -> At<'v, '_> {
         let item = |list: &'v Value| list.get(index).unwrap_or(&NOTHING);
-        At { value: item(self.value), old: item(self.old), parent: Some(self), step: Step::Index(index) }
+        At { value: item(self.value), old: item(self.old), parent: Some(self), step: PathStep::Index(index) }
     }
 
     /// The items of the list that stands here.
@@ -80,7 +80,7 @@ impl<'v> At<'v, '_> {
 
     /// The same place under another name: for what upstream calls otherwise than the API does.
     pub(crate) fn called(&self, name: &'v str) -> At<'v, '_> {
-        At { step: Step::Field(name), ..*self }
+        At { step: PathStep::Field(name), ..*self }
     }
 
     /// The object or list that this stands in.
@@ -155,15 +155,15 @@ impl<'v> At<'v, '_> {
     pub(crate) fn path(&self) -> String {
         let mut path = self.parent.map(At::path).unwrap_or_default();
         match self.step {
-            Step::Root(..) => {}
-            Step::Field(name) => {
+            PathStep::Root(..) => {}
+            PathStep::Field(name) => {
                 if !path.is_empty() {
                     path.push('.');
                 }
                 path.push_str(name);
             }
-            Step::Index(index) => path.push_str(&format!("[{index}]")),
-            Step::Key(name) => {
+            PathStep::Index(index) => path.push_str(&format!("[{index}]")),
+            PathStep::Key(name) => {
                 path.push('[');
                 path.push_str(name);
                 path.push(']');

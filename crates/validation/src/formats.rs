@@ -30,7 +30,6 @@ impl Format {
 /// A DNS label (RFC 1123).
 pub(crate) const DNS_LABEL: Format = Format::new("DNS label", names::dns_label_faults);
 /// A DNS label that starts with a letter (RFC 1035).
-#[allow(dead_code, reason = "a form for groups whose rules are still to come")]
 pub(crate) const DNS_1035_LABEL: Format = Format::new("DNS label (RFC 1035)", names::dns_1035_label_faults);
 /// A DNS subdomain (RFC 1123).
 pub(crate) const DNS_SUBDOMAIN: Format = Format::new("DNS subdomain", names::dns_subdomain_faults);

@@ -2,8 +2,8 @@
 //!
 //! The lists name every kind that is stored, so that a kind without rules can be told from one that was forgotten.
 
-mod admission;
 mod admission_policies;
+mod admissionregistration;
 mod apiextensions;
 mod apiregistration;
 mod apps;
@@ -49,7 +49,7 @@ use crate::shape::Kind;
 /// All groups with their kinds, in alphabetical order.
 pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
     ("", core::KINDS),
-    ("admissionregistration.k8s.io", admission::KINDS),
+    ("admissionregistration.k8s.io", admissionregistration::KINDS),
     ("apiextensions.k8s.io", apiextensions::KINDS),
     ("apiregistration.k8s.io", apiregistration::KINDS),
     ("apps", apps::KINDS),

@@ -8,12 +8,12 @@ use std::cmp::Ordering;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SemVer {
     numbers: [u64; 3],
-    pre: Vec<Part>,
+    pre: Vec<Identifier>,
 }
 
 /// A part of what follows the dash. Numbers come before texts.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum Identifier {
     Number(u64),
     Text(String),
 }
@@ -59,14 +59,14 @@ fn number(text: &str) -> Option<u64> {
     if plain { text.parse().ok() } else { None }
 }
 
-fn part(text: &str) -> Option<Part> {
+fn part(text: &str) -> Option<Identifier> {
     if !is_identifier(text) {
         return None;
     }
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return number(text).map(Part::Number);
+        return number(text).map(Identifier::Number);
     }
-    Some(Part::Text(text.to_owned()))
+    Some(Identifier::Text(text.to_owned()))
 }
 
 #[cfg(test)]

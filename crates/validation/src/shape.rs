@@ -43,7 +43,6 @@ pub(crate) struct Shape {
 }
 
 /// What must hold for a field.
-#[allow(dead_code, reason = "some are for groups whose rules are still to come")]
 pub(crate) enum Rule {
     /// It is there, and is no empty text, list or object. Otherwise this detail.
     Required(&'static str),

@@ -9,7 +9,7 @@ use super::glance::{Look, ODD, SPACE, Verdict, look};
 use super::order;
 use super::scalar::integral;
 use super::style::{Style, is_break, must_escape, style};
-use super::tape::{Kind, Place, Tape};
+use super::tape::{Kind, Tape, TapeIndex};
 
 /// Lines are folded at the first space after this column.
 const BEST_WIDTH: usize = 80;
@@ -32,7 +32,7 @@ pub(super) struct Emitter<T> {
     /// The sequences and mappings that are being written, outermost first.
     open: Vec<Open>,
     /// The members of those mappings, outermost first.
-    members: Vec<Place>,
+    members: Vec<TapeIndex>,
     writer: Writer,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct Emitter<T> {
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Sequence {
-        next: Place,
-        end: Place,
+        next: TapeIndex,
+        end: TapeIndex,
         indent: usize,
     },
     /// Its members lie from `start` to `end` on the stack of members.
@@ -126,7 +126,7 @@ impl<T: AsRef<str>> Emitter<T> {
     }
 
     /// Writes a node whose parent is indented by `indent`, or begins it if it has parts.
-    fn node(&mut self, value: Place, indent: usize, context: Context) {
+    fn node(&mut self, value: TapeIndex, indent: usize, context: Context) {
         let below = if context == Context::Root { 0 } else { indent + INDENT };
         match self.tape.kind(value) {
             Kind::Null => self.writer.short("", "null"),
@@ -148,20 +148,20 @@ impl<T: AsRef<str>> Emitter<T> {
         }
     }
 
-    fn dash(&mut self, item: Place, indent: usize) {
+    fn dash(&mut self, item: TapeIndex, indent: usize) {
         self.writer.indent(indent);
         self.writer.nested_indicator("-");
         self.node(item, indent, Context::Item);
     }
 
     /// Begins a mapping.
-    fn mapping(&mut self, map: Place, indent: usize) {
+    fn mapping(&mut self, map: TapeIndex, indent: usize) {
         let start = self.members.len();
         let tape = &self.tape;
         self.members.extend(tape.members(map));
         let end = self.members.len();
         let members = &mut self.members[start..];
-        let compare = |a: &Place, b: &Place| order::natural(tape.key(*a), tape.key(*b));
+        let compare = |a: &TapeIndex, b: &TapeIndex| order::natural(tape.key(*a), tape.key(*b));
         // Most are in order already.
         if !members.is_sorted_by(|a, b| compare(a, b).is_le()) {
             members.sort_by(compare);
@@ -169,7 +169,7 @@ impl<T: AsRef<str>> Emitter<T> {
         self.open.push(Open::Mapping { start, next: start, end, indent });
     }
 
-    fn member(&mut self, member: Place, indent: usize) {
+    fn member(&mut self, member: TapeIndex, indent: usize) {
         self.writer.indent(indent);
         let key = self.tape.key(member);
         let look = look(key.as_bytes());

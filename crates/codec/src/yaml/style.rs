@@ -15,7 +15,7 @@ pub(super) enum Style {
 
 /// How a text has to be written. Looks at everything; most texts are known to be plain after one [`look`].
 pub(super) fn style(text: &str, key: bool) -> Style {
-    let shape = Shape::of(text);
+    let shape = Styles::of(text);
     let wanted = if text.contains('\n') {
         Style::Literal
     } else if meaning(text) == Meaning::Text && !is_base_60(text) {
@@ -33,13 +33,13 @@ pub(super) fn style(text: &str, key: bool) -> Style {
 }
 
 /// In which styles a text can be written.
-struct Shape {
+struct Styles {
     plain: bool,
     single: bool,
     literal: bool,
 }
 
-impl Shape {
+impl Styles {
     fn of(text: &str) -> Self {
         let special = text.chars().any(|char| char != '\n' && !is_printable(char));
         let space_break = text.contains(" \n");

@@ -55,7 +55,7 @@ const NOTHING: Span = Span::Of { start: 0, end: 0 };
 
 /// The place of a value on its tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(u32);
+pub(super) struct TapeIndex(u32);
 
 impl<T: AsRef<str>> Tape<T> {
     /// Reads a text. What lies beyond 4 GiB is not seen.
@@ -68,32 +68,32 @@ impl<T: AsRef<str>> Tape<T> {
     }
 
     /// The outermost value.
-    pub(super) fn root(&self) -> Place {
-        Place(0)
+    pub(super) fn root(&self) -> TapeIndex {
+        TapeIndex(0)
     }
 
     /// What a value is.
-    pub(super) fn kind(&self, place: Place) -> Kind {
+    pub(super) fn kind(&self, place: TapeIndex) -> Kind {
         self.value(place).kind
     }
 
     /// The text of a string or a number.
-    pub(super) fn content(&self, place: Place) -> &str {
+    pub(super) fn content(&self, place: TapeIndex) -> &str {
         self.str(self.value(place).content)
     }
 
     /// The key of a member.
-    pub(super) fn key(&self, place: Place) -> &str {
+    pub(super) fn key(&self, place: TapeIndex) -> &str {
         self.str(self.value(place).key)
     }
 
     /// Whether an array or an object has nothing in it.
-    pub(super) fn is_empty(&self, place: Place) -> bool {
+    pub(super) fn is_empty(&self, place: TapeIndex) -> bool {
         self.value(place).end == place.0 + 1
     }
 
     /// The members of an object or the elements of an array.
-    pub(super) fn members(&self, place: Place) -> impl Iterator<Item = Place> {
+    pub(super) fn members(&self, place: TapeIndex) -> impl Iterator<Item = TapeIndex> {
         let (mut next, end) = self.inside(place);
         std::iter::from_fn(move || {
             let place = next;
@@ -102,16 +102,16 @@ impl<T: AsRef<str>> Tape<T> {
     }
 
     /// The place of the first value in an array or an object, and that behind the last one.
-    pub(super) fn inside(&self, place: Place) -> (Place, Place) {
-        (Place(place.0 + 1), self.behind(place))
+    pub(super) fn inside(&self, place: TapeIndex) -> (TapeIndex, TapeIndex) {
+        (TapeIndex(place.0 + 1), self.behind(place))
     }
 
     /// The place behind a value and all that is in it.
-    pub(super) fn behind(&self, place: Place) -> Place {
-        Place(self.value(place).end)
+    pub(super) fn behind(&self, place: TapeIndex) -> TapeIndex {
+        TapeIndex(self.value(place).end)
     }
 
-    fn value(&self, place: Place) -> &Value {
+    fn value(&self, place: TapeIndex) -> &Value {
         &self.values[place.0 as usize]
     }
 
@@ -234,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    fn tree(tape: &Tape<&str>, place: Place) -> Value {
+    fn tree(tape: &Tape<&str>, place: TapeIndex) -> Value {
         match tape.kind(place) {
             Kind::Null => Value::Null,
             Kind::True => true.into(),

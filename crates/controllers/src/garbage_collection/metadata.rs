@@ -53,7 +53,7 @@ impl<'e> Ties<'e> {
     }
 
     pub(super) fn is_deleted(self) -> bool {
-        self.entry.leaving
+        self.entry.terminating
     }
 
     /// What can't be read has no owners.
@@ -176,10 +176,10 @@ mod tests {
     async fn an_object_that_is_being_deleted_waits_for_collection_if_it_says_so() {
         for (finalizers, waits) in [("orphan", true), ("foregroundDeletion", true), ("example.org/mine", false)] {
             let held = format!(r#"{{"uid":"u","finalizers":["a/b","{finalizers}"]}}"#);
-            let leaving = held.replace(r#""finalizers""#, r#""deletionTimestamp":"t","finalizers""#);
-            let (held, leaving) = (with(&held).await, with(&leaving).await);
+            let terminating = held.replace(r#""finalizers""#, r#""deletionTimestamp":"t","finalizers""#);
+            let (held, terminating) = (with(&held).await, with(&terminating).await);
             assert!(!Ties::of(&held).waits_for_collection());
-            assert_eq!((Ties::of(&leaving).waits_for_collection(), &*Ties::of(&leaving).uid()), (waits, "u"));
+            assert_eq!((Ties::of(&terminating).waits_for_collection(), &*Ties::of(&terminating).uid()), (waits, "u"));
         }
     }
 
@@ -189,11 +189,11 @@ mod tests {
         let owned = with(r#"{"labels":{"a":"b"},"ownerReferences":[{"uid":"u"}]}"#).await;
         let same = with(r#"{"ownerReferences":[{"uid":"u"}],"finalizers":[]}"#).await;
         let other = with(r#"{"ownerReferences":[{"uid":"v"}]}"#).await;
-        let leaving = with(r#"{"deletionTimestamp":"t","ownerReferences":[{"uid":"u"}]}"#).await;
-        let [owned, same, other, leaving] = [&owned, &same, &other, &leaving].map(|entry| Ties::of(entry));
+        let terminating = with(r#"{"deletionTimestamp":"t","ownerReferences":[{"uid":"u"}]}"#).await;
+        let [owned, same, other, terminating] = [&owned, &same, &other, &terminating].map(|entry| Ties::of(entry));
         assert_eq!(owned.owners()[0].uid, "u");
         assert!(owned.are_those_of(same) && !owned.are_those_of(other));
         assert!(!Ties::of(&bare).are_those_of(owned));
-        assert!(!leaving.are_those_of(owned) && !leaving.are_those_of(leaving));
+        assert!(!terminating.are_those_of(owned) && !terminating.are_those_of(terminating));
     }
 }

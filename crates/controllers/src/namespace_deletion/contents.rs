@@ -71,7 +71,7 @@ impl Content for Collection {
             if found.is_empty() {
                 return Ok(Left::default());
             }
-            stream::iter(found.into_iter().filter(|entry| !entry.leaving))
+            stream::iter(found.into_iter().filter(|entry| !entry.terminating))
                 .map(|entry| self.delete(&target, entry))
                 .buffer_unordered(IN_FLIGHT)
                 .try_collect::<()>()

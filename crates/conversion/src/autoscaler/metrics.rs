@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 /// Where a value of a metric lies in v2, and what it is called in v1.
-struct Place {
+struct MetricField {
     /// The object below the source in v2; empty for the source itself.
     outer: &'static str,
     /// The field in v2.
@@ -30,30 +30,30 @@ struct Place {
 }
 
 /// The places of a source's values, in v1's order.
-type Source = (&'static str, &'static [Place]);
+type Source = (&'static str, &'static [MetricField]);
 
-const fn place(outer: &'static str, inner: &'static str, flat: &'static str, leaf: Leaf) -> Place {
-    Place { outer, inner, flat, leaf, always: false }
+const fn place(outer: &'static str, inner: &'static str, flat: &'static str, leaf: Leaf) -> MetricField {
+    MetricField { outer, inner, flat, leaf, always: false }
 }
 
-const fn always(outer: &'static str, inner: &'static str, flat: &'static str, leaf: Leaf) -> Place {
-    Place { outer, inner, flat, leaf, always: true }
+const fn always(outer: &'static str, inner: &'static str, flat: &'static str, leaf: Leaf) -> MetricField {
+    MetricField { outer, inner, flat, leaf, always: true }
 }
 
-const DESCRIBED: Place = always("", "describedObject", "target", Leaf::Reference);
-const METRIC: Place = always("metric", "name", "metricName", Leaf::Text);
-const SELECTOR: Place = place("metric", "selector", "selector", Leaf::Selector);
-const EXTERNAL_SELECTOR: Place = place("metric", "selector", "metricSelector", Leaf::Selector);
-const NAME: Place = always("", "name", "name", Leaf::Text);
-const CONTAINER: Place = always("", "container", "container", Leaf::Text);
+const DESCRIBED: MetricField = always("", "describedObject", "target", Leaf::Reference);
+const METRIC: MetricField = always("metric", "name", "metricName", Leaf::Text);
+const SELECTOR: MetricField = place("metric", "selector", "selector", Leaf::Selector);
+const EXTERNAL_SELECTOR: MetricField = place("metric", "selector", "metricSelector", Leaf::Selector);
+const NAME: MetricField = always("", "name", "name", Leaf::Text);
+const CONTAINER: MetricField = always("", "container", "container", Leaf::Text);
 
-const TARGET_VALUE: Place = place("target", "value", "targetValue", Leaf::Quantity);
-const TARGET_AVERAGE: Place = place("target", "averageValue", "targetAverageValue", Leaf::Quantity);
-const TARGET_PERCENT: Place = place("target", "averageUtilization", "targetAverageUtilization", Leaf::Number);
+const TARGET_VALUE: MetricField = place("target", "value", "targetValue", Leaf::Quantity);
+const TARGET_AVERAGE: MetricField = place("target", "averageValue", "targetAverageValue", Leaf::Quantity);
+const TARGET_PERCENT: MetricField = place("target", "averageUtilization", "targetAverageUtilization", Leaf::Number);
 
-const CURRENT_VALUE: Place = always("current", "value", "currentValue", Leaf::Quantity);
-const CURRENT_AVERAGE: Place = always("current", "averageValue", "currentAverageValue", Leaf::Quantity);
-const CURRENT_PERCENT: Place = place("current", "averageUtilization", "currentAverageUtilization", Leaf::Number);
+const CURRENT_VALUE: MetricField = always("current", "value", "currentValue", Leaf::Quantity);
+const CURRENT_AVERAGE: MetricField = always("current", "averageValue", "currentAverageValue", Leaf::Quantity);
+const CURRENT_PERCENT: MetricField = place("current", "averageUtilization", "currentAverageUtilization", Leaf::Number);
 
 const TARGETS: [Source; 5] = [
     (
@@ -164,7 +164,7 @@ fn read_metric(metric: &Map, kind: Kind) -> Option<Value> {
     Some(Value::Object(read))
 }
 
-fn read_source(flat: &Map, places: &[Place], kind: Kind) -> Option<Map> {
+fn read_source(flat: &Map, places: &[MetricField], kind: Kind) -> Option<Map> {
     let mut source = Map::new();
     for place in places {
         let Some(value) = field(flat, place.flat) else { continue };
@@ -198,7 +198,7 @@ fn target_type(source: &str, target: &Map) -> &'static str {
     }
 }
 
-impl Place {
+impl MetricField {
     /// The value in a source of v2.
     fn find(&self, source: &Value) -> Option<Value> {
         let holder = if self.outer.is_empty() { Some(source) } else { source.get(self.outer) };

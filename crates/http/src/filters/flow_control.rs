@@ -119,7 +119,7 @@ impl FlowControl {
     ///
     /// # Errors
     /// After how many seconds the client may try again.
-    pub(super) async fn admit(
+    pub(super) async fn acquire(
         &self,
         user: &User,
         info: &RequestInfo,
@@ -192,9 +192,9 @@ mod tests {
         User { name: name.to_owned(), groups, ..User::default() }
     }
 
-    async fn admit(control: &FlowControl, user: &User, method: &Method, target: &str) -> Result<Option<Places>, u32> {
+    async fn acquire(control: &FlowControl, user: &User, method: &Method, target: &str) -> Result<Option<Places>, u32> {
         let info = RequestInfo::parse(method, &target.parse().unwrap());
-        control.admit(user, &info, Cost::default(), Duration::from_secs(60)).await
+        control.acquire(user, &info, Cost::default(), Duration::from_secs(60)).await
     }
 
     #[tokio::test]
@@ -202,18 +202,18 @@ mod tests {
         let control = FlowControl::new(FlowLimits { exempt: ONE, system: ONE, workload: ONE, anonymous: ONE });
         let (get, post) = (&Method::GET, &Method::POST);
         let alice = user("alice", &["system:authenticated"]);
-        let first = admit(&control, &alice, get, "/api/v1/pods").await.unwrap();
+        let first = acquire(&control, &alice, get, "/api/v1/pods").await.unwrap();
         assert!(first.is_some());
-        assert_eq!(admit(&control, &alice, get, "/api/v1/pods").await.err(), Some(1));
-        assert!(admit(&control, &alice, get, "/metrics").await.is_err());
-        assert!(admit(&control, &alice, post, "/api/v1/namespaces/a/pods").await.unwrap().is_some());
-        assert!(admit(&control, &alice, get, "/api/v1/pods?watch=1").await.unwrap().is_none());
-        assert!(admit(&control, &alice, get, "/livez").await.unwrap().is_none());
+        assert_eq!(acquire(&control, &alice, get, "/api/v1/pods").await.err(), Some(1));
+        assert!(acquire(&control, &alice, get, "/metrics").await.is_err());
+        assert!(acquire(&control, &alice, post, "/api/v1/namespaces/a/pods").await.unwrap().is_some());
+        assert!(acquire(&control, &alice, get, "/api/v1/pods?watch=1").await.unwrap().is_none());
+        assert!(acquire(&control, &alice, get, "/livez").await.unwrap().is_none());
         for other in [user("root", &["system:masters"]), user("system:node:a", &["system:nodes"]), User::anonymous()] {
-            assert!(admit(&control, &other, get, "/api/v1/pods").await.is_ok(), "{}", other.name);
+            assert!(acquire(&control, &other, get, "/api/v1/pods").await.is_ok(), "{}", other.name);
         }
         drop(first);
-        assert!(admit(&control, &alice, get, "/api/v1/pods").await.is_ok());
+        assert!(acquire(&control, &alice, get, "/api/v1/pods").await.is_ok());
     }
 
     #[test]

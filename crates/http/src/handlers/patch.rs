@@ -42,8 +42,8 @@ pub(super) async fn handle(
 /// 422 for values that are not allowed.
 pub(super) fn options(query: &Query<'_>, kind: PatchKind) -> Result<PatchOptions, ApiError> {
     let rules = match kind {
-        PatchKind::Apply => options::PatchKind::Apply,
-        PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => options::PatchKind::Change,
+        PatchKind::Apply => options::PatchMode::Apply,
+        PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => options::PatchMode::Change,
     };
     PatchOptions::parse(query, rules)
 }

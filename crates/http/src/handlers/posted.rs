@@ -14,7 +14,7 @@ use crate::negotiation::{MediaType, OBJECT_OFFERS, negotiate_routed};
 use crate::respond;
 use crate::service::ApiRequest;
 
-/// An act or a question.
+/// An act or a review.
 pub(super) struct Posted {
     /// What was sent.
     pub(super) object: Object,
@@ -24,7 +24,7 @@ pub(super) struct Posted {
     pub(super) answer: AnswerForm,
 }
 
-/// How an act or a question is answered.
+/// How an act or a review is answered.
 pub(super) struct AnswerForm {
     media: MediaType,
 }

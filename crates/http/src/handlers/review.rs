@@ -1,11 +1,11 @@
-//! `POST` of a review: a question, which is answered by what was sent with its `status` filled in.
+//! `POST` of a review, which is answered by what was sent with its `status` filled in.
 //!
 //! The reviews themselves are in `registry/reviews.rs`; nothing is stored, also where the client does not ask for a dry run.
 
 use http::Response;
 use keelson_meta::ApiError;
 use keelson_registry::{Registry, ServiceAccountTokens, Target};
-use keelson_resources::Question;
+use keelson_resources::CreateHandler;
 
 use super::posted::Posted;
 use crate::body::ResponseBody;
@@ -17,10 +17,10 @@ pub(super) async fn handle(
     target: &Target,
     request: ApiRequest,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let Posted { object: question, caller, answer } = Posted::read(target, request).await?;
-    let reviewed = match target.resource.question {
-        Some(Question::TokenReview) => tokens.review(target, question, &caller).await?,
-        _ => registry.review(target, question, &caller).await?,
+    let Posted { object: review, caller, answer } = Posted::read(target, request).await?;
+    let reviewed = match target.resource.create_handler {
+        Some(CreateHandler::TokenReview) => tokens.review(target, review, &caller).await?,
+        _ => registry.review(target, review, &caller).await?,
     };
     Ok(answer.with(reviewed))
 }

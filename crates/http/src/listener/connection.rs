@@ -70,7 +70,7 @@ type Stream = TlsStream<StallGuard<HeadGuard<ReadAhead<TcpStream>>>>;
 
 /// Which threads serve a connection.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum Threads {
     /// Those of the runtime.
     Runtime,
     /// The one that accepts connections. It answers for health alone, and has this runtime answer the rest.
@@ -98,7 +98,7 @@ impl Peer for Client {
 }
 
 /// Serves one connection to its end.
-pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket, place: Place) {
+pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket, place: Threads) {
     // Answers are written in large pieces, and a watch event must not wait for the next one.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -122,7 +122,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
     }
 }
 
-async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, place: Place) {
+async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, place: Threads) {
     let activity = Activity::new();
     let stopping = shared.pipeline.stopping().clone();
     let service = service_fn(|request| {
@@ -187,7 +187,7 @@ enum End {
 async fn answer(
     shared: &Arc<Shared>,
     client: Arc<Client>,
-    place: Place,
+    place: Threads,
     request: Request<Incoming>,
     mut busy: Busy,
 ) -> Response<ResponseBody> {
@@ -195,10 +195,10 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let body = RequestBody::new(body, &parts.headers);
     let response = match place {
-        Place::Door(runtime) if !health::is_health_path(parts.uri.path()) => {
+        Threads::Door(runtime) if !health::is_health_path(parts.uri.path()) => {
             hand_over(&runtime, shared.clone(), client.clone(), parts, body).await
         }
-        Place::Runtime | Place::Door(_) => shared.pipeline.answer(&*client, parts, body).await,
+        Threads::Runtime | Threads::Door(_) => shared.pipeline.answer(&*client, parts, body).await,
     };
     if client.standing.is_strange() {
         return to_stranger(shared, response, sending, busy);

@@ -54,7 +54,7 @@ impl Connections {
     }
 
     /// Counts a connection that was accepted; `None` when it is one too many.
-    pub(super) fn admit(self: &Arc<Self>) -> Option<Ticket> {
+    pub(super) fn register(self: &Arc<Self>) -> Option<Ticket> {
         let mut state = self.state.lock();
         let full = state.open >= self.most;
         if full || state.strangers.len() >= self.most_strangers {
@@ -134,19 +134,19 @@ mod tests {
     #[test]
     fn strangers_give_way_to_newer_ones_and_never_the_known() {
         let connections = Arc::new(Connections::new(8, Arc::new(Edge::default())));
-        let first = connections.admit().unwrap();
-        let known = connections.admit().unwrap();
+        let first = connections.register().unwrap();
+        let known = connections.register().unwrap();
         known.is_known();
-        let second = connections.admit().unwrap();
+        let second = connections.register().unwrap();
         assert!(!first.displaced.is_cancelled());
-        let third = connections.admit().unwrap();
+        let third = connections.register().unwrap();
         assert!(first.displaced.is_cancelled() && !second.displaced.is_cancelled() && !known.displaced.is_cancelled());
         drop((first, second, third));
 
-        let all: Vec<_> = std::iter::from_fn(|| connections.admit().inspect(Ticket::is_known)).collect();
+        let all: Vec<_> = std::iter::from_fn(|| connections.register().inspect(Ticket::is_known)).collect();
         assert_eq!(all.len(), 7, "with the one that was there before");
         drop(all);
-        assert!(connections.admit().is_some());
+        assert!(connections.register().is_some());
         drop(known);
         let state = connections.state.lock();
         assert_eq!((state.open, state.strangers.len()), (0, 0));

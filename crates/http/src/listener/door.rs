@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use super::Shared;
-use super::connection::{self, Place};
+use super::connection::{self, Threads};
 use super::connections::Ticket;
 
 /// How long the runtime may take to fetch a connection. Those who ask for health wait a second or more.
@@ -97,10 +97,10 @@ fn offer(
     kept: &TaskTracker,
     runtime: &Handle,
 ) {
-    let Some(ticket) = shared.connections.admit() else { return };
+    let Some(ticket) = shared.connections.register() else { return };
     tracing::trace!(%peer, "connection accepted");
     let offered: Offered = Arc::new(Mutex::new(Some((stream, ticket))));
-    served.spawn_on(take(offered.clone(), shared.clone(), Place::Runtime), runtime);
+    served.spawn_on(take(offered.clone(), shared.clone(), Threads::Runtime), runtime);
     let (shared, runtime) = (shared.clone(), runtime.clone());
     kept.spawn(async move {
         // A stop waits for nobody here.
@@ -108,13 +108,13 @@ fn offer(
         if !stops && offered.lock().is_some() {
             shared.metrics.count_kept_at_the_door();
             tracing::debug!("the runtime takes no connections; this one is served by the thread that accepts them");
-            take(offered, shared, Place::Door(runtime)).await;
+            take(offered, shared, Threads::Door(runtime)).await;
         }
     });
 }
 
 /// Serves a connection, unless somebody else does.
-async fn take(offered: Offered, shared: Arc<Shared>, place: Place) {
+async fn take(offered: Offered, shared: Arc<Shared>, place: Threads) {
     let Some((stream, ticket)) = offered.lock().take() else { return };
     match TcpStream::from_std(stream) {
         Ok(stream) => connection::serve(stream, shared, ticket, place).await,

@@ -24,7 +24,7 @@ pub enum FieldValidation {
 
 /// Whether a patch is one of server-side apply, to which other rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PatchKind {
+pub enum PatchMode {
     /// A JSON patch, a merge patch or a strategic merge patch.
     Change,
     /// A server-side apply.
@@ -93,17 +93,17 @@ impl PatchOptions {
     ///
     /// # Errors
     /// 422 for values that are not allowed.
-    pub fn parse(query: &Query<'_>, kind: PatchKind) -> Result<Self, ApiError> {
+    pub fn parse(query: &Query<'_>, kind: PatchMode) -> Result<Self, ApiError> {
         let force = query.flag("force");
         let mut errors = Vec::new();
         match kind {
-            PatchKind::Change if force.is_some() => {
+            PatchMode::Change if force.is_some() => {
                 errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
             }
-            PatchKind::Apply if query.text("fieldManager").is_none() => {
+            PatchMode::Apply if query.text("fieldManager").is_none() => {
                 errors.push(FieldError::required("fieldManager", "is required for apply patch"));
             }
-            PatchKind::Change | PatchKind::Apply => {}
+            PatchMode::Change | PatchMode::Apply => {}
         }
         let Common { dry_run, field_manager, field_validation } = Common::parse(query, "PatchOptions", errors)?;
         Ok(Self { dry_run, field_manager, field_validation, force })
@@ -172,7 +172,7 @@ mod tests {
         CreateOptions::parse(&Query::parse(query)).map_err(|error| error.to_string())
     }
 
-    fn patch(query: &str, kind: PatchKind) -> Result<PatchOptions, String> {
+    fn patch(query: &str, kind: PatchMode) -> Result<PatchOptions, String> {
         PatchOptions::parse(&Query::parse(query), kind).map_err(|error| error.to_string())
     }
 
@@ -190,7 +190,7 @@ mod tests {
             field_validation: FieldValidation::Strict,
         };
         assert_eq!(create("dryRun=All&dryRun=All&fieldManager=kubectl-create&fieldValidation=Strict"), Ok(expected));
-        assert_eq!(patch("force=true&fieldManager=a", PatchKind::Apply).expect("valid").force, Some(true));
+        assert_eq!(patch("force=true&fieldManager=a", PatchMode::Apply).expect("valid").force, Some(true));
     }
 
     #[test]
@@ -219,14 +219,14 @@ mod tests {
     fn apply_and_change_have_their_own_rules() {
         let prefix = "PatchOptions.meta.k8s.io \"\" is invalid: ";
         assert_eq!(
-            patch("", PatchKind::Apply),
+            patch("", PatchMode::Apply),
             Err(format!("{prefix}fieldManager: Required value: is required for apply patch"))
         );
         assert_eq!(
-            patch("force=false", PatchKind::Change),
+            patch("force=false", PatchMode::Change),
             Err(format!("{prefix}force: Forbidden: may not be specified for non-apply patch"))
         );
-        assert!(patch("", PatchKind::Change).is_ok());
+        assert!(patch("", PatchMode::Change).is_ok());
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(super) fn compare_shown<'a>(
     hidden: Hidden<'_>,
 ) -> Comparison {
     let changes = between(View::Known(schema), old, new, hidden);
-    let set = |part: Part| FieldSet::from_nodes(part.below);
+    let set = |part: Subset| FieldSet::from_nodes(part.below);
     Comparison { added: set(changes.added), modified: set(changes.modified), removed: set(changes.removed) }
 }
 
@@ -79,14 +79,14 @@ pub(super) fn new_text<'a>(
 /// What is found at one place, in each of the sets.
 #[derive(Default)]
 struct Changes {
-    added: Part,
-    modified: Part,
-    removed: Part,
+    added: Subset,
+    modified: Subset,
+    removed: Subset,
 }
 
 /// Whether the place itself is in a set, and what is below it.
 #[derive(Default)]
-struct Part {
+struct Subset {
     member: bool,
     below: Vec<Node>,
 }
@@ -116,7 +116,7 @@ impl Changes {
     }
 }
 
-impl Part {
+impl Subset {
     fn take(&mut self, step: Step<'_>, part: Self) {
         if part.member || !part.below.is_empty() {
             let below = FieldSet::from_nodes(part.below);
@@ -140,8 +140,8 @@ fn walk<'a, S: FieldSchema<'a>>(
 ) -> Changes {
     match (old, new) {
         (Some(old), Some(new)) => between(view, old, new, hidden),
-        (None, Some(new)) => Changes { added: Part::all(view, new, hidden), ..Changes::default() },
-        (Some(old), None) => Changes { removed: Part::all(view, old, hidden), ..Changes::default() },
+        (None, Some(new)) => Changes { added: Subset::all(view, new, hidden), ..Changes::default() },
+        (Some(old), None) => Changes { removed: Subset::all(view, old, hidden), ..Changes::default() },
         (None, None) => Changes::default(),
     }
 }
@@ -223,7 +223,7 @@ fn item<'a, S: FieldSchema<'a>>(view: View<S>, old: &[&Value], new: &[&Value], h
         ([] | [_], [] | [_]) => walk(view, old.first().copied(), new.first().copied(), hidden),
         ([_, _, ..], [_, _, ..]) => {
             let equal = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new));
-            Changes { modified: Part { member: !equal, below: Vec::new() }, ..Changes::default() }
+            Changes { modified: Subset { member: !equal, below: Vec::new() }, ..Changes::default() }
         }
         ([_, _, ..], _) => {
             let mut changes = walk(view, None, new.first().copied(), hidden);

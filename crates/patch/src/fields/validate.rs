@@ -67,18 +67,18 @@ impl std::error::Error for Violations {}
 /// Everything that is wrong; of several undeclared fields of one object only the first.
 pub fn validate<'a>(schema: impl FieldSchema<'a>, object: &Value, duplicates: Duplicates) -> Result<(), Violations> {
     let mut found = Found { duplicates, violations: Vec::new(), written: 0 };
-    found.walk(schema, object, &Place::Root);
+    found.walk(schema, object, &ValuePath::Root);
     if found.violations.is_empty() { Ok(()) } else { Err(Violations(found.violations)) }
 }
 
 /// The way to a value: a chain on the stack, of which only a violation makes a text.
-enum Place<'p> {
+enum ValuePath<'p> {
     Root,
-    Part(&'p Place<'p>, Step<'p>),
-    Index(&'p Place<'p>, usize),
+    Part(&'p ValuePath<'p>, Step<'p>),
+    Index(&'p ValuePath<'p>, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for ValuePath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
@@ -96,7 +96,7 @@ struct Found {
 }
 
 impl Found {
-    fn report(&mut self, place: &Place<'_>, message: impl FnOnce() -> String) {
+    fn report(&mut self, place: &ValuePath<'_>, message: impl FnOnce() -> String) {
         if self.written < MAX_BYTES {
             let violation = Violation { path: place.to_string(), message: message() };
             self.written += violation.path.len() + violation.message.len();
@@ -104,7 +104,7 @@ impl Found {
         }
     }
 
-    fn walk<'a>(&mut self, schema: impl FieldSchema<'a>, value: &Value, place: &Place<'_>) {
+    fn walk<'a>(&mut self, schema: impl FieldSchema<'a>, value: &Value, place: &ValuePath<'_>) {
         let form = schema.form();
         match (form, value) {
             (Form::Any | Form::Deduced, _) | (_, Value::Null) => {}
@@ -112,7 +112,7 @@ impl Found {
             (Form::Map | Form::AtomicMap, Value::Object(members)) => {
                 let mut near = 0;
                 for (name, value) in members {
-                    let place = Place::Part(place, Step::Field(name));
+                    let place = ValuePath::Part(place, Step::Field(name));
                     match schema.member_near(name, &mut near) {
                         Member::Field(field) => self.walk(field, value, &place),
                         Member::Entry(entry) => self.walk(entry, value, &place),
@@ -129,7 +129,7 @@ impl Found {
             (Form::AtomicList, Value::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     if let Some(schema) = schema.items() {
-                        self.walk(schema, item, &Place::Index(place, index));
+                        self.walk(schema, item, &ValuePath::Index(place, index));
                     }
                 }
             }
@@ -140,7 +140,7 @@ impl Found {
         }
     }
 
-    fn items<'a>(&mut self, schema: impl FieldSchema<'a>, list: &[Value], place: &Place<'_>) {
+    fn items<'a>(&mut self, schema: impl FieldSchema<'a>, list: &[Value], place: &ValuePath<'_>) {
         let keys = Keys::of(View::Known(schema));
         let (items, fault) = Items::valid(&keys, list);
         let mut repeated: Vec<_> = items.groups().flat_map(|group| items.places(group).iter().skip(1)).collect();
@@ -152,7 +152,7 @@ impl Found {
                 self.report(place, || format!("duplicate entries for key {}", step.to_element()));
             }
             if let Some(schema) = schema.items() {
-                self.walk(schema, item, &Place::Part(place, step));
+                self.walk(schema, item, &ValuePath::Part(place, step));
             }
         }
         // Without an identity there is no path to report anything further at.
@@ -161,7 +161,7 @@ impl Found {
         }
     }
 
-    fn scalar(&mut self, scalar: Scalar, value: &Value, place: &Place<'_>) {
+    fn scalar(&mut self, scalar: Scalar, value: &Value, place: &ValuePath<'_>) {
         let go_value = || match value {
             Value::String(text) => keelson_meta::go_format::quote(text),
             other => go_text::value(other),

@@ -6,7 +6,7 @@ use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value};
 use thiserror::Error;
 
-use super::{DIRECTIVE, Shape};
+use super::{DIRECTIVE, GoKind};
 use crate::go_text;
 
 /// Why a strategic merge patch was not applied. None of these goes away by sending the patch again, unless the object
@@ -136,10 +136,10 @@ impl StrategicError {
         Self::MixedTypes { target: go_text::list(target), patch: go_text::list(patch) }
     }
 
-    pub(super) fn no_field(shape: Shape, owner: &str, field: &str) -> Self {
+    pub(super) fn no_field(shape: GoKind, owner: &str, field: &str) -> Self {
         match shape {
-            Shape::Struct => Self::UnknownField { owner: owner.to_owned(), field: field.to_owned() },
-            Shape::Map | Shape::List | Shape::Scalar => Self::NoStruct { kind: shape.kind() },
+            GoKind::Struct => Self::UnknownField { owner: owner.to_owned(), field: field.to_owned() },
+            GoKind::Map | GoKind::List | GoKind::Scalar => Self::NoStruct { kind: shape.kind() },
         }
     }
 }

@@ -8,7 +8,7 @@ use keelson_meta::json::{Map, Value};
 
 use super::error::StrategicError;
 use super::order::{Identity, Order, arrange};
-use super::{DIRECTIVE, MergeSchema, Shape, Strategy, object};
+use super::{DIRECTIVE, GoKind, MergeSchema, Strategy, object};
 use crate::go_text;
 
 /// What the items of the patch's list are for.
@@ -39,7 +39,7 @@ pub(super) fn merge<'a>(
         (false, _) if mode == Mode::Delete => Ok(without(target, patch)),
         (false, key) => merge_scalars(target, patch, key.map_or(Identity::Whole, Identity::Key)),
         (true, None) => {
-            let kind = field.items().map_or(Shape::Struct, MergeSchema::shape).kind();
+            let kind = field.items().map_or(GoKind::Struct, MergeSchema::go_kind).kind();
             Err(StrategicError::NotMergeable { kind })
         }
         (true, Some(key)) => merge_objects(target, patch, key, field),

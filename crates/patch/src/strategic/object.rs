@@ -10,7 +10,7 @@ use keelson_meta::json::{Map, Value};
 use super::element_order::{self, Ordered};
 use super::error::StrategicError;
 use super::list::{self, Mode};
-use super::{DELETE_FROM, DIRECTIVE, ELEMENT_ORDER, MergeSchema, RETAIN_KEYS, Shape, Strategy};
+use super::{DELETE_FROM, DIRECTIVE, ELEMENT_ORDER, GoKind, MergeSchema, RETAIN_KEYS, Strategy};
 use crate::go_text;
 
 /// Merges `patch` into `target`, which is left half-merged by an error.
@@ -132,15 +132,15 @@ pub(super) fn adopted(value: &Value) -> Option<Value> {
 }
 
 fn field<'a, S: MergeSchema<'a>>(schema: S, name: &str) -> Result<S, StrategicError> {
-    schema.field(name).ok_or_else(|| StrategicError::no_field(schema.shape(), schema.type_name(), name))
+    schema.field(name).ok_or_else(|| StrategicError::no_field(schema.go_kind(), schema.type_name(), name))
 }
 
 /// The schema of a field that has to be a list.
 pub(super) fn list_field<'a, S: MergeSchema<'a>>(schema: S, name: &str) -> Result<S, StrategicError> {
     let field = field(schema, name)?;
-    match field.shape() {
+    match field.go_kind() {
         // Any JSON is a struct to Go, behind a pointer; a list in it is replaced.
-        Shape::List | Shape::Struct => Ok(field),
-        Shape::Map | Shape::Scalar => Err(StrategicError::NoList { kind: schema.shape().kind() }),
+        GoKind::List | GoKind::Struct => Ok(field),
+        GoKind::Map | GoKind::Scalar => Err(StrategicError::NoList { kind: schema.go_kind().kind() }),
     }
 }

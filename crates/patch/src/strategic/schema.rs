@@ -4,15 +4,15 @@
 
 use keelson_schema::{SchemaRef, Type};
 
-use super::{MergeSchema, Shape, Strategy};
+use super::{GoKind, MergeSchema, Strategy};
 
 impl<'a> MergeSchema<'a> for SchemaRef<'a> {
-    fn shape(self) -> Shape {
+    fn go_kind(self) -> GoKind {
         match self.of() {
             // What may be anything is a struct of its own to Go.
-            Type::Object | Type::Any | Type::Either => Shape::Struct,
-            Type::Map => Shape::Map,
-            Type::Array => Shape::List,
+            Type::Object | Type::Any | Type::Either => GoKind::Struct,
+            Type::Map => GoKind::Map,
+            Type::Array => GoKind::List,
             Type::String
             | Type::Int32
             | Type::Int64
@@ -22,7 +22,7 @@ impl<'a> MergeSchema<'a> for SchemaRef<'a> {
             | Type::Quantity
             | Type::Time
             | Type::MicroTime
-            | Type::Bytes => Shape::Scalar,
+            | Type::Bytes => GoKind::Scalar,
         }
     }
 

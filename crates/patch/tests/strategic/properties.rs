@@ -1,7 +1,7 @@
 //! Generated values of a small recursive schema, and a differ that makes patches of them.
 
 use keelson_meta::json::{Map, Value, json};
-use keelson_patch::strategic::{MergeSchema, Shape, Strategy as Merging, apply};
+use keelson_patch::strategic::{GoKind, MergeSchema, Strategy as Merging, apply};
 use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -20,12 +20,12 @@ enum Toy {
 }
 
 impl MergeSchema<'static> for Toy {
-    fn shape(self) -> Shape {
+    fn go_kind(self) -> GoKind {
         match self {
-            Self::Text => Shape::Scalar,
-            Self::Map => Shape::Map,
-            Self::Node | Self::Whole => Shape::Struct,
-            Self::Items | Self::Words | Self::Atoms => Shape::List,
+            Self::Text => GoKind::Scalar,
+            Self::Map => GoKind::Map,
+            Self::Node | Self::Whole => GoKind::Struct,
+            Self::Items | Self::Words | Self::Atoms => GoKind::List,
         }
     }
 

@@ -13,7 +13,7 @@ use keelson_storage::{KeyValue, StoreKey};
 
 use super::ranges::{AddressRange, Family};
 use super::spec::{Spec as _, held_addresses, is_headless, needs_addresses};
-use super::{FULL, Place, families};
+use super::{FULL, ServiceRef, families};
 use crate::companions::{Companions, OnConflict};
 use crate::registry::Registry;
 use crate::target::Target;
@@ -27,7 +27,7 @@ const MANAGER: &str = "ipallocator.k8s.io";
 /// Takes an address of each family of a service, the one that it asks for or any.
 pub(super) async fn assign(
     registry: &Registry,
-    place: &Place<'_>,
+    place: &ServiceRef<'_>,
     before: Option<&Map>,
     spec: &mut Map,
     companions: &mut Companions,
@@ -76,7 +76,7 @@ pub(super) async fn assign(
 /// Gives back what a service had and has no longer.
 pub(super) async fn give_back(
     registry: &Registry,
-    place: &Place<'_>,
+    place: &ServiceRef<'_>,
     before: &Map,
     after: Option<&Map>,
     companions: &mut Companions,
@@ -100,7 +100,7 @@ pub(super) async fn give_back(
 }
 
 /// Whose the address of a service is. There is one service of the name at a time.
-fn parent(place: &Place<'_>) -> Value {
+fn parent(place: &ServiceRef<'_>) -> Value {
     json!({ "resource": "services", "namespace": place.namespace, "name": place.name })
 }
 
@@ -186,7 +186,7 @@ fn cidrs(cidr: &Object) -> Vec<AddressRange> {
 }
 
 /// The IPAddress of a service.
-fn describe(place: &Place<'_>, address: IpAddr) -> Object {
+fn describe(place: &ServiceRef<'_>, address: IpAddr) -> Object {
     let object = json!({
         "metadata": {
             "name": address.to_string(),

@@ -12,7 +12,7 @@ use keelson_meta::json::{Map, Value, json};
 use keelson_storage::{KeyValue, RangeRequest, StoreKey};
 
 use super::spec::{Spec as _, held_ports, needs_health_check, needs_node_ports};
-use super::{FULL, Place};
+use super::{FULL, ServiceRef};
 use crate::companions::{Companions, OnConflict};
 use crate::registry::{Registry, store_error};
 
@@ -25,7 +25,7 @@ const TAKEN: &str = "provided port is already allocated";
 /// Takes the ports that a service needs and does not have, those that it asks for or any.
 pub(super) async fn assign(
     registry: &Registry,
-    place: &Place<'_>,
+    place: &ServiceRef<'_>,
     before: Option<&Map>,
     spec: &mut Map,
     attempt: usize,
@@ -52,7 +52,7 @@ pub(super) async fn assign(
 /// Gives back what a service had and has no longer.
 pub(super) async fn give_back(
     registry: &Registry,
-    place: &Place<'_>,
+    place: &ServiceRef<'_>,
     before: &Map,
     after: Option<&Map>,
     companions: &mut Companions,
@@ -69,7 +69,7 @@ pub(super) async fn give_back(
 
 struct Taking<'a> {
     registry: &'a Registry,
-    place: &'a Place<'a>,
+    place: &'a ServiceRef<'a>,
     /// What the service has already.
     held: HashSet<u16>,
     /// What others are known to have.
@@ -128,7 +128,7 @@ impl Taking<'_> {
     }
 
     /// Takes the port that was asked for.
-    fn take(&mut self, port: u16, refused: impl Fn(&Place<'_>, &str) -> ApiError) -> Result<(), ApiError> {
+    fn take(&mut self, port: u16, refused: impl Fn(&ServiceRef<'_>, &str) -> ApiError) -> Result<(), ApiError> {
         let range = self.registry.config.service_ranges.node_ports;
         if !range.holds(port) {
             let why = format!("provided port is not in the valid range. The range of valid ports is {range}");
@@ -156,7 +156,7 @@ impl Taking<'_> {
     }
 
     fn owner(&self) -> Bytes {
-        let Place { namespace, name, uid, .. } = self.place;
+        let ServiceRef { namespace, name, uid, .. } = self.place;
         json!({ "namespace": namespace, "name": name, "uid": uid }).to_string().into()
     }
 }

@@ -47,7 +47,7 @@ const V4_LONGEST: u32 = 29;
 
 /// A part of a range, both ends included; empty when the first is behind the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct Subrange {
     pub(crate) first: u128,
     pub(crate) last: u128,
 }
@@ -115,14 +115,14 @@ impl AddressRange {
     }
 
     /// The parts in the order in which addresses are given out by chance.
-    pub(crate) fn parts(&self) -> [Part; 2] {
+    pub(crate) fn parts(&self) -> [Subrange; 2] {
         split(self.whole(), self.size(), 16, 256)
     }
 
-    fn whole(&self) -> Part {
+    fn whole(&self) -> Subrange {
         let end = self.base + (self.size() - 1);
         let last = if self.family == Family::V4 { end - 1 } else { end };
-        Part { first: self.base + 1, last }
+        Subrange { first: self.base + 1, last }
     }
 
     const fn size(&self) -> u128 {
@@ -136,13 +136,13 @@ impl PortRange {
     }
 
     /// The parts in the order in which ports are given out by chance.
-    pub(crate) fn parts(self) -> [Part; 2] {
-        let whole = Part { first: self.first.into(), last: self.last.into() };
+    pub(crate) fn parts(self) -> [Subrange; 2] {
+        let whole = Subrange { first: self.first.into(), last: self.last.into() };
         split(whole, whole.len(), 32, 128)
     }
 }
 
-impl Part {
+impl Subrange {
     pub(crate) const fn len(self) -> u128 {
         if self.last < self.first { 0 } else { self.last - self.first + 1 }
     }
@@ -156,11 +156,11 @@ impl Part {
 }
 
 /// The part behind what is kept for those who ask, and then that.
-fn split(whole: Part, size: u128, step: u128, most: u128) -> [Part; 2] {
+fn split(whole: Subrange, size: u128, step: u128, most: u128) -> [Subrange; 2] {
     const LEAST: u128 = 16;
     let kept = if size <= LEAST { 0 } else { (size / step).clamp(LEAST, most) };
-    let behind = Part { first: whole.first + kept, last: whole.last };
-    [behind, Part { first: whole.first, last: (whole.first + kept).saturating_sub(1) }]
+    let behind = Subrange { first: whole.first + kept, last: whole.last };
+    [behind, Subrange { first: whole.first, last: (whole.first + kept).saturating_sub(1) }]
 }
 
 /// The number of an address.
@@ -301,8 +301,8 @@ mod tests {
         }
     }
 
-    fn check_parts(parts: [Part; 2], first: (u128, u128), then: u128, expect: [u128; 2]) {
-        assert_eq!(parts.map(Part::len), expect);
+    fn check_parts(parts: [Subrange; 2], first: (u128, u128), then: u128, expect: [u128; 2]) {
+        assert_eq!(parts.map(Subrange::len), expect);
         assert_eq!((parts[0].first - then, parts[0].last - then), first);
         let all: Vec<u128> = parts.iter().flat_map(|part| part.all_from(5)).collect();
         let mut sorted = all.clone();

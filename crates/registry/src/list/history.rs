@@ -134,8 +134,8 @@ impl Registry {
         limit: usize,
         selection: &Selection,
         span: &Span,
-    ) -> Result<Part, StoreError> {
-        let mut part = Part::default();
+    ) -> Result<PageRead, StoreError> {
+        let mut part = PageRead::default();
         let mut bytes = 0;
         let mut last: Option<String> = None;
         let mut pages = pin!(pages(self.store().clone(), span.clone()));
@@ -211,7 +211,7 @@ fn shown(collection: &Collection, stored: &KeyValue) -> Option<Arc<Entry>> {
 
 /// What was read for one page.
 #[derive(Default)]
-struct Part {
+struct PageRead {
     chosen: Vec<Arc<Entry>>,
     looked_at: usize,
     /// The last key that was looked at, if there are more behind it.

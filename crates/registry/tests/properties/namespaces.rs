@@ -89,7 +89,7 @@ fn whatever_the_spec_a_namespace_does_not_go_before_it_was_emptied() {
             create(server, &namespaces, "odd", Some(spec.clone())).await.unwrap();
             server.delete(&namespaces, "odd", &Caller::server(), &DeleteOptions::default()).await.unwrap();
             let marked = server.get(&namespaces, "odd", &Caller::server(), &GetOptions::default()).await;
-            assert!(marked.is_ok_and(|entry| entry.leaving), "{spec}");
+            assert!(marked.is_ok_and(|entry| entry.terminating), "{spec}");
             server.finalize_namespace("odd", &uid(server, "odd").await, &Caller::server()).await.unwrap();
             assert!(server.get(&namespaces, "odd", &Caller::server(), &GetOptions::default()).await.is_err(), "{spec}");
         }

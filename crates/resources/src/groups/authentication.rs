@@ -3,7 +3,7 @@
 //! They are created, answered and forgotten: nothing of them is stored, so create is their only verb.
 
 use crate::declare::{CREATE, GroupDeclaration, cluster, served, version};
-use crate::resource::Question;
+use crate::resource::CreateHandler;
 
 const GROUP: &str = "authentication.k8s.io";
 
@@ -14,9 +14,9 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     resources: &[
         cluster(GROUP, "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .asking(Question::SelfSubjectReview),
+            .answered_by(CreateHandler::SelfSubjectReview),
         cluster(GROUP, "tokenreviews", "tokenreview", "TokenReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .asking(Question::TokenReview),
+            .answered_by(CreateHandler::TokenReview),
     ],
 };

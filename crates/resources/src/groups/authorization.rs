@@ -3,7 +3,7 @@
 //! They are created, answered and forgotten, by the authorizer that also decides about requests.
 
 use crate::declare::{CREATE, GroupDeclaration, cluster, namespaced, served, version};
-use crate::resource::Question;
+use crate::resource::CreateHandler;
 
 const GROUP: &str = "authorization.k8s.io";
 
@@ -14,15 +14,15 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     resources: &[
         namespaced(GROUP, "localsubjectaccessreviews", "localsubjectaccessreview", "LocalSubjectAccessReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .asking(Question::SubjectAccessReview),
+            .answered_by(CreateHandler::SubjectAccessReview),
         cluster(GROUP, "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .asking(Question::SelfSubjectAccessReview),
+            .answered_by(CreateHandler::SelfSubjectAccessReview),
         cluster(GROUP, "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .asking(Question::SelfSubjectRulesReview),
+            .answered_by(CreateHandler::SelfSubjectRulesReview),
         cluster(GROUP, "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview")
             .versions(&[served("v1").verbs(CREATE)])
-            .asking(Question::SubjectAccessReview),
+            .answered_by(CreateHandler::SubjectAccessReview),
     ],
 };

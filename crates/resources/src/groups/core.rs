@@ -10,7 +10,7 @@ use crate::declare::{
     count, namespaced, reads, served, subresource, text, version,
 };
 use crate::fields::FieldRefusal;
-use crate::resource::{Question, SubresourceHandler, Verb};
+use crate::resource::{CreateHandler, SubresourceHandler, Verb};
 
 const GROUP: &str = "";
 
@@ -21,7 +21,7 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     resources: &[
         namespaced(GROUP, "bindings", "binding", "Binding")
             .versions(&[served("v1").verbs(CREATE)])
-            .asking(Question::Binding),
+            .answered_by(CreateHandler::Binding),
         cluster(GROUP, "componentstatuses", "componentstatus", "ComponentStatus")
             .versions(&[served("v1").verbs(READ)])
             .short_names(&["cs"])

@@ -34,7 +34,7 @@ pub(super) enum Change {
 #[derive(Debug)]
 pub(super) struct Parts {
     /// By their revisions. The last one has no end.
-    open: VecDeque<Part>,
+    open: VecDeque<WatchPart>,
     next_watch: i64,
     /// etcd's newest revision, as far as it is known.
     newest: i64,
@@ -46,7 +46,7 @@ pub(super) struct Parts {
 }
 
 #[derive(Debug)]
-struct Part {
+struct WatchPart {
     watch: i64,
     /// Everything up to here has come.
     reached: i64,
@@ -59,7 +59,7 @@ struct Part {
     events: Vec<Event>,
 }
 
-impl Part {
+impl WatchPart {
     const fn new(watch: i64, reached: i64) -> Self {
         Self { watch, reached, until: None, cancelled: false, fragments: Vec::new(), events: Vec::new() }
     }
@@ -72,7 +72,7 @@ impl Part {
 impl Parts {
     /// A stream with one watch, of everything after a revision, when etcd is at `newest`.
     pub(super) fn new(after: i64, newest: i64) -> Self {
-        let open = VecDeque::from([Part::new(FIRST_WATCH, after)]);
+        let open = VecDeque::from([WatchPart::new(FIRST_WATCH, after)]);
         let mut parts = Self { open, next_watch: FIRST_WATCH + 1, newest, bytes: 0, revisions: 0, sharing: true };
         parts.sharing = parts.has_more_to_share();
         parts
@@ -148,7 +148,7 @@ impl Parts {
             last.until = Some(until);
             let watch = self.next_watch;
             self.next_watch += 1;
-            self.open.push_back(Part::new(watch, until));
+            self.open.push_back(WatchPart::new(watch, until));
             changes.push(Change::Begin { watch, start: until + 1 });
         }
         if self.open.len() == 1 && !self.has_more_to_share() {

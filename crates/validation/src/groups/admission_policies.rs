@@ -10,7 +10,7 @@ use crate::selectors::label_selector;
 use crate::shape::Rule::{Always, Check, Each, Format, In, OneOf, Required, With};
 use crate::shape::{Rule, Run, Shape};
 
-use super::admission::{CONDITIONS, FAILURE_POLICY, MATCH, REINVOCATION_POLICY};
+use super::admissionregistration::{CONDITIONS, FAILURE_POLICY, MATCH, REINVOCATION_POLICY};
 
 pub(super) const VALIDATING: Shape = Shape::of(&[("spec", Always(&VALIDATING_SPEC))]);
 

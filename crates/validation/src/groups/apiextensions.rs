@@ -14,7 +14,7 @@ use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN};
 use crate::shape::Rule::{Always, Check, Required};
 use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
 
-use super::admission::stated_review_versions;
+use super::admissionregistration::stated_review_versions;
 use super::definition_form::VERSION;
 use super::definition_versions::{hoisted, schema_of, shared_parts, version_parts};
 

@@ -11,25 +11,25 @@ use crate::shape::Run;
 const TIME_ZONES: &str = include_str!("time_zones.txt");
 
 /// A field of a schedule: its bounds, and the names that stand for its numbers.
-struct Part {
+struct ScheduleField {
     least: i64,
     most: i64,
     names: &'static [&'static str],
     first: i64,
 }
 
-const fn numbers(least: i64, most: i64) -> Part {
-    Part { least, most, names: &[], first: 0 }
+const fn numbers(least: i64, most: i64) -> ScheduleField {
+    ScheduleField { least, most, names: &[], first: 0 }
 }
 
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-const PARTS: [Part; 5] = [
+const PARTS: [ScheduleField; 5] = [
     numbers(0, 59),
     numbers(0, 23),
     numbers(1, 31),
-    Part { least: 1, most: 12, names: MONTHS, first: 1 },
-    Part { least: 0, most: 6, names: DAYS, first: 0 },
+    ScheduleField { least: 1, most: 12, names: MONTHS, first: 1 },
+    ScheduleField { least: 0, most: 6, names: DAYS, first: 0 },
 ];
 
 pub(super) fn schedule(at: &At<'_, '_>, run: &mut Run<'_>) {
@@ -100,11 +100,11 @@ fn parse(text: &str) -> Result<(), String> {
     fields.iter().zip(&PARTS).try_for_each(|(field, part)| parse_field(field, part))
 }
 
-fn parse_field(field: &str, part: &Part) -> Result<(), String> {
+fn parse_field(field: &str, part: &ScheduleField) -> Result<(), String> {
     field.split(',').filter(|range| !range.is_empty()).try_for_each(|range| parse_range(range, part))
 }
 
-fn parse_range(text: &str, part: &Part) -> Result<(), String> {
+fn parse_range(text: &str, part: &ScheduleField) -> Result<(), String> {
     let steps: Vec<&str> = text.split('/').collect();
     let limits: Vec<&str> = steps[0].split('-').collect();
     let (start, mut end) = match limits.as_slice() {
@@ -138,7 +138,7 @@ fn parse_range(text: &str, part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-fn number_or_name(text: &str, part: &Part) -> Result<i64, String> {
+fn number_or_name(text: &str, part: &ScheduleField) -> Result<i64, String> {
     let lower = text.to_lowercase();
     let named = part.names.iter().position(|name| *name == lower);
     match named.and_then(|index| i64::try_from(index).ok()) {

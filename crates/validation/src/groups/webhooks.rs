@@ -10,7 +10,9 @@ use crate::selectors::SELECTOR;
 use crate::shape::Rule::{Always, Check, Each, OneOf, Required, With, Within};
 use crate::shape::{Rule, Run, Shape};
 
-use super::admission::{CONDITIONS, FAILURE_POLICY, MATCH_POLICY, REINVOCATION_POLICY, RULE, review_versions};
+use super::admissionregistration::{
+    CONDITIONS, FAILURE_POLICY, MATCH_POLICY, REINVOCATION_POLICY, RULE, review_versions,
+};
 
 pub(super) const VALIDATING: Shape = Shape::of(&[("webhooks", With("unique names", validating, &VALIDATING_HOOK))]);
 

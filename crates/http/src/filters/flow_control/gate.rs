@@ -95,9 +95,9 @@ impl Gate {
             state.enqueue(flow, Waiter { cost, grant });
             granted
         };
-        let leaving = Leaving { gate: self, flow };
+        let guard = WaitGuard { gate: self, flow };
         let outcome = timeout(patience, granted).await;
-        drop(leaving);
+        drop(guard);
         match outcome {
             Ok(Ok(places)) => Ok(places),
             Ok(Err(_)) | Err(_) => Err(self.state.lock().refuse()),
@@ -198,12 +198,12 @@ impl Drop for Places {
 }
 
 /// Takes a request out of the queue when it no longer waits.
-struct Leaving<'a> {
+struct WaitGuard<'a> {
     gate: &'a Arc<Gate>,
     flow: Flow,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.gate.state.lock();
         let Some(turn) = state.waiting.iter().position(|(flow, _)| *flow == self.flow) else { return };

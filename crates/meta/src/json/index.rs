@@ -11,7 +11,7 @@ use super::{Map, Value};
 static NULL: Value = Value::Null;
 
 /// The name of a field or the number of an element.
-pub trait Place {
+pub trait ValueIndex {
     /// The value here; `None` if there is none.
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value>;
 
@@ -25,7 +25,7 @@ pub trait Place {
     fn made<'v>(&self, value: &'v mut Value) -> &'v mut Value;
 }
 
-impl Place for str {
+impl ValueIndex for str {
     #[inline]
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         value.as_object()?.get(self)
@@ -59,7 +59,7 @@ const fn form(value: &Value) -> &'static str {
     }
 }
 
-impl Place for usize {
+impl ValueIndex for usize {
     #[inline]
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         value.as_array()?.get(*self)
@@ -81,7 +81,7 @@ impl Place for usize {
     }
 }
 
-impl Place for String {
+impl ValueIndex for String {
     #[inline]
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         self.as_str().of(value)
@@ -97,7 +97,7 @@ impl Place for String {
     }
 }
 
-impl<P: Place + ?Sized> Place for &P {
+impl<P: ValueIndex + ?Sized> ValueIndex for &P {
     #[inline]
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         (*self).of(value)
@@ -113,7 +113,7 @@ impl<P: Place + ?Sized> Place for &P {
     }
 }
 
-impl<P: Place> Index<P> for Value {
+impl<P: ValueIndex> Index<P> for Value {
     type Output = Value;
 
     fn index(&self, place: P) -> &Value {
@@ -121,7 +121,7 @@ impl<P: Place> Index<P> for Value {
     }
 }
 
-impl<P: Place> IndexMut<P> for Value {
+impl<P: ValueIndex> IndexMut<P> for Value {
     fn index_mut(&mut self, place: P) -> &mut Value {
         place.made(self)
     }
