@@ -1,4 +1,4 @@
-//! How long rules of usual kinds take on an object of five kilobytes.
+//! The time that rules of usual kinds take on an object of five kilobytes.
 //!
 //! `cargo run --release -p keelson-cel --example evaluation`
 

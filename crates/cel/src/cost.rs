@@ -1,4 +1,4 @@
-//! What an expression costs: estimated before there is data, and counted while it runs.
+//! The cost of an expression: estimated before there is data, and counted while it runs.
 //!
 //! Both follow upstream's model, because the estimate decides which definitions are accepted and the count which objects
 //! are: one for each step, a tenth for each character that is looked at, ten or more for what is made.

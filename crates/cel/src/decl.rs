@@ -1,4 +1,4 @@
-//! What is declared of the data that expressions see: types with sizes, and objects with fields.
+//! Declarations of the data that expressions see: types with sizes, and objects with fields.
 //!
 //! Sizes bound what an expression may cost before there is any data. A declaration also says how a value of the tree is to
 //! be read: that a text is a time, for instance, or that the order of a list does not matter.

@@ -1,4 +1,4 @@
-//! What an expression may use: variables, functions, types and messages.
+//! The names that an expression may use: variables, functions, types and messages.
 //!
 //! Which of them there are at a place of Kubernetes is in `environments`.
 

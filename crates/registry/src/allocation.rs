@@ -57,24 +57,24 @@ pub(crate) async fn accompany_service(
     let mut companions = Companions::default();
     let Some(after) = after else {
         if let Some((before, held)) = before.and_then(|before| Some((before, spec(before)?))) {
-            let place = ServiceRef::of(target, before);
-            addresses::give_back(registry, &place, held, None, &mut companions).await?;
-            ports::give_back(registry, &place, held, None, &mut companions).await?;
+            let service_ref = ServiceRef::of(target, before);
+            addresses::give_back(registry, &service_ref, held, None, &mut companions).await?;
+            ports::give_back(registry, &service_ref, held, None, &mut companions).await?;
         }
         return Ok(companions);
     };
     if target.subresource_name() == Some("status") {
         return Ok(companions);
     }
-    let place = ServiceRef::of(target, after);
+    let service_ref = ServiceRef::of(target, after);
     let Some(wanted) = spec_mut(after) else { return Ok(companions) };
     let held = before.and_then(spec);
-    families::fill(&registry.config.service_ranges, held, wanted).map_err(|errors| place.refuse(errors))?;
-    addresses::assign(registry, &place, held, wanted, &mut companions).await?;
-    ports::assign(registry, &place, held, wanted, attempt, &mut companions).await?;
+    families::fill(&registry.config.service_ranges, held, wanted).map_err(|errors| service_ref.refuse(errors))?;
+    addresses::assign(registry, &service_ref, held, wanted, &mut companions).await?;
+    ports::assign(registry, &service_ref, held, wanted, attempt, &mut companions).await?;
     if let Some(held) = held {
-        addresses::give_back(registry, &place, held, Some(wanted), &mut companions).await?;
-        ports::give_back(registry, &place, held, Some(wanted), &mut companions).await?;
+        addresses::give_back(registry, &service_ref, held, Some(wanted), &mut companions).await?;
+        ports::give_back(registry, &service_ref, held, Some(wanted), &mut companions).await?;
     }
     Ok(companions)
 }
@@ -84,14 +84,14 @@ pub(crate) async fn accompany_service(
 /// # Errors
 /// 422 for an address out of all ranges, and for families that contradict it.
 pub(crate) fn check_wish(registry: &Registry, target: &Target, mut service: Object) -> Result<(), ApiError> {
-    let place = Place::of(target, &service);
+    let service_ref = ServiceRef::of(target, &service);
     // Addresses that make no sense by themselves are told of first.
-    if !keelson_validation::alone(target.storage_kind(), None, &service).is_empty() {
+    if !target.version.rules().alone(None, &service).is_empty() {
         return Ok(());
     }
     let Some(wanted) = spec_mut(&mut service) else { return Ok(()) };
-    families::fill(&registry.config.service_ranges, None, wanted).map_err(|errors| place.refuse(errors))?;
-    addresses::check_ranges(registry, &place, wanted)
+    families::fill(&registry.config.service_ranges, None, wanted).map_err(|errors| service_ref.refuse(errors))?;
+    addresses::check_ranges(registry, &service_ref, wanted)
 }
 
 /// Which service it is, for errors and for what is written about it.

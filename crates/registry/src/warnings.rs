@@ -1,4 +1,4 @@
-//! What the client of a request should be told beside its answer, whether the request succeeds or is refused.
+//! Warnings: the client of a request is told of them beside its answer, whether the request succeeds or is refused.
 //!
 //! Warnings come from the depths of a verb (a field that nobody knows, a deprecated one, a plugin of admission), often from
 //! an attempt that is made again, and have to survive a refusal. So they are noted beside the request: its

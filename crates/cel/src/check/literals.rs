@@ -1,4 +1,4 @@
-//! What literals tell before an expression ever runs: durations, times, regular expressions and formats that can't be read,
+//! Literals, checked before an expression ever runs: durations, times, regular expressions and formats that can't be read,
 //! lists and maps of mixed types.
 
 use super::Checked;

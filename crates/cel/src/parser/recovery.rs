@@ -1,4 +1,4 @@
-//! What the parser does where the text is wrong: what it says, and where it goes on.
+//! The parser where the text is wrong: its messages, and where it goes on.
 //!
 //! One mistake is told once: until a word is understood again nothing more is said.
 

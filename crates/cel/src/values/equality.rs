@@ -1,4 +1,4 @@
-//! When two values are the same, and which is less.
+//! Equality of two values, and their order.
 //!
 //! Numbers of different types are compared as numbers. Values of different types are different, never an error. Lists of the
 //! tree that were declared as sets, or as maps, are the same in any order.

@@ -27,7 +27,7 @@ const MANAGER: &str = "ipallocator.k8s.io";
 /// Takes an address of each family of a service, the one that it asks for or any.
 pub(super) async fn assign(
     registry: &Registry,
-    place: &ServiceRef<'_>,
+    service_ref: &ServiceRef<'_>,
     before: Option<&Map>,
     spec: &mut Map,
     companions: &mut Companions,
@@ -53,19 +53,19 @@ pub(super) async fn assign(
                         continue;
                     }
                     // The object that says so was lost. Whoever has the address says it again.
-                    let object = registry.encode_own(&target, describe(place, address)).await?;
+                    let object = registry.encode_own(&target, describe(service_ref, address)).await?;
                     companions.take(key(registry, &target, address)?, object.bytes().clone(), OnConflict::PlanAgain);
                     continue;
                 }
                 let refused = |why: &str| {
                     let detail = format!("failed to allocate IP {text}: {why}");
-                    place.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
+                    service_ref.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
                 };
                 check_range(registry, address)?.map_err(|why| refused(&why))?;
                 (address, OnConflict::Refuse(Box::new(refused("provided IP is already allocated"))))
             }
         };
-        let object = registry.encode_own(&target, describe(place, address)).await?;
+        let object = registry.encode_own(&target, describe(service_ref, address)).await?;
         companions.take(key(registry, &target, address)?, object.bytes().clone(), on_conflict);
     }
     spec.put("clusterIP", addresses.first().map(|address| json!(address)));
@@ -76,14 +76,14 @@ pub(super) async fn assign(
 /// Gives back what a service had and has no longer.
 pub(super) async fn give_back(
     registry: &Registry,
-    place: &ServiceRef<'_>,
+    service_ref: &ServiceRef<'_>,
     before: &Map,
     after: Option<&Map>,
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let kept = after.map(held_addresses).unwrap_or_default();
     let target = target(registry, "ipaddresses")?;
-    let parent = parent(place);
+    let parent = parent(service_ref);
     // An address that somebody made by hand may say more of its parent than those that are given out.
     let names_parent = |address: &Object| {
         let stated = |field| address.get(&["spec", "parentRef", field]);
@@ -100,12 +100,12 @@ pub(super) async fn give_back(
 }
 
 /// Whose the address of a service is. There is one service of the name at a time.
-fn parent(place: &ServiceRef<'_>) -> Value {
-    json!({ "resource": "services", "namespace": place.namespace, "name": place.name })
+fn parent(service_ref: &ServiceRef<'_>) -> Value {
+    json!({ "resource": "services", "namespace": service_ref.namespace, "name": service_ref.name })
 }
 
 /// Refuses addresses out of all ranges.
-pub(super) fn check_ranges(registry: &Registry, place: &Place<'_>, spec: &Map) -> Result<(), ApiError> {
+pub(super) fn check_ranges(registry: &Registry, service_ref: &ServiceRef<'_>, spec: &Map) -> Result<(), ApiError> {
     if !needs_addresses(spec) || is_headless(spec) {
         return Ok(());
     }
@@ -114,7 +114,7 @@ pub(super) fn check_ranges(registry: &Registry, place: &Place<'_>, spec: &Map) -
         let Ok(address) = text.parse::<IpAddr>() else { continue };
         check_range(registry, address)?.map_err(|why| {
             let detail = format!("failed to allocate IP {text}: {why}");
-            place.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
+            service_ref.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
         })?;
     }
     Ok(())
@@ -143,8 +143,8 @@ pub(crate) async fn made_again(registry: &Registry, last: &StoredObject) -> Resu
     if !super::spec(&service).is_some_and(|spec| held_addresses(spec).contains(&held)) {
         return Ok(None);
     }
-    let place = Place::of(&services, &service);
-    registry.make_own(&target(registry, "ipaddresses")?, describe(&place, held)).await.map(Some)
+    let service_ref = ServiceRef::of(&services, &service);
+    registry.make_own(&target(registry, "ipaddresses")?, describe(&service_ref, held)).await.map(Some)
 }
 
 /// A free address by chance, as far as the cache knows.
@@ -186,7 +186,7 @@ fn cidrs(cidr: &Object) -> Vec<AddressRange> {
 }
 
 /// The IPAddress of a service.
-fn describe(place: &ServiceRef<'_>, address: IpAddr) -> Object {
+fn describe(service_ref: &ServiceRef<'_>, address: IpAddr) -> Object {
     let object = json!({
         "metadata": {
             "name": address.to_string(),
@@ -195,7 +195,7 @@ fn describe(place: &ServiceRef<'_>, address: IpAddr) -> Object {
                 "ipaddress.kubernetes.io/managed-by": MANAGER,
             },
         },
-        "spec": { "parentRef": parent(place) },
+        "spec": { "parentRef": parent(service_ref) },
     });
     Object::from_value(object).unwrap_or_default()
 }

@@ -25,7 +25,7 @@ const TAKEN: &str = "provided port is already allocated";
 /// Takes the ports that a service needs and does not have, those that it asks for or any.
 pub(super) async fn assign(
     registry: &Registry,
-    place: &ServiceRef<'_>,
+    service_ref: &ServiceRef<'_>,
     before: Option<&Map>,
     spec: &mut Map,
     attempt: usize,
@@ -34,7 +34,7 @@ pub(super) async fn assign(
     let held: HashSet<u16> = before.map(held_ports).unwrap_or_default().into_iter().collect();
     // Most ports are free, so the first attempt relies on luck; only then is it worth to ask which are.
     let taken = if attempt == 0 { HashSet::new() } else { taken(registry).await? };
-    let mut taking = Taking { registry, place, held, taken, new: HashSet::new(), companions };
+    let mut taking = Taking { registry, service_ref, held, taken, new: HashSet::new(), companions };
     if needs_node_ports(spec) {
         let shared = before.is_none();
         let all = spec.text("type") == "NodePort"
@@ -52,15 +52,16 @@ pub(super) async fn assign(
 /// Gives back what a service had and has no longer.
 pub(super) async fn give_back(
     registry: &Registry,
-    place: &ServiceRef<'_>,
+    service_ref: &ServiceRef<'_>,
     before: &Map,
     after: Option<&Map>,
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let kept = after.map(held_ports).unwrap_or_default();
     // No object, but what `owner` wrote.
-    let is_own =
-        |found: &KeyValue| serde_json::from_slice::<Value>(&found.value).is_ok_and(|owner| owner["uid"] == place.uid);
+    let is_own = |found: &KeyValue| {
+        serde_json::from_slice::<Value>(&found.value).is_ok_and(|owner| owner["uid"] == service_ref.uid)
+    };
     for port in held_ports(before).into_iter().filter(|port| !kept.contains(port)) {
         super::give_back(registry, key(port), is_own, companions).await?;
     }
@@ -69,7 +70,7 @@ pub(super) async fn give_back(
 
 struct Taking<'a> {
     registry: &'a Registry,
-    place: &'a ServiceRef<'a>,
+    service_ref: &'a ServiceRef<'a>,
     /// What the service has already.
     held: HashSet<u16>,
     /// What others are known to have.
@@ -100,7 +101,9 @@ impl Taking<'_> {
                 Some((_, wish)) if !shared && self.new.contains(&wish) => wish,
                 Some((_, wish)) => {
                     let field = format!("spec.ports[{index}].nodePort");
-                    self.take(wish, |place, why| place.refuse(vec![FieldError::invalid(field.as_str(), wish, why)]))?;
+                    self.take(wish, |service_ref, why| {
+                        service_ref.refuse(vec![FieldError::invalid(field.as_str(), wish, why)])
+                    })?;
                     wish
                 }
                 None => self.any().ok_or_else(|| no_port("failed to allocate a nodePort"))?,
@@ -132,9 +135,9 @@ impl Taking<'_> {
         let range = self.registry.config.service_ranges.node_ports;
         if !range.holds(port) {
             let why = format!("provided port is not in the valid range. The range of valid ports is {range}");
-            return Err(refused(self.place, &why));
+            return Err(refused(self.service_ref, &why));
         }
-        let taken = refused(self.place, TAKEN);
+        let taken = refused(self.service_ref, TAKEN);
         if !self.new.insert(port) {
             return Err(taken);
         }
@@ -156,7 +159,7 @@ impl Taking<'_> {
     }
 
     fn owner(&self) -> Bytes {
-        let ServiceRef { namespace, name, uid, .. } = self.place;
+        let ServiceRef { namespace, name, uid, .. } = self.service_ref;
         json!({ "namespace": namespace, "name": name, "uid": uid }).to_string().into()
     }
 }

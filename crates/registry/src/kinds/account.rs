@@ -1,4 +1,6 @@
 //! Service accounts: of the secrets that they name only the names count.
+//!
+//! A secret is in the namespace of the account, so that whatever else a client says of it has no effect.
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;

@@ -1,4 +1,6 @@
 //! Claims: where their content comes from is said in two fields.
+//!
+//! The older one can name fewer kinds. Whoever states one of them gets the other, so that clients of either agree.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};

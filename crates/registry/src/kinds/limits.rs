@@ -1,4 +1,6 @@
-//! Limit ranges: they need no name.
+//! Limit ranges: one that is made without a name gets its uid as its name.
+//!
+//! Upstream does the same, and no other kind has it.
 
 use keelson_meta::Object;
 

@@ -116,7 +116,6 @@ impl Strategy for Pods {
 
 #[cfg(test)]
 mod tests {
-    use keelson_schema::Schemas;
 
     use super::*;
 

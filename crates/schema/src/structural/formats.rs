@@ -1,4 +1,6 @@
-//! The formats of texts and numbers that the reference server knows. Others are not looked at.
+//! The formats of texts and numbers that upstream knows.
+//!
+//! Others are not looked at: a definition may name any.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr as _;

@@ -1,4 +1,4 @@
-//! What values keep beyond their shape, as it was stated: one node for each schema, with its expressions compiled.
+//! The rules that values keep beyond their shape, as they were stated: one node for each schema, with its expressions compiled.
 //!
 //! Schemas that are combined (`allOf`, `anyOf`, `oneOf`, `not`) are nodes like others; they state no types as a rule.
 
