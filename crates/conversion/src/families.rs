@@ -4,7 +4,7 @@
 //! upstream's hand-written conversions add to that is in the modules that the steps come from.
 
 use crate::conversion::Step;
-use crate::{autoscaler, devices, event};
+use crate::{autoscaling, events, resource};
 
 /// A kind in all the forms that it is served or stored in.
 pub(crate) struct Family {
@@ -34,13 +34,13 @@ const RESOURCE: &str = "resource.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 
 pub(crate) const FAMILIES: &[Family] = &[
-    family("Event", &[hub("", "v1"), form(EVENTS, "v1", event::to_core, event::from_core)]),
+    family("Event", &[hub("", "v1"), form(EVENTS, "v1", events::to_core, events::from_core)]),
     family(
         "HorizontalPodAutoscaler",
         &[
-            hub(AUTOSCALING, "v2").canonical([Some(autoscaler::drop_annotations), None]),
-            form(AUTOSCALING, "v1", autoscaler::v1_to_v2, autoscaler::v2_to_v1)
-                .canonical([Some(autoscaler::v1_to_v2), Some(autoscaler::v2_to_v1)]),
+            hub(AUTOSCALING, "v2").canonical([Some(autoscaling::drop_annotations), None]),
+            form(AUTOSCALING, "v1", autoscaling::v1_to_v2, autoscaling::v2_to_v1)
+                .canonical([Some(autoscaling::v1_to_v2), Some(autoscaling::v2_to_v1)]),
         ],
     ),
     family("MutatingAdmissionPolicy", ADMISSION_FORMS),
@@ -56,7 +56,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         &[
             hub(RESOURCE, "v1"),
             hub(RESOURCE, "v1beta2"),
-            form(RESOURCE, "v1beta1", devices::nest_claim, devices::flatten_claim),
+            form(RESOURCE, "v1beta1", resource::nest_claim, resource::flatten_claim),
         ],
     ),
     family(
@@ -64,7 +64,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         &[
             hub(RESOURCE, "v1"),
             hub(RESOURCE, "v1beta2"),
-            form(RESOURCE, "v1beta1", devices::nest_template, devices::flatten_template),
+            form(RESOURCE, "v1beta1", resource::nest_template, resource::flatten_template),
         ],
     ),
     family(
@@ -72,7 +72,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         &[
             hub(RESOURCE, "v1"),
             hub(RESOURCE, "v1beta2"),
-            form(RESOURCE, "v1beta1", devices::lift_slice, devices::wrap_slice),
+            form(RESOURCE, "v1beta1", resource::lift_slice, resource::wrap_slice),
         ],
     ),
 ];

@@ -7,11 +7,11 @@
 //! Nothing here knows bytes, defaults or requests. An object is expected to have passed its schema; what a schema can't
 //! see, the text of annotations, is checked here. Fields that no version knows survive every conversion.
 
-mod autoscaler;
+mod autoscaling;
 mod conversion;
-mod devices;
-mod event;
+mod events;
 mod families;
+mod resource;
 mod tree;
 mod view;
 
