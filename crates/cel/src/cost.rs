@@ -5,6 +5,7 @@
 
 pub mod actual;
 pub mod estimate;
+pub mod limits;
 
 /// What a step costs.
 const STEP: u64 = 1;

@@ -43,6 +43,8 @@ pub enum DeclKind {
     Duration,
     /// A time, in a text.
     Timestamp,
+    /// A quantity of a resource, in a text.
+    Quantity,
     /// A list.
     List(Arc<Decl>, ListKind),
     /// A map with texts for keys.
@@ -161,6 +163,11 @@ impl Decl {
         let object = Arc::new(ObjectType { name: name.to_owned(), fields: fields.collect() });
         let ty = Type::Object(object.clone());
         Arc::new(Self { kind: DeclKind::Object(object), ty, max_elements: 0, min_size: MIN_CONTAINER })
+    }
+
+    /// A quantity of a resource.
+    pub fn quantity() -> Arc<Self> {
+        Self::scalar(DeclKind::Quantity, Type::opaque("kubernetes.Quantity"), MIN_TEXT)
     }
 
     /// A value of a type of which no more is known.

@@ -80,6 +80,11 @@ pub fn access_review() -> Environment {
     Environment::kubernetes().with_declared("request", &ACCESS_REVIEW)
 }
 
+/// A selector of devices, which sees one of them.
+pub fn device() -> Environment {
+    Environment::kubernetes().with_bindings().with_declared("device", &DEVICE)
+}
+
 /// The variables of a policy as the fields of one, each with the type that its expression came to.
 pub fn variables(declared: impl IntoIterator<Item = (String, Type)>) -> Arc<Decl> {
     Decl::fields("kubernetes.variables", declared.into_iter().map(|(name, ty)| (name, Decl::of(ty))))
@@ -155,6 +160,20 @@ pub static NAMESPACE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     let spec = object("kubernetes.NamespaceSpec", &[("finalizers", texts())]);
     let status = names("kubernetes.NamespaceStatus", &["phase"]);
     object("kubernetes.Namespace", &[("metadata", metadata), ("spec", spec), ("status", status)])
+});
+
+/// A device that a claim may be for: by domain and name what it has, and how much of it.
+pub static DEVICE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
+    let by_name = |value: Arc<Decl>| Decl::map(Decl::map(value, UNBOUNDED), UNBOUNDED);
+    object(
+        "kubernetes.DRADevice",
+        &[
+            ("driver", text()),
+            ("attributes", by_name(Decl::any())),
+            ("capacity", by_name(Decl::quantity())),
+            ("allowMultipleAllocations", Decl::bool()),
+        ],
+    )
 });
 
 /// What an authorizer is asked.

@@ -142,6 +142,28 @@ fn each_place_has_its_variables_and_no_others() {
 }
 
 #[test]
+fn a_device_is_selected_by_what_it_has() {
+    let text = "cel.bind(gpu, device.attributes['gpu.example.com'], gpu.model == 'a1' && semver(gpu.?driver.orValue('0.0.0'))\
+                .isGreaterThan(semver('1.2.3'))) && device.capacity['gpu.example.com'].memory.compareTo(quantity('40Gi')) >= 0";
+    let program = Program::compile_to(text, &environments::device(), &[Type::Bool]).expect("a selector");
+    let held = |device: &Json| {
+        let device = values::from_tree(device, Some(&environments::DEVICE));
+        program.holds(&[device], &mut Meter::new(LIMIT))
+    };
+    let device = |driver: &str, memory: &str| {
+        json!({
+            "driver": "gpu.example.com",
+            "attributes": {"gpu.example.com": {"model": "a1", "driver": driver}},
+            "capacity": {"gpu.example.com": {"memory": memory}}
+        })
+    };
+    assert_eq!(held(&device("1.10.0", "64Gi")), Ok(true));
+    assert_eq!(held(&device("1.2.3", "64Gi")), Ok(false));
+    assert_eq!(held(&device("2.0.0", "32Gi")), Ok(false));
+    assert_eq!(held(&json!({"driver": "other"})), Err(EvalError::no_key("attributes")));
+}
+
+#[test]
 fn a_rule_sees_what_was_before_if_it_says_so() {
     let schema = json!({"type": "object", "properties": {"i": {"type": "integer"}}});
     let decl = decl::from_schema(&schema, "selfType", false).expect("a schema that is seen");

@@ -53,6 +53,7 @@ fn from_text<'a>(text: &'a str, decl: Option<&Decl>) -> Value<'a> {
             .or_else(|| times::parse_timestamp(&format!("{text}T00:00:00Z")))
             .map_or(plain, Value::Timestamp),
         Some(DeclKind::Duration) => times::parse_duration(text).map_or(plain, Value::Duration),
+        Some(DeclKind::Quantity) => keelson_meta::Quantity::parse(text).map_or(plain, Value::Quantity),
         Some(DeclKind::Bytes) => {
             data_encoding::BASE64.decode(text.as_bytes()).map_or(plain, |bytes| Value::Bytes(bytes.into()))
         }
