@@ -10,7 +10,7 @@ use keelson_meta::{ApiError, ListHead, ListMeta, Status};
 use keelson_registry::{Deleted, ListItems, Registry, Target, not_for_collections};
 
 use super::list::source_of;
-use super::list_body::ListBody;
+use super::list_body::{ListBody, Paced};
 use super::render::{ListWriter, Renderer};
 use super::{decode, resolve};
 use crate::body::{ResponseBody, stream};
@@ -80,6 +80,6 @@ pub(super) async fn collection(
     let content_type = renderer.media().kind.content_type();
     let mut source = source_of(ListItems::Chosen(entries), &renderer).await?;
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
-    let body = ListBody::new(writer, &start, source);
+    let body = Paced::new(ListBody::new(writer, &start, source));
     Ok(respond::stream(StatusCode::OK, content_type, stream(body)))
 }

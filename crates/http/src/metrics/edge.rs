@@ -17,7 +17,7 @@ use prometheus_client::metrics::MetricType;
 use super::source::{MetricKind, Sample};
 
 /// Upper ends of the buckets of polls, in microseconds.
-const BUCKETS_MICROS: [u64; 8] = [100, 1_000, 5_000, 10_000, 50_000, 250_000, 1_000_000, 10_000_000];
+const BUCKETS_MICROS: [u64; 9] = [100, 1_000, 5_000, 10_000, 50_000, 100_000, 250_000, 1_000_000, 10_000_000];
 
 /// A poll that took no longer is not asked how much of that it worked: the answer could only be less.
 const ASK_FROM: Duration = Duration::from_millis(5);
