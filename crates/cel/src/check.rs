@@ -10,6 +10,7 @@ use crate::environment::Environment;
 use crate::overloads::{CostRule, Overload};
 use crate::parser::Parsed;
 use crate::source::Issue;
+use crate::stack::with_room;
 use crate::types::{Type, Unifier, most_general};
 use std::collections::HashMap;
 
@@ -106,6 +107,10 @@ impl Checker<'_> {
     }
 
     fn check(&mut self, expr: &Expr) {
+        with_room(|| self.check_within(expr));
+    }
+
+    fn check_within(&mut self, expr: &Expr) {
         let ty = match &expr.kind {
             ExprKind::Error => Type::Error,
             ExprKind::Literal(literal) => literal_type(literal),

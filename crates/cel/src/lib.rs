@@ -21,6 +21,7 @@ pub mod overloads;
 pub mod parser;
 pub mod program;
 pub mod source;
+mod stack;
 pub mod types;
 pub mod values;
 

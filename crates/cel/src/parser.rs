@@ -12,6 +12,7 @@ mod recovery;
 use crate::ast::{Call, Expr, ExprKind, Literal, MapEntry, StructField};
 use crate::lexer::{Token, TokenKind, tokens};
 use crate::source::{Issue, MAX_CODE_POINTS, Source};
+use crate::stack::with_room;
 use recovery::Follow;
 
 /// How deep each rule of the grammar may be nested.
@@ -208,6 +209,10 @@ impl Parser<'_> {
     }
 
     fn expression(&mut self, follow: Follow) -> Expr {
+        with_room(|| self.expression_within(follow))
+    }
+
+    fn expression_within(&mut self, follow: Follow) -> Expr {
         if !self.enter(|depth| &mut depth.expression) {
             self.depth.expression -= 1;
             return self.node(0, ExprKind::Error);

@@ -95,3 +95,45 @@ fn an_expression_runs_on_many_threads_at_once() {
     assert!(program.uses("self"));
     assert!(matches!(program.evaluate(&[Value::Null], &mut Meter::new(1_000)), Err(EvalError::Failed(_))));
 }
+
+/// The stack of a thread of the runtime, in bytes.
+const STACK: usize = 2 << 20;
+
+#[test]
+fn the_deepest_expressions_fit_a_stack() {
+    let nested = |open: &str, inner: &str, close: &str, depth: usize| {
+        format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
+    };
+    let deepest = |make: &dyn Fn(usize) -> String| {
+        let compiles = |depth: &usize| Program::compile(&make(*depth), &Environment::kubernetes()).is_ok();
+        (1..260).rev().step_by(9).find(compiles).unwrap_or(0)
+    };
+    let run = move || {
+        let makers: [&dyn Fn(usize) -> String; 8] = [
+            &|depth| nested("(", "true", ")", depth),
+            &|depth| nested("[", "1", "]", depth),
+            &|depth| nested("{'a': ", "1", "}", depth),
+            &|depth| nested("[1].map(x, ", "1", ")", depth),
+            &|depth| nested("[1].all(x, true && ", "true", ")", depth),
+            &|depth| nested("optional.of(1).optMap(x, ", "1", ")", depth),
+            &|depth| nested("true ? 1 : (", "2", ")", depth),
+            &|depth| format!("dyn(1){}", " + 1".repeat(depth)),
+        ];
+        for make in makers {
+            let depth = deepest(make);
+            assert!(depth > 60, "{depth}: {}", make(3));
+            let program = Program::compile(&make(depth), &Environment::kubernetes()).expect("an expression");
+            let result = program.evaluate(&[], &mut Meter::new(1_000_000));
+            assert!(result.is_ok(), "{}: {result:?}", make(3));
+            // Showing a value and putting it into an object goes as deep.
+            let text = format!("'%s'.format([dyn({})])", make(depth - 10));
+            if let Ok(program) = Program::compile(&text, &Environment::kubernetes()) {
+                // An optional value can't be shown, and says so.
+                let shown = program.evaluate(&[], &mut Meter::new(1_000_000));
+                assert!(!matches!(shown, Err(EvalError::TooCostly)), "{}", make(3));
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(run).expect("a thread");
+    thread.join().expect("no overflow");
+}

@@ -11,6 +11,7 @@ use crate::check::Checked;
 use crate::decl::{Decl, DeclKind};
 use crate::environment::Environment;
 use crate::overloads::CostRule;
+use crate::stack::with_room;
 use crate::types::Type;
 use std::collections::HashMap;
 
@@ -180,6 +181,10 @@ impl<'e> Estimator<'e> {
     }
 
     fn cost(&mut self, expr: &'e Expr) -> Bounds {
+        with_room(|| self.cost_within(expr))
+    }
+
+    fn cost_within(&mut self, expr: &'e Expr) -> Bounds {
         match &expr.kind {
             ExprKind::Error | ExprKind::Literal(_) => Bounds::default(),
             ExprKind::Ident(name) => {

@@ -7,6 +7,7 @@ use super::{CallNode, FoldNode, Node, RegexNode};
 use crate::ast::FoldShape;
 use crate::cost::actual::Meter;
 use crate::library::regex::run;
+use crate::stack::with_room;
 use crate::values::{EvalError, List, Map, Outcome, Value};
 use std::rc::Rc;
 
@@ -40,6 +41,14 @@ impl<'r, 'a> Run<'r, 'a> {
                 self.meter.charge(STEP)?;
                 self.slots[*slot].clone()
             }
+            _ => with_room(|| self.eval_within(node)),
+        }
+    }
+
+    /// A step that has others below it.
+    fn eval_within(&mut self, node: &'a Node) -> Outcome<'a> {
+        match node {
+            Node::Constant(_) | Node::Variable(_) | Node::Local(_) => self.eval(node),
             Node::Select(operand, field) => {
                 let operand = self.eval(operand)?;
                 self.meter.charge(STEP)?;

@@ -10,6 +10,7 @@ use crate::library::convert::is_conversion;
 use crate::library::regex::{RegexCall, compile};
 use crate::library::{Native, find};
 use crate::overloads::CostRule;
+use crate::stack::with_room;
 use crate::types::Type;
 use crate::values::{EvalError, Value};
 
@@ -51,6 +52,10 @@ impl Planner<'_> {
     }
 
     fn node(&mut self, expr: &Expr) -> Planned {
+        with_room(|| self.node_within(expr))
+    }
+
+    fn node_within(&mut self, expr: &Expr) -> Planned {
         if let Some(name) = self.checked.names.get(&expr.id)
             && !matches!(expr.kind, ExprKind::Struct(..))
         {
