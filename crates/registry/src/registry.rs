@@ -141,19 +141,27 @@ impl Registry {
     }
 
     /// The stored collection behind the target's resource, as it is served at this moment: whoever goes on with it for long
-    /// must expect that it is removed meanwhile.
+    /// must expect that it is removed meanwhile. One that another has taken the place of is passed over for that, since it no
+    /// longer follows the store.
     ///
     /// # Errors
-    /// 405 for a resource that is not stored.
+    /// 405 for a resource that is not stored, 503 for the moment in which its collection is being replaced.
     pub(crate) fn collection(&self, target: &Target) -> Result<Arc<Collection>, ApiError> {
-        if let Some(stored) = target.stored() {
+        if let Some(stored) = target.stored()
+            && !stored.cached.is_removed()
+        {
             return Ok(stored.cached.clone());
         }
-        // A surface that only describes resources leads to the objects of whoever is asked.
+        // A surface that only describes resources leads to the objects of whoever is asked, too.
         let surface = self.surface();
         let served = surface.resource(&target.resource.group, &target.resource.plural);
-        let stored = served.and_then(|served| served.stored()).ok_or(ApiError::MethodNotAllowed)?;
-        Ok(stored.cached.clone())
+        match (served.and_then(|served| served.stored()), target.stored()) {
+            (Some(stored), _) if !stored.cached.is_removed() => Ok(stored.cached.clone()),
+            (Some(_), _) => Err(being_replaced(target)),
+            // Nobody serves it any more. Who still has it is shown its last state.
+            (None, Some(last)) => Ok(last.cached.clone()),
+            (None, None) => Err(ApiError::MethodNotAllowed),
+        }
     }
 
     /// The store's newest revision: at least that of every write that was acknowledged, by any server, before this call.
@@ -252,6 +260,14 @@ impl Counters {
 
     pub(crate) fn count_write_retry(&self) {
         self.write_retries.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// 503: nothing was done, and the client may try again.
+fn being_replaced(target: &Target) -> ApiError {
+    ApiError::ServiceUnavailable {
+        message: format!("{} are being loaded anew, please try again", target.group_resource()),
+        retry_after_seconds: Some(1),
     }
 }
 

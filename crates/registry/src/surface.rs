@@ -103,7 +103,7 @@ impl Surface {
     pub fn stored_target(self: &Arc<Self>, collection: &StoredCollection) -> Option<Target> {
         let first = collection.layout.resources.first()?;
         let resource = self.resource(&first.group, &first.plural)?;
-        let stored = resource.storage_gvk().and_then(|kind| resource.version(&kind.version));
+        let stored = resource.storage_kind().and_then(|kind| resource.version(&kind.version));
         Some(self.target_of(resource, stored.or_else(|| resource.versions().first())?))
     }
 

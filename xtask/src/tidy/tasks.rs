@@ -17,7 +17,7 @@ const STARTS: [&str; 7] = [
 ];
 
 /// Files that may start tasks by themselves, and why.
-const ALLOWED: [(&str, &str); 10] = [
+const ALLOWED: [(&str, &str); 12] = [
     ("crates/supervision/", "it is what watches"),
     ("crates/cache/src/additions.rs", "loads, for which the cache's tail waits: it ends with their panics"),
     (
@@ -25,6 +25,11 @@ const ALLOWED: [(&str, &str); 10] = [
         "a task for each connection and stream, which ends with it and concerns no other; the listener ends with its thread",
     ),
     ("crates/server/src/probe.rs", "a thread that the log may block, which is what it is there to tell"),
+    (
+        "crates/registry/src/surface/surfaces.rs",
+        "a change of the surface, whose end and panics are those of who asked for it",
+    ),
+    ("crates/http/src/filters/long_work.rs", "a request, whose panics are those of the one that waits for it"),
     ("crates/http/src/body/request.rs", "reads the rest of one body that nobody wants, for a bounded time"),
     ("crates/storage-etcd/src/watch.rs", "one write; that it did not happen shows in its not coming back"),
     (

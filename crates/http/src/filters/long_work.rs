@@ -1,29 +1,26 @@
 //! Threads for requests whose work takes long.
 //!
 //! Every thread of the runtime serves many connections, and one that parses, checks or patches something large for seconds would keep all
-//! of them waiting. Such requests are answered on threads of their own, a bounded number at a time, which the system lets run beside
-//! those of the runtime. Who waits for one has a place already, so the number of those who wait is bounded too.
+//! of them waiting. Such requests are answered by a runtime with threads of its own, which the system lets run beside those of the
+//! first. A request that waits, for the rest of its body, for the store or for somebody who is asked, holds no thread meanwhile, so that
+//! who sends slowly keeps up nobody. The number of those who wait is bounded by the places of flow control, which each of them has.
 
-use std::sync::Arc;
+use std::sync::OnceLock;
 
-use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio_util::task::AbortOnDropHandle;
 
-/// How many requests do long work at once, for each thread of the runtime. Some of them wait for the store meanwhile.
-const FOR_EACH_THREAD: usize = 2;
+/// How many requests do long work at once, for each processor.
+const FOR_EACH_PROCESSOR: usize = 2;
 
-/// The threads for long work.
+/// The threads for long work, which are started when there is some.
 #[derive(Debug)]
-pub(super) struct LongWork {
-    threads: Arc<Semaphore>,
-}
+pub(super) struct LongWork(OnceLock<Option<Runtime>>);
 
 impl LongWork {
-    /// As many as fit the runtime.
+    /// As many as fit the machine.
     pub(super) fn new() -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_THREAD;
-        Self { threads: Arc::new(Semaphore::new(threads)) }
+        Self(OnceLock::new())
     }
 
     /// Does the work on another thread. It is given up when the result is no longer waited for.
@@ -31,19 +28,36 @@ impl LongWork {
     /// # Panics
     /// When the work does.
     pub(super) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
-        let thread = self.threads.clone().acquire_owned().await.ok();
-        let given_up = CancellationToken::new();
-        let _give_up = given_up.clone().drop_guard();
-        let runtime = Handle::current();
-        let working = tokio::task::spawn_blocking(move || {
-            let _thread = thread;
-            runtime.block_on(given_up.run_until_cancelled_owned(work))
-        });
-        match working.await.map_err(tokio::task::JoinError::try_into_panic) {
-            Ok(Some(done)) => done,
+        let Some(threads) = self.threads() else { return work.await };
+        match AbortOnDropHandle::new(threads.spawn(work)).await.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(done) => done,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            // Nobody waits any more, or the server is being torn down.
-            Ok(None) | Err(Err(_)) => std::future::pending().await,
+            // The server is being torn down.
+            Err(Err(_)) => std::future::pending().await,
+        }
+    }
+
+    /// `None` where the system gives no threads: then the runtime's own have to do.
+    fn threads(&self) -> Option<Handle> {
+        let made = self.0.get_or_init(|| {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_PROCESSOR;
+            let runtime =
+                Builder::new_multi_thread().worker_threads(threads).thread_name("long-work").enable_all().build();
+            runtime
+                .inspect_err(
+                    |error| tracing::error!(%error, "large requests will keep others waiting: no threads for them"),
+                )
+                .ok()
+        });
+        made.as_ref().map(|runtime| runtime.handle().clone())
+    }
+}
+
+impl Drop for LongWork {
+    fn drop(&mut self) {
+        // Nobody waits for work any more, and a runtime must not be waited for inside of another.
+        if let Some(runtime) = self.0.take().flatten() {
+            runtime.shutdown_background();
         }
     }
 }
@@ -91,5 +105,17 @@ mod tests {
         begins.await.unwrap();
         task.abort();
         given_up.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_hold_up_no_others() {
+        let long_work = LongWork::new();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_PROCESSOR;
+        let mut waiting: Vec<_> =
+            (0..4 * threads).map(|_| Box::pin(long_work.run(std::future::pending::<()>()))).collect();
+        for waits in &mut waiting {
+            assert!(futures::poll!(waits).is_pending());
+        }
+        assert_eq!(long_work.run(async { 7 }).await, 7);
     }
 }

@@ -27,13 +27,14 @@ fn kept(target: &Target) -> impl Iterator<Item = FieldPath> + Clone {
 }
 
 /// What a write to the target's endpoint makes of an object: what is sent, as far as the endpoint can change it. Both are
-/// in the version that is stored.
-pub(crate) fn confine(target: &Target, stored: &Object, sent: Object) -> Object {
+/// in the version that is stored. Says whether it has fields now that were not sent, which stand behind all others.
+pub(crate) fn confine(target: &Target, stored: &Object, sent: Object) -> (Object, bool) {
+    let mut is_added = false;
     let mut confined = match target.subresource_name() {
         Some("status") => {
             let mut status = stored.clone();
             for name in ["metadata", "status"] {
-                copy(&sent.0, &mut status.0, &[name]);
+                is_added |= copy(&sent.0, &mut status.0, &[name]);
             }
             status
         }
@@ -41,26 +42,27 @@ pub(crate) fn confine(target: &Target, stored: &Object, sent: Object) -> Object 
     };
     let managed = take_managed(&mut confined);
     for path in kept(target) {
-        copy(&stored.0, &mut confined.0, path);
+        is_added |= copy(&stored.0, &mut confined.0, path);
     }
     set_managed(&mut confined, managed);
-    confined
+    (confined, is_added)
 }
 
-/// Makes what is at a path of one object what it is in another, nothing included.
-fn copy(from: &Map, to: &mut Map, path: &[&str]) {
+/// Makes what is at a path of one object what it is in another, nothing included. Says whether nothing was there before.
+fn copy(from: &Map, to: &mut Map, path: &[&str]) -> bool {
     match path {
-        [] => {}
+        [] => false,
         [last] => match from.get(last) {
-            Some(value) => drop(to.insert((*last).to_owned(), value.clone())),
-            None => drop(to.remove(last)),
+            Some(value) => to.insert((*last).to_owned(), value.clone()).is_none(),
+            None => {
+                to.remove(last);
+                false
+            }
         },
         [first, rest @ ..] => {
             let nothing = Map::new();
             let from = from.get(first).and_then(Value::as_object).unwrap_or(&nothing);
-            if let Some(to) = to.get_mut(first).and_then(Value::as_object_mut) {
-                copy(from, to, rest);
-            }
+            to.get_mut(first).and_then(Value::as_object_mut).is_some_and(|to| copy(from, to, rest))
         }
     }
 }

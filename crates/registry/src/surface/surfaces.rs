@@ -12,6 +12,7 @@ use keelson_cache::{AddError, Cache, Collection as CachedCollection};
 use keelson_meta::GroupResource;
 use keelson_resources::{Collection, Resource, Text};
 use tokio::sync::{Mutex, watch};
+use tokio::task::JoinHandle;
 
 use super::contribution::Contribution;
 use super::served::{CollectionId, ServedResource, StoredCollection};
@@ -19,7 +20,10 @@ use super::{Surface, builtin};
 use crate::config::RegistryConfig;
 
 /// The surface of one server, as it is now.
-pub struct Surfaces {
+#[derive(Clone)]
+pub struct Surfaces(Arc<Shared>);
+
+struct Shared {
     current: ArcSwap<Surface>,
     /// Held while a change is made: changes happen one after another.
     changing: Mutex<()>,
@@ -45,7 +49,7 @@ impl Surfaces {
     /// # Panics
     /// When the cache was started without a collection of [`collection_specs`](crate::collection_specs).
     pub fn builtin(cache: Arc<Cache>, config: &RegistryConfig) -> Self {
-        let surfaces = Self {
+        let surfaces = Shared {
             current: ArcSwap::from_pointee(Surface::default()),
             changing: Mutex::new(()),
             generation: watch::Sender::new(0),
@@ -61,27 +65,57 @@ impl Surfaces {
         }
         contributions.iter().for_each(|contribution| surface.put(contribution.served()));
         surfaces.current.store(Arc::new(surface));
-        surfaces
+        Self(Arc::new(surfaces))
     }
 
     /// What is served now.
     ///
     /// Cost: one atomic increment.
     pub fn current(&self) -> Arc<Surface> {
-        self.current.load_full()
+        self.0.current.load_full()
     }
 
     /// Tells of each change by the number of the surface that came of it.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.generation.subscribe()
+        self.0.generation.subscribe()
     }
 
     /// Serves these resources, instead of those of the same names, from one moment on. Their objects stay where they are as long
-    /// as the prefix is the same.
+    /// as the prefix is the same. A change that has begun is made whole, whether or not it is waited for.
     ///
     /// # Errors
     /// When a name, a kind or a place in the store is another resource's; nothing is changed then.
+    ///
+    /// # Panics
+    /// When the change does.
     pub async fn put(&self, contributions: Vec<Contribution>) -> Result<Arc<Surface>, SurfaceError> {
+        let shared = self.0.clone();
+        whole(tokio::spawn(async move { shared.put(contributions).await })).await
+    }
+
+    /// Serves these resources no longer, unless they are built in. Their objects stay in the store. A change that has begun is
+    /// made whole, whether or not it is waited for.
+    ///
+    /// # Panics
+    /// When the change does.
+    pub async fn remove(&self, resources: &[GroupResource]) -> Arc<Surface> {
+        let (shared, resources) = (self.0.clone(), resources.to_vec());
+        whole(tokio::spawn(async move { shared.remove(&resources).await })).await
+    }
+}
+
+/// What a change comes to.
+async fn whole<T>(change: JoinHandle<T>) -> T {
+    match change.await.map_err(tokio::task::JoinError::try_into_panic) {
+        Ok(done) => done,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // The server is being torn down, with all that waits.
+        Err(Err(_)) => std::future::pending().await,
+    }
+}
+
+impl Shared {
+    async fn put(&self, contributions: Vec<Contribution>) -> Result<Arc<Surface>, SurfaceError> {
         let _changing = self.changing.lock().await;
         let mut next = Surface::clone(&self.current.load());
         let mut replaced = Vec::new();
@@ -148,8 +182,7 @@ impl Surfaces {
         Ok(found)
     }
 
-    /// Serves these resources no longer, unless they are built in. Their objects stay in the store.
-    pub async fn remove(&self, resources: &[GroupResource]) -> Arc<Surface> {
+    async fn remove(&self, resources: &[GroupResource]) -> Arc<Surface> {
         let _changing = self.changing.lock().await;
         let mut next = Surface::clone(&self.current.load());
         let mut removed = Vec::new();

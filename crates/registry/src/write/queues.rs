@@ -1,28 +1,85 @@
-//! Queues for writes that keep losing the race for an object. A turn is given back when its holder is dropped, so a caller
-//! that goes away holds up nobody.
+//! Queues for writes that keep losing the race for an object, one for each object. A turn is given back when its holder is
+//! dropped, so a caller that goes away holds up nobody.
+//!
+//! Who has a turn may ask plugins and converters, which take long, so writes of other objects never wait for it.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Weak};
 
+use hashbrown::HashMap;
 use keelson_storage::StoreKey;
-use tokio::sync::{Mutex, MutexGuard};
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
 
-/// How many queues there are. Objects that share one wait for each other, which is harmless and rare.
-const QUEUES: usize = 64;
+/// When so many queues are known, those that nobody stands in are forgotten.
+const FORGET_ABOVE: usize = 64;
 
-/// The queues, each for the objects whose keys lead to it.
-pub(crate) struct Queues([Mutex<()>; QUEUES]);
+/// The queues of the objects that somebody waits for.
+#[derive(Default)]
+pub(crate) struct Queues(Mutex<Known>);
 
-impl Default for Queues {
+struct Known {
+    queues: HashMap<StoreKey, Weak<Queue>>,
+    /// How many there may be before the empty ones are looked for: twice as many as were in use then.
+    most: usize,
+}
+
+type Queue = tokio::sync::Mutex<()>;
+
+impl Default for Known {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::new(())))
+        Self { queues: HashMap::new(), most: FORGET_ABOVE }
     }
 }
 
 impl Queues {
     /// Waits for a turn at an object.
-    pub(super) async fn turn(&self, key: &StoreKey) -> MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        self.0[hasher.finish() as usize % QUEUES].lock().await
+    pub(super) async fn turn(&self, key: &StoreKey) -> OwnedMutexGuard<()> {
+        let queue = self.0.lock().queue(key);
+        queue.lock_owned().await
+    }
+}
+
+impl Known {
+    fn queue(&mut self, key: &StoreKey) -> Arc<Queue> {
+        if let Some(queue) = self.queues.get(key).and_then(Weak::upgrade) {
+            return queue;
+        }
+        if self.queues.len() >= self.most {
+            self.queues.retain(|_, queue| queue.strong_count() > 0);
+            self.most = FORGET_ABOVE.max(2 * self.queues.len());
+        }
+        let queue = Arc::new(Queue::default());
+        self.queues.insert(key.clone(), Arc::downgrade(&queue));
+        queue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn writes_of_one_object_take_turns_and_wait_for_no_other() {
+        let queues = Queues::default();
+        let (one, other) = (StoreKey::new("/r/a"), StoreKey::new("/r/b"));
+        let held = queues.turn(&one).await;
+        assert!(queues.turn(&one).now_or_never().is_none());
+        assert!(queues.turn(&other).now_or_never().is_some());
+        drop(held);
+        assert!(queues.turn(&one).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn queues_that_nobody_stands_in_are_forgotten() {
+        let queues = Queues::default();
+        let held = queues.turn(&StoreKey::new("/held")).await;
+        for number in 0..10 * FORGET_ABOVE {
+            drop(queues.turn(&StoreKey::new(format!("/r/{number}"))).await);
+        }
+        assert!(queues.0.lock().queues.len() <= FORGET_ABOVE);
+        assert!(queues.turn(&StoreKey::new("/held")).now_or_never().is_none());
+        drop(held);
     }
 }

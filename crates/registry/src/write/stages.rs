@@ -131,7 +131,8 @@ impl Registry {
         let faults = refuse_unconverted(target, &next, faults)?;
         let (stored, next) = self.both_as_stored(target, &live.object, next).await?;
         // Prepare. What admission fills in is no change, so the generation is counted after it.
-        let mut next = managed::confine(target, &stored, next);
+        let (mut next, is_added) = managed::confine(target, &stored, next);
+        is_changed |= is_added;
         strategy.check_subresource(target, &next)?;
         carry_over(target, &stored, &mut next);
         drop_closed(target, Some(&stored), &mut next);
