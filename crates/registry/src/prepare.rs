@@ -179,7 +179,9 @@ pub(crate) fn carry_over(target: &Target, current: &Object, next: &mut Object) {
     next.remove_meta("resourceVersion");
     match current.generation() {
         Some(generation) => {
-            let changed = target.resource.generation && target.strategy().raises_generation(current, next);
+            // A write of the status may bring annotations along, and asks for nothing.
+            let asks = target.resource.generation && target.subresource_name() != Some("status");
+            let changed = asks && target.strategy().raises_generation(current, next);
             next.set_meta("generation", generation + i64::from(changed));
         }
         None => next.remove_meta("generation"),

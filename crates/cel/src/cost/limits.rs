@@ -12,8 +12,8 @@ pub const SCHEMA: u64 = 100_000_000;
 pub const EVALUATION: u64 = 1_000_000;
 /// What all evaluations for one object may.
 pub const OBJECT: u64 = 10_000_000;
-/// What one evaluation of a match condition, and what all of a request's together may use.
-pub const MATCH_CONDITION: u64 = 250_000;
+/// What the match conditions of one configuration may use together for an object.
+pub const MATCH_CONDITIONS: u64 = 2_500_000;
 
 /// The bytes that a request may have.
 const MAX_REQUEST: u64 = 3 * 1024 * 1024;
