@@ -178,12 +178,8 @@ fn is_isbn13(text: &str) -> bool {
 /// A number that some issuer of cards gives out and whose last digit checks the others (ISO/IEC 7812).
 fn is_credit_card(text: &str) -> bool {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
-    let issued = match (digits.len(), digits.first()) {
-        (13 | 16, Some(4)) | (15, Some(3)) => true,
-        (16, Some(5 | 6 | 2 | 3)) => true,
-        (14, Some(3)) => true,
-        _ => false,
-    };
+    let issued =
+        matches!((digits.len(), digits.first()), (13 | 16, Some(4)) | (14..=16, Some(3)) | (16, Some(2 | 5 | 6)));
     let checked = digits.iter().rev().enumerate().map(|(place, digit)| match (place % 2, digit * 2) {
         (0, _) => *digit,
         (_, doubled) if doubled > 9 => doubled - 9,
@@ -292,7 +288,7 @@ fn is_uri(text: &str) -> bool {
     let absolute = first == '/' || text == "*" || scheme.is_some_and(is_scheme);
     let host = text.split_once("//").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
     absolute
-        && !text.chars().any(|c| c.is_control())
+        && !text.chars().any(char::is_control)
         && !host.contains(char::is_whitespace)
         && text.match_indices('%').all(|(place, _)| text.get(place + 1..place + 3).is_some_and(is_hex))
 }
