@@ -5,18 +5,13 @@
 //! Knows JSON and nothing of storage, time or other objects. Filling in twice changes nothing more. An object may still be
 //! of the wrong types: what is not as expected is left to the schema to refuse.
 
-mod access;
-mod admission;
-mod autoscaling;
-mod cluster;
+mod groups;
 mod image;
 mod missing;
-mod networking;
 mod pod;
 mod shape;
-mod storage;
+mod template;
 mod volumes;
-mod workloads;
 
 use keelson_codec::Checked;
 use keelson_meta::{GroupVersionKind, Object};
@@ -32,7 +27,7 @@ pub struct Defaults {
 impl Defaults {
     /// The defaults of a kind in a version; `None` for one without any.
     pub fn of(kind: &GroupVersionKind) -> Option<Self> {
-        let shape = shape_of(&kind.group, &kind.version, &kind.kind)?;
+        let shape = groups::shape(&kind.group, &kind.version, &kind.kind)?;
         Some(Self { shape })
     }
 
@@ -44,36 +39,6 @@ impl Defaults {
     /// Whether filling in would change an object, as it lies in a store. Cost: about a third of what checking its text takes.
     pub fn lacks(self, checked: &Checked) -> bool {
         self.shape.lacks_root(checked.cursor())
-    }
-}
-
-/// The shape of a kind; `None` for one without defaults.
-fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Shape> {
-    match group {
-        "" => core(kind),
-        "admissionregistration.k8s.io" => admission::shape(kind),
-        "apiextensions.k8s.io" | "apiregistration.k8s.io" => cluster::extension(kind),
-        "apps" | "batch" => workloads::shape(kind),
-        "authentication.k8s.io" | "certificates.k8s.io" => access::shape_of_proof(kind),
-        "autoscaling" => autoscaling::shape(version, kind),
-        "discovery.k8s.io" | "networking.k8s.io" => networking::shape(kind),
-        "flowcontrol.apiserver.k8s.io" | "scheduling.k8s.io" => cluster::shape(kind),
-        "rbac.authorization.k8s.io" => access::shape(kind),
-        "resource.k8s.io" => cluster::devices(version, kind),
-        "storage.k8s.io" => storage::shape(kind),
-        _ => None,
-    }
-}
-
-fn core(kind: &str) -> Option<&'static Shape> {
-    match kind {
-        "Pod" => Some(&pod::POD),
-        "PodTemplate" => Some(&pod::POD_TEMPLATE),
-        "ReplicationController" => workloads::shape(kind),
-        "Service" | "Endpoints" => networking::shape(kind),
-        "PersistentVolume" | "PersistentVolumeClaim" => storage::shape(kind),
-        "LimitRange" | "Namespace" | "Node" | "Secret" => cluster::shape(kind),
-        _ => None,
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Each source has its own shape, named after the field that it stands in.
 
+use crate::groups::core::CLAIM_SPEC;
 use crate::pod::pull_policy;
 use crate::shape::Rule::{Always, By, Each, Flag, In, Number, Text, TextIfAbsent};
 use crate::shape::{Shape, Step, text};
-use crate::storage::CLAIM_SPEC;
 
 /// The permissions of files that are made for a pod: 0644.
 const MODE: i64 = 0o644;

@@ -1,0 +1,46 @@
+//! Defaults of the definitions of custom resources.
+//!
+//! The names that a definition leaves out follow from its kind.
+
+use keelson_meta::json::Map;
+
+use super::admissionregistration::CLIENT;
+use crate::shape::Rule::{Always, In, Text};
+use crate::shape::{Shape, Step, is_unset, set, text};
+
+/// The shape of a kind of `apiextensions.k8s.io`.
+pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+    match kind {
+        "CustomResourceDefinition" => Some(&DEFINITION),
+        _ => None,
+    }
+}
+
+const DEFINITION: Shape = Shape::of(&[(
+    "spec",
+    In(&const {
+        Shape::of(&[
+            (
+                "names",
+                In(&const { Shape { fields: &[], then: &[Step::Run(&["kind", "singular", "listKind"], names)] } }),
+            ),
+            ("conversion", Always(&CONVERSION)),
+        ])
+    }),
+)]);
+
+const CONVERSION: Shape =
+    Shape::of(&[("strategy", Text("None")), ("webhook", In(&const { Shape::of(&[("clientConfig", In(&CLIENT))]) }))]);
+
+fn names(names: &mut Map) {
+    let kind = text(names, "kind").to_owned();
+    if kind.is_empty() {
+        return;
+    }
+    if is_unset(names, "singular") {
+        set(names, "singular", kind.to_lowercase());
+    }
+    if is_unset(names, "listKind") {
+        set(names, "listKind", format!("{kind}List"));
+    }
+}

@@ -1,0 +1,71 @@
+//! Defaults of services and endpoints.
+//!
+//! Those of a service depend on its type, and are functions beside its shape.
+
+use keelson_meta::json::Map;
+
+use crate::shape::Rule::{Always, CopiedOverText, Each, Flag, Number, Text, TextIfAbsent};
+use crate::shape::{Shape, Step, list, text};
+
+pub(super) const SERVICE: Shape = Shape::of(&[(
+    "spec",
+    Always(
+        &const {
+            Shape {
+                fields: &[
+                    ("sessionAffinity", Text("None")),
+                    ("type", Text("ClusterIP")),
+                    ("ports", Each(&SERVICE_PORT)),
+                ],
+                then: &[
+                    Step::Run(&["sessionAffinity", "sessionAffinityConfig"], affinity),
+                    Step::Run(TRAFFIC, traffic),
+                ],
+            }
+        },
+    ),
+)]);
+
+const SERVICE_PORT: Shape = Shape::of(&[("protocol", Text("TCP")), ("targetPort", CopiedOverText("port"))]);
+
+/// What traffic depends on, and what is said about it.
+const TRAFFIC: &[&str] =
+    &["type", "externalIPs", "externalTrafficPolicy", "internalTrafficPolicy", "allocateLoadBalancerNodePorts"];
+
+const AFFINITY: Shape = Shape::of(&[("clientIP", Always(&const { Shape::of(&[("timeoutSeconds", Number(10_800))]) }))]);
+
+/// How long a client stays with one pod.
+fn affinity(spec: &mut Map) {
+    match text(spec, "sessionAffinity") {
+        "ClientIP" => Always(&AFFINITY).apply(spec, "sessionAffinityConfig"),
+        "None" => {
+            spec.remove("sessionAffinityConfig");
+        }
+        _ => {}
+    }
+}
+
+/// Which nodes take part in leading traffic to the service.
+fn traffic(spec: &mut Map) {
+    let (outside, balanced, inside) = match text(spec, "type") {
+        "NodePort" => (true, false, true),
+        "LoadBalancer" => (true, true, true),
+        "ClusterIP" => (!list(spec, "externalIPs").is_empty(), false, true),
+        _ => (false, false, false),
+    };
+    if outside {
+        Text("Cluster").apply(spec, "externalTrafficPolicy");
+    }
+    if inside {
+        TextIfAbsent("Cluster").apply(spec, "internalTrafficPolicy");
+    }
+    if balanced {
+        Flag(true).apply(spec, "allocateLoadBalancerNodePorts");
+    }
+}
+
+/// A port whose protocol is TCP where it says none.
+pub(super) const PROTOCOL: Shape = Shape::of(&[("protocol", Text("TCP"))]);
+
+pub(super) const ENDPOINTS: Shape =
+    Shape::of(&[("subsets", Each(&const { Shape::of(&[("ports", Each(&PROTOCOL))]) }))]);
