@@ -86,7 +86,7 @@ impl MediaType {
 
 /// What a client wants to be shown of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ObjectForm {
     /// The objects.
     Whole,
     /// Rows of a table, for people.
@@ -99,7 +99,7 @@ pub enum Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Representation {
     /// What is shown.
-    pub shape: Shape,
+    pub object_form: ObjectForm,
     /// How it is written.
     pub media: MediaType,
 }
@@ -132,18 +132,18 @@ impl Subject {
     }
 
     /// The shape that a clause asks for, if this can be shown in it.
-    fn shape(self, clause: &Clause<'_>) -> Option<Shape> {
+    fn object_form(self, clause: &Clause<'_>) -> Option<ObjectForm> {
         if !clause.converts() {
-            return Some(Shape::Whole);
+            return Some(ObjectForm::Whole);
         }
         if clause.parameter("g") != Some("meta.k8s.io") {
             return None;
         }
         let version = MetaVersion::parse(clause.parameter("v")?)?;
         match (clause.parameter("as")?, self) {
-            ("Table", _) => Some(Shape::Table(version)),
-            ("PartialObjectMetadata", Self::Object | Self::Watch) => Some(Shape::Metadata(version)),
-            ("PartialObjectMetadataList", Self::List) => Some(Shape::Metadata(version)),
+            ("Table", _) => Some(ObjectForm::Table(version)),
+            ("PartialObjectMetadata", Self::Object | Self::Watch) => Some(ObjectForm::Metadata(version)),
+            ("PartialObjectMetadataList", Self::List) => Some(ObjectForm::Metadata(version)),
             _ => None,
         }
     }
@@ -206,16 +206,16 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
 pub fn negotiate_representation(parts: &Parts, subject: Subject) -> Result<Representation, ApiError> {
     routed(&parts.headers, subject.routed())?;
     choose(&accepted(&parts.headers), |clause| {
-        let shape = subject.shape(clause)?;
+        let object_form = subject.object_form(clause)?;
         let kind = subject.offers().iter().copied().find(|kind| clause.matches(*kind))?;
-        let media = match (shape, kind) {
-            (Shape::Whole, kind) => {
+        let media = match (object_form, kind) {
+            (ObjectForm::Whole, kind) => {
                 MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) }
             }
-            (Shape::Table(_), MediaKind::Protobuf) => return None,
-            (Shape::Table(_) | Shape::Metadata(_), kind) => MediaType { kind, pretty: false },
+            (ObjectForm::Table(_), MediaKind::Protobuf) => return None,
+            (ObjectForm::Table(_) | ObjectForm::Metadata(_), kind) => MediaType { kind, pretty: false },
         };
-        Some(Representation { shape, media })
+        Some(Representation { object_form, media })
     })
 }
 

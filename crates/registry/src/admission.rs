@@ -14,7 +14,7 @@ use keelson_meta::options::{CreateOptions, DeleteOptions, PatchOptions, UpdateOp
 use keelson_meta::{ApiError, Object};
 
 use crate::caller::Caller;
-use crate::intake::{place, shape};
+use crate::intake::{conform, match_url};
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::WriteRequest;
@@ -195,9 +195,9 @@ impl Registry {
         let request = WriteRequest::new(target, name, caller, WriteOptions::None);
         let attributes = AdmissionAttributes::of(&request, Operation::Create, None);
         if self.admission().mutate(&attributes, Some(posted)).await? {
-            shape(target, &target.taken_kind(), posted, &[], FieldValidation::Ignore)
+            conform(target, &target.taken_kind(), posted, &[], FieldValidation::Ignore)
                 .map_err(|fault| ApiError::Internal(format!("what admission made of it does not fit it: {fault}")))?;
-            place(target, posted)?;
+            match_url(target, posted)?;
         }
         self.admission().validate(&attributes, Some(posted)).await
     }

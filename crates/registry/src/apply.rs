@@ -14,7 +14,7 @@ use keelson_meta::{ApiError, Object};
 
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
-use crate::intake::{place, strict};
+use crate::intake::{match_url, strict};
 use crate::managed::{self, Application};
 use crate::patch::Patch;
 use crate::registry::Registry;
@@ -96,7 +96,7 @@ impl Proposal for Apply<'_> {
                 return Err(ApiError::conflict(target.group_resource(), *name, ConflictKind::Other(message)));
             }
             object.remove_meta("resourceVersion");
-            place(target, &mut object)?;
+            match_url(target, &mut object)?;
             self.mind()?;
             return Ok(Proposed::New(object, Ownership::Known(managed_fields)));
         };
@@ -104,7 +104,7 @@ impl Proposal for Apply<'_> {
         let applied = managed::apply(target, &mut live.object, live.managed_fields, application).await?;
         let (mut next, managed_fields) = applied;
         self.mind()?;
-        place(target, &mut next)?;
+        match_url(target, &mut next)?;
         check_preconditions(target, name, &live.object, &next)?;
         Ok(Proposed::Content { live, next, ownership: Ownership::Known(managed_fields) })
     }

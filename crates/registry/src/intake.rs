@@ -34,12 +34,12 @@ pub fn accept(
     let mut object = object_of(sent, &target.resource.kind)?;
     check_type(target, &mut object)?;
     let kind = target.kind();
-    let minded = shape(target, kind, &mut object, faults, validation).map_err(|fault| {
+    let minded = conform(target, kind, &mut object, faults, validation).map_err(|fault| {
         let GroupVersionKind { version, kind, .. } = kind;
         ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {fault}"))
     })?;
     warnings.extend(minded);
-    place(target, &mut object)?;
+    match_url(target, &mut object)?;
     Ok(object)
 }
 
@@ -58,7 +58,7 @@ pub fn fit(target: &Target, object: &mut Object) -> Result<(), ApiError> {
 ///
 /// # Errors
 /// What upstream's decoder says of a field of a wrong type, or of what strictness does not let pass.
-pub(crate) fn shape(
+pub(crate) fn conform(
     target: &Target,
     kind: &GroupVersionKind,
     object: &mut Object,
@@ -111,7 +111,7 @@ pub(crate) fn strict(faults: impl Iterator<Item = String>, validation: FieldVali
 ///
 /// # Errors
 /// 400 when it has no name, or says that it belongs elsewhere.
-pub(crate) fn place(target: &Target, object: &mut Object) -> Result<(), ApiError> {
+pub(crate) fn match_url(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     match &target.namespace {
         Some(namespace) if target.is_namespaced() => {
             if object.namespace().is_empty() {

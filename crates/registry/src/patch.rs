@@ -13,7 +13,7 @@ use keelson_schema::{Fault, SchemaRef, WalkOptions, WalkReport};
 
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
-use crate::intake::{check_type, object_of, place, shape};
+use crate::intake::{check_type, conform, match_url, object_of};
 use crate::managed::MANAGED_FIELDS;
 use crate::registry::Registry;
 use crate::target::Target;
@@ -94,11 +94,11 @@ impl Proposal for PatchOf<'_> {
         let object = if patch.reaches_owners { live.with_managed_fields() } else { live.object.clone() };
         let mut next = object_of(patch.apply(schema, object)?, &target.resource.kind)?;
         check_type(target, &mut next)?;
-        let shaped = shape(target, target.kind(), &mut next, &self.faults, self.validation);
+        let shaped = conform(target, target.kind(), &mut next, &self.faults, self.validation);
         let minded =
             shaped.map_err(|fault| self.sent.unfit(target, live.with_managed_fields(), self.validation, fault))?;
         self.warnings.extend(minded);
-        place(target, &mut next)?;
+        match_url(target, &mut next)?;
         replacement(target, name, live, next)
     }
 }
@@ -169,8 +169,9 @@ impl Patch {
             }
             PatchKind::Json | PatchKind::Merge | PatchKind::Apply => {
                 let patched = self.in_order(schema, object);
-                let again = Object::from_value(patched.clone())
-                    .and_then(|mut object| shape(target, target.kind(), &mut object, &self.faults(), validation).err());
+                let again = Object::from_value(patched.clone()).and_then(|mut object| {
+                    conform(target, target.kind(), &mut object, &self.faults(), validation).err()
+                });
                 (patched.to_string(), again.unwrap_or(fault))
             }
         };

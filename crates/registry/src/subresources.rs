@@ -21,7 +21,7 @@ use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
-use crate::intake::{object_of, shape};
+use crate::intake::{conform, object_of};
 use crate::kinds::Confined;
 use crate::registry::Registry;
 use crate::target::Target;
@@ -83,7 +83,7 @@ pub(crate) fn accept(
         )));
     }
     object.set_type(&kind);
-    let minded = shape(target, &kind, &mut object, faults, validation).map_err(|fault| {
+    let minded = conform(target, &kind, &mut object, faults, validation).map_err(|fault| {
         let GroupVersionKind { version, kind, .. } = &kind;
         ApiError::BadRequest(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {fault}"))
     })?;

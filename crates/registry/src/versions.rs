@@ -9,7 +9,7 @@ use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 
 use crate::converter::{ask, name_of};
-use crate::intake::shape;
+use crate::intake::conform;
 use crate::registry::Registry;
 use crate::surface::ServedResource;
 use crate::target::Target;
@@ -106,7 +106,7 @@ pub(crate) fn convert_now(target: &Target, object: &mut Object, to: &GroupVersio
     conversion.convert(object).map_err(|error| failed(&target.resource, &name, &from, to, &error.to_string()))?;
     if !conversion.is_rename() {
         // Fields that came with the conversion stand where it put them, not where their version has them.
-        shape(target, to, object, &[], FieldValidation::Ignore).map_err(ApiError::Internal)?;
+        conform(target, to, object, &[], FieldValidation::Ignore).map_err(ApiError::Internal)?;
     }
     Ok(true)
 }

@@ -21,7 +21,7 @@ use keelson_tables::wire::{IncludeObject, MetaVersion, Row, write_partial};
 pub(super) use list::ListWriter;
 pub(super) use watch::EventEncoder;
 
-use crate::negotiation::{MediaType, Representation, Shape, Subject, negotiate_representation};
+use crate::negotiation::{MediaType, ObjectForm, Representation, Subject, negotiate_representation};
 
 /// Members of a spec that no column shows, so that rows are not made from them.
 const PASSED_OVER: &[&str] = &[
@@ -63,11 +63,11 @@ impl Renderer {
     ) -> Result<Self, ApiError> {
         let representation = negotiate_representation(parts, subject)?;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let include = match representation.shape {
-            Shape::Table(_) => {
+        let include = match representation.object_form {
+            ObjectForm::Table(_) => {
                 IncludeObject::parse(query.get("includeObject").unwrap_or_default()).map_err(ApiError::BadRequest)?
             }
-            Shape::Whole | Shape::Metadata(_) => IncludeObject::default(),
+            ObjectForm::Whole | ObjectForm::Metadata(_) => IncludeObject::default(),
         };
         Ok(Self {
             view: target.view(),
@@ -85,9 +85,9 @@ impl Renderer {
 
     /// How the rows of a page are sorted, for the few kinds whose tables have an order of their own.
     pub(super) fn row_order(&self) -> Option<fn(&Object, &Object) -> std::cmp::Ordering> {
-        match self.representation.shape {
-            Shape::Table(_) => self.printer.order(),
-            Shape::Whole | Shape::Metadata(_) => None,
+        match self.representation.object_form {
+            ObjectForm::Table(_) => self.printer.order(),
+            ObjectForm::Whole | ObjectForm::Metadata(_) => None,
         }
     }
 

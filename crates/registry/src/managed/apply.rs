@@ -14,7 +14,7 @@ use keelson_patch::fields::{
 use keelson_schema::SchemaRef;
 
 use super::{KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, lend};
-use crate::intake::shape;
+use crate::intake::conform;
 use crate::target::Target;
 
 /// What somebody applies: an object that says only what they want.
@@ -169,7 +169,7 @@ fn fit(target: &Target, object: Value) -> Result<Object, ApiError> {
     let kind = target.kind();
     let name = identity(&object, kind);
     let mut object = object_of(object);
-    shape(target, kind, &mut object, &[], FieldValidation::Ignore).map_err(|fault| {
+    conform(target, kind, &mut object, &[], FieldValidation::Ignore).map_err(|fault| {
         ApiError::Unclassified(format!("failed to convert new typed object ({name}) to object: {fault}"))
     })?;
     Ok(object)

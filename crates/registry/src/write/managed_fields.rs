@@ -8,7 +8,7 @@ use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 use keelson_patch::fields::Owners;
 
-use crate::intake::shape;
+use crate::intake::conform;
 use crate::managed::{set_managed, take_managed};
 use crate::target::Target;
 use crate::versions::convert;
@@ -128,7 +128,7 @@ impl Lent {
 fn put_in_canonical_order(target: &Target, object: &mut Object) {
     let Some(GroupVersion { group, version }) = object.api_version().and_then(GroupVersion::parse) else { return };
     let kind = GroupVersionKind { group, version, kind: target.resource.kind.to_string() };
-    if let Err(fault) = shape(target, &kind, object, &[], FieldValidation::Ignore) {
+    if let Err(fault) = conform(target, &kind, object, &[], FieldValidation::Ignore) {
         tracing::error!(?kind, %fault, "what the server added to an object does not fit its schema");
     }
 }

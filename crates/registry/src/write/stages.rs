@@ -18,7 +18,7 @@ use super::managed_fields::Lent;
 use super::{Change, Live, ManagedObject, Ownership, Proposed, WriteRequest};
 use crate::admission::{AdmissionAttributes, Operation};
 use crate::caller::Caller;
-use crate::intake::{check_type, fit, place, shape};
+use crate::intake::{check_type, conform, fit, match_url};
 use crate::kinds::drop_closed;
 use crate::managed;
 use crate::prepare::{carry_over, check_new, refuse_unconverted, schema_faults, stamp_new, validate_update};
@@ -275,9 +275,9 @@ impl Registry {
 /// 400 when it says to be another one, 500 when it does not fit its kind.
 fn reshape(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     check_type(target, object)?;
-    shape(target, target.kind(), object, &[], FieldValidation::Ignore)
+    conform(target, target.kind(), object, &[], FieldValidation::Ignore)
         .map_err(|fault| ApiError::Internal(format!("what admission made of the object does not fit it: {fault}")))?;
-    place(target, object)
+    match_url(target, object)
 }
 
 /// The name of an object, or what its name will be generated from.

@@ -13,7 +13,7 @@ use keelson_tables::wire::TableHead;
 
 use super::{Renderer, write_metadata};
 use crate::handlers::list_body::Source;
-use crate::negotiation::{MediaKind, MediaType, Shape};
+use crate::negotiation::{MediaKind, MediaType, ObjectForm};
 
 /// Writes the list of one request.
 pub(in crate::handlers) struct ListWriter {
@@ -46,10 +46,10 @@ impl ListWriter {
         head: &ListHead<'_>,
         source: &mut Source,
     ) -> Result<(Self, Vec<u8>), ApiError> {
-        let (head, columns) = match renderer.representation.shape {
-            Shape::Whole => (*head, None),
-            Shape::Table(version) => (*head, Some((version, renderer.printer.columns()))),
-            Shape::Metadata(version) => {
+        let (head, columns) = match renderer.representation.object_form {
+            ObjectForm::Whole => (*head, None),
+            ObjectForm::Table(version) => (*head, Some((version, renderer.printer.columns()))),
+            ObjectForm::Metadata(version) => {
                 let kind = "PartialObjectMetadataList";
                 (ListHead { kind, api_version: version.api_version(), meta: head.meta }, None)
             }
@@ -81,15 +81,15 @@ impl ListWriter {
     /// Whether items are shown as their canonical bytes, so that blocks of them can be taken as they are.
     pub(in crate::handlers) fn is_canonical(&self) -> bool {
         let ListForm { renderer, frame } = &*self.form;
-        renderer.representation.shape == Shape::Whole && matches!(frame, Frame::Json)
+        renderer.representation.object_form == ObjectForm::Whole && matches!(frame, Frame::Json)
     }
 
     /// Whether items are copied out of what is stored, so that they cost hardly more than to send them.
     pub(in crate::handlers) fn copies(&self) -> bool {
         let ListForm { renderer, frame } = &*self.form;
-        let copied = match renderer.representation.shape {
-            Shape::Whole | Shape::Metadata(_) => true,
-            Shape::Table(_) => false,
+        let copied = match renderer.representation.object_form {
+            ObjectForm::Whole | ObjectForm::Metadata(_) => true,
+            ObjectForm::Table(_) => false,
         };
         copied && matches!(frame, Frame::Json)
     }
@@ -163,11 +163,11 @@ impl ListForm {
 impl Renderer {
     /// Appends an item of a list in JSON: an object, a row, or bare metadata.
     fn write_item(&self, entry: &Entry, out: &mut Vec<u8>) {
-        match self.representation.shape {
+        match self.representation.object_form {
             // Items do not name their version.
-            Shape::Whole => entry.object.write_item(entry.revision, out),
-            Shape::Table(version) => self.write_row(version, &entry.object, entry.revision, out),
-            Shape::Metadata(version) => write_metadata(version, &entry.object, entry.revision, out),
+            ObjectForm::Whole => entry.object.write_item(entry.revision, out),
+            ObjectForm::Table(version) => self.write_row(version, &entry.object, entry.revision, out),
+            ObjectForm::Metadata(version) => write_metadata(version, &entry.object, entry.revision, out),
         }
     }
 
@@ -190,9 +190,9 @@ async fn start_protobuf(
     out: &mut Vec<u8>,
 ) -> Result<ProtobufForm, ApiError> {
     let failed = |error: ProtobufError| ApiError::Internal(error.to_string());
-    let item_kind = match renderer.representation.shape {
-        Shape::Whole | Shape::Table(_) => renderer.view.kind().kind.as_str(),
-        Shape::Metadata(_) => "PartialObjectMetadata",
+    let item_kind = match renderer.representation.object_form {
+        ObjectForm::Whole | ObjectForm::Table(_) => renderer.view.kind().kind.as_str(),
+        ObjectForm::Metadata(_) => "PartialObjectMetadata",
     };
     let form = ProtobufForm::of(head.api_version, head.kind, item_kind).map_err(failed)?;
     let measuring = renderer.clone();

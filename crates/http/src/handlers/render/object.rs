@@ -11,7 +11,7 @@ use keelson_tables::wire::{self, TableHead};
 
 use super::{Renderer, write_metadata};
 use crate::body::ResponseBody;
-use crate::negotiation::Shape;
+use crate::negotiation::ObjectForm;
 use crate::respond;
 
 impl Renderer {
@@ -32,10 +32,10 @@ impl Renderer {
             return Ok(respond::value(code, &unborn.into_value(), self.media()));
         };
         let mut out = Vec::with_capacity(object.object_len(revision) + 64);
-        match self.representation.shape {
-            Shape::Whole => self.view.write_object(object, revision, &mut out),
-            Shape::Metadata(version) => write_metadata(version, object, revision, &mut out),
-            Shape::Table(version) => {
+        match self.representation.object_form {
+            ObjectForm::Whole => self.view.write_object(object, revision, &mut out),
+            ObjectForm::Metadata(version) => write_metadata(version, object, revision, &mut out),
+            ObjectForm::Table(version) => {
                 let head = TableHead { version, meta: ListMeta::at(revision), columns: Some(self.printer.columns()) };
                 head.write(&mut out);
                 self.write_row(version, object, revision, &mut out);

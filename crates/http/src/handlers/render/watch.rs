@@ -16,7 +16,7 @@ use keelson_tables::wire::{self, MetaVersion, TableHead};
 
 use super::{Renderer, write_metadata};
 use crate::handlers::list_body::{HEAVY_BYTES, done};
-use crate::negotiation::{MediaKind, Shape};
+use crate::negotiation::{MediaKind, ObjectForm};
 
 /// Makes the frames of one watch.
 #[derive(Clone)]
@@ -100,17 +100,17 @@ impl EventEncoder {
     /// A change, of which `entry` is what is shown.
     fn event(&mut self, kind: FrameKind, event: &Event, entry: &Entry) -> Bytes {
         let stored = event.object(kind).is_some_and(|stored| self.renderer.view.is_same(&stored.object));
-        let shared = match (self.renderer.representation.shape, self.is_protobuf()) {
+        let shared = match (self.renderer.representation.object_form, self.is_protobuf()) {
             // Other versions than the stored one are rare.
             _ if !stored => None,
-            (Shape::Whole, false) => return event.frame(kind),
-            (Shape::Whole, true) => Some(PROTOBUF),
-            (Shape::Metadata(MetaVersion::V1), false) => Some(METADATA_V1),
-            (Shape::Metadata(MetaVersion::V1), true) => Some(METADATA_V1_PROTOBUF),
-            (Shape::Metadata(MetaVersion::V1Beta1), false) => Some(METADATA_V1_BETA1),
-            (Shape::Metadata(MetaVersion::V1Beta1), true) => Some(METADATA_V1_BETA1_PROTOBUF),
+            (ObjectForm::Whole, false) => return event.frame(kind),
+            (ObjectForm::Whole, true) => Some(PROTOBUF),
+            (ObjectForm::Metadata(MetaVersion::V1), false) => Some(METADATA_V1),
+            (ObjectForm::Metadata(MetaVersion::V1), true) => Some(METADATA_V1_PROTOBUF),
+            (ObjectForm::Metadata(MetaVersion::V1Beta1), false) => Some(METADATA_V1_BETA1),
+            (ObjectForm::Metadata(MetaVersion::V1Beta1), true) => Some(METADATA_V1_BETA1_PROTOBUF),
             // Rows show ages, and the first row of each watch brings the columns.
-            (Shape::Table(_), _) => None,
+            (ObjectForm::Table(_), _) => None,
         };
         let mut encode = |entry: &Entry, revision| self.object(event_type(kind), &entry.object, revision);
         match shared {
@@ -121,15 +121,17 @@ impl EventEncoder {
 
     fn object(&mut self, kind: EventType, object: &StoredObject, revision: Revision) -> Bytes {
         let view = &self.renderer.view;
-        match self.renderer.representation.shape {
-            Shape::Whole => {
+        match self.renderer.representation.object_form {
+            ObjectForm::Whole => {
                 let (api_version, name) = (view.kind().group_version().to_string(), &view.kind().kind);
                 self.framed(kind, (&api_version, name), |out| view.write_object(object, revision, out))
             }
-            Shape::Metadata(version) => self.framed(kind, (version.api_version(), "PartialObjectMetadata"), |out| {
-                write_metadata(version, object, revision, out);
-            }),
-            Shape::Table(version) => {
+            ObjectForm::Metadata(version) => {
+                self.framed(kind, (version.api_version(), "PartialObjectMetadata"), |out| {
+                    write_metadata(version, object, revision, out);
+                })
+            }
+            ObjectForm::Table(version) => {
                 let columns =
                     (!std::mem::replace(&mut self.columns_sent, true)).then(|| self.renderer.printer.columns());
                 let head = TableHead { version, meta: ListMeta::at(revision), columns };
@@ -156,7 +158,7 @@ impl EventEncoder {
     }
 
     fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Bytes {
-        if self.renderer.representation.shape == Shape::Whole && !self.is_protobuf() {
+        if self.renderer.representation.object_form == ObjectForm::Whole && !self.is_protobuf() {
             return bookmark_frame(self.renderer.view.kind(), revision, initial_events_end);
         }
         let mut mark = Object::default();
