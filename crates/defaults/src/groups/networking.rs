@@ -4,7 +4,6 @@
 
 use keelson_meta::json::{Map, Value, json};
 
-use super::services::PROTOCOL;
 use crate::shape::Rule::{Always, Each, In, TextIfAbsent};
 use crate::shape::{Shape, Step, is_absent, list, set};
 
