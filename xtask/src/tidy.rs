@@ -68,14 +68,44 @@ fn misplaced(place: &str) -> Option<Finding> {
     Some(Finding::fault(place, format!("a module with parts is called {parent}.rs, beside their directory")))
 }
 
-/// The lines of a file that are part of the program, numbered from 1: none of tests, examples and benchmarks, not the tests at
-/// the end of a file, and without what is a comment as a whole.
+/// The lines of a file that are part of the program, numbered from 1: none of tests, examples and benchmarks, no item that is
+/// compiled for tests alone, and without what is a comment as a whole.
 fn production<'t>(place: &str, text: &'t str) -> impl Iterator<Item = (usize, &'t str)> {
     let of_program = place.starts_with("crates/") && place.contains("/src/") && !place.contains("/tests");
-    let lines = text.lines().take_while(|line| *line != "#[cfg(test)]").enumerate();
+    let mut for_tests = ForTests::default();
+    let lines = text.lines().enumerate().filter(move |(_, line)| !for_tests.takes(line));
     lines
         .filter(move |(_, line)| of_program && !line.trim_start().starts_with("//"))
         .map(|(index, line)| (index + 1, line))
+}
+
+/// Follows the lines of a file and knows which belong to an item below `#[cfg(test)]`.
+#[derive(Default)]
+enum ForTests {
+    #[default]
+    Outside,
+    /// Behind the attribute, which stands behind so many spaces; the item itself is yet to come.
+    Announced(usize),
+    /// Inside of an item that ends with a brace behind so many spaces.
+    Inside(usize),
+}
+
+impl ForTests {
+    fn takes(&mut self, line: &str) -> bool {
+        let item = line.trim_start();
+        let indent = line.len() - item.len();
+        match *self {
+            Self::Outside if item.starts_with("#[cfg(test)]") => *self = Self::Announced(indent),
+            Self::Outside => return false,
+            Self::Announced(_) if item.starts_with("#[") || item.starts_with("//") => {}
+            // An item of one line: a module in a file of its own, a field, an import.
+            Self::Announced(_) if item.ends_with([';', ',', '}']) => *self = Self::Outside,
+            Self::Announced(start) => *self = Self::Inside(start),
+            Self::Inside(start) if indent == start && item.starts_with('}') => *self = Self::Outside,
+            Self::Inside(_) => {}
+        }
+        true
+    }
 }
 
 fn report(findings: &[Finding], files: usize) -> Result<()> {
@@ -130,5 +160,13 @@ mod tests {
         {
             assert_eq!(production(place, text).count(), 0, "{place}");
         }
+    }
+
+    #[test]
+    fn what_is_compiled_for_tests_alone_is_no_part_of_the_program() {
+        let text = "mod a;\n#[cfg(test)]\nmod tests;\nfn one() {\n    // Said.\n    two();\n}\nimpl One {\n    #[cfg(test)]\n    #[must_use]\n    \
+                    fn three(\n        &self,\n    ) {\n        four();\n    }\n\n    fn five() {}\n}\n#[cfg(test)]\nmod more {\n    use a;\n}\nlast();\n";
+        let lines: Vec<usize> = production("crates/a/src/lib.rs", text).map(|(number, _)| number).collect();
+        assert_eq!(lines, [1, 4, 6, 7, 8, 16, 17, 18, 23]);
     }
 }

@@ -17,9 +17,10 @@ const DECLARATIONS: &str = "crates/resources/src/groups/";
 const DECLARED_BY: [&str; 2] = ["cluster(", "namespaced("];
 
 /// Files that may compare names, and why.
-const ALLOWED: [(&str, &str); 7] = [
+const ALLOWED: [(&str, &str); 8] = [
     ("crates/registry/src/kinds.rs", "finds the strategy of each built-in resource, once for each surface"),
     ("crates/registry/src/kinds/gates.rs", "finds the gated fields of each built-in resource, once for each surface"),
+    ("crates/registry/src/kinds/claim.rs", "reads what a claim refers to"),
     ("crates/registry/src/subresources/binding.rs", "reads what the body of a binding refers to"),
     ("crates/registry/src/subresources/token.rs", "reads what the body of a token request refers to"),
     ("crates/registry/src/allocation/addresses.rs", "reads what an address refers to"),
@@ -52,8 +53,18 @@ pub(super) fn check(place: &str, text: &str, names: &Names) -> Vec<Finding> {
     if !serves || ALLOWED.iter().any(|(file, _)| place.starts_with(file)) {
         return Vec::new();
     }
+    // Behind how many spaces a `matches!` stands that goes over several lines.
+    let mut open = None;
     let found = production(place, text).filter_map(|(number, line)| {
-        let name = compared(line).find(|name| names.0.contains(*name))?;
+        let indent = line.len() - line.trim_start().len();
+        let inside = open.is_some();
+        match open {
+            Some(start) if indent == start => open = None,
+            None if line.ends_with("matches!(") => open = Some(indent),
+            Some(_) | None => {}
+        }
+        let texts = line.split('"').skip(1).step_by(2).filter(|_| inside);
+        let name = texts.chain(compared(line)).find(|name| names.0.contains(*name))?;
         let text = format!("compares the name {name:?}: have it hang from the resource or its version in the surface");
         Some(Finding::fault(format_args!("{place}:{number}"), text))
     });
@@ -129,5 +140,15 @@ mod tests {
             assert!(check("crates/registry/src/delete.rs", line, &names()).is_empty(), "{line}");
         }
         assert_eq!(compared("a == \"b\" && \"c\" != d && \"e\"").collect::<Vec<_>>(), ["b", "c"]);
+    }
+
+    #[test]
+    fn a_name_in_a_pattern_over_several_lines_is_a_fault() {
+        let text = "fn is(kind: &str) -> bool {\n    matches!(\n        kind,\n        \"Pod\"\n    )\n}\nconst A: &str = \"Node\";\n";
+        let found = check("crates/registry/src/get.rs", text, &names());
+        assert_eq!(
+            found.iter().map(|found| found.place.as_str()).collect::<Vec<_>>(),
+            ["crates/registry/src/get.rs:4"]
+        );
     }
 }
