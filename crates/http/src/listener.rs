@@ -115,6 +115,8 @@ pub async fn serve(port: TcpListener, tls: Arc<ServerConfig>, pipeline: Arc<Pipe
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            // ORDER: the thread ends for the same reason, and what is in flight then must not be taken for cut off.
+            biased;
             () = stopping.cancelled() => break,
             // Never before the server stops, unless the thread died. Then nobody is left to take connections, so that is told at once.
             ended = &mut door => return ended_early(ended),

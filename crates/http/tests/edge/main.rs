@@ -152,6 +152,23 @@ async fn stopping_ends_watches_cleanly_and_lets_answers_finish() {
     }
 }
 
+/// The thread that accepts connections ends for the same reason as the server, and often before the server notices. It must not be
+/// taken for one that died, which would cut everybody off.
+#[tokio::test]
+async fn what_is_in_flight_is_answered_however_early_connections_are_no_longer_accepted() {
+    for turn in 0..12 {
+        let server = Server::start().await;
+        let mut lister = server.connect(Protocol::Http1, Credentials::Admin).await;
+        let list = lister.open("/api/v1/namespaces/large/configmaps").await.into_body();
+        let stopped = server.stop();
+        // The server is served by this thread, so it notices nothing of the stop before that thread has ended.
+        std::thread::sleep(Duration::from_millis(30));
+        let listed = list.collect().await.expect("the answer is whole").to_bytes().len();
+        assert_eq!(listed, service::LARGE_FRAMES * service::FRAME_BYTES, "{turn}");
+        stopped.await.unwrap();
+    }
+}
+
 /// The longest time for the end of a server is for lists: a watch whose client reads nothing does not use it up.
 #[tokio::test]
 async fn a_stalled_watch_does_not_hold_up_the_end() {
