@@ -40,6 +40,9 @@ pub(super) const BLOCKS_AHEAD: usize = 4;
 static SHARES: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(tokio::runtime::Handle::current().metrics().num_workers())));
 
+/// What there is of it now; `None` when there is no more.
+type Polled<T> = Poll<Result<Option<T>, BodyError>>;
+
 /// Work that was handed to another thread, or is to be.
 type UnderWay<T> = BoxFuture<'static, Result<T, JoinError>>;
 
@@ -209,7 +212,7 @@ impl AheadBody {
     fn poll_work(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<(u64, impl FnOnce() -> Block + Send + 'static + use<>)>, BodyError>> {
+    ) -> Polled<(u64, impl FnOnce() -> Block + Send + 'static + use<>)> {
         let gzip = self.member.is_some();
         let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(None)) };
         self.entries.poll_block(context).map_err(BodyError::from).map_ok(|entries| {
