@@ -16,6 +16,8 @@ pub struct View {
     sources: Vec<&'static Conversion>,
     /// The `apiVersion`s of versions that have the same fields, where nothing but that tells them apart.
     renamed: Vec<String>,
+    /// Whether nothing but this version can be stored.
+    sole: bool,
 }
 
 /// How an object gets into a view.
@@ -32,17 +34,18 @@ pub enum Passage {
 impl View {
     /// The view of a kind in a version.
     pub fn new(kind: &GroupVersionKind) -> Self {
-        let sources = Conversion::leading_to(&kind.kind, (&kind.group, &kind.version)).collect();
-        Self { api_version: kind.group_version().to_string(), sources, renamed: Vec::new() }
+        let sources: Vec<_> = Conversion::leading_to(&kind.kind, (&kind.group, &kind.version)).collect();
+        let sole = sources.iter().all(|source| source.is_identity());
+        Self { api_version: kind.group_version().to_string(), sources, renamed: Vec::new(), sole }
     }
 
     /// The view of a kind in a version, where all its versions have the same fields: `others` are the names of its other
-    /// versions.
+    /// versions. Which versions such a kind has can change while objects of it are stored, so that each of them is looked at.
     pub fn renaming<'o>(kind: &GroupVersionKind, others: impl Iterator<Item = &'o str>) -> Self {
         let api_version =
             |version: &str| GroupVersion { group: kind.group.clone(), version: version.to_owned() }.to_string();
         let renamed = others.map(api_version).collect();
-        Self { api_version: kind.group_version().to_string(), sources: Vec::new(), renamed }
+        Self { api_version: kind.group_version().to_string(), sources: Vec::new(), renamed, sole: false }
     }
 
     /// How an object that is stored in this `apiVersion` gets into the view; `None` when its kind does not know that version.
@@ -56,9 +59,10 @@ impl View {
         self.sources.iter().find(|source| source.from_api_version() == stored).map(|source| Passage::Through(source))
     }
 
-    /// Whether the kind is served in no other version.
+    /// Whether every stored object is in this version, so that none has to be looked at: a kind of the program that never had
+    /// another one. That a kind is served in one version does not say so.
     pub fn is_sole(&self) -> bool {
-        self.renamed.is_empty() && self.sources.iter().all(|source| source.is_identity())
+        self.sole
     }
 
     /// Whether all versions that lead here have the same fields, so that only the name of the version differs.

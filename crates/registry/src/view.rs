@@ -24,7 +24,7 @@ use crate::versions::{unconvertible, version_of};
 pub struct VersionedView {
     resource: Arc<ServedResource>,
     version: Arc<KindVersion>,
-    /// Whether the kind has no other version, which is the case of most.
+    /// Whether no object can be in another version, which is the case of most built-in kinds.
     sole: bool,
 }
 
@@ -40,7 +40,7 @@ impl VersionedView {
         self.version.kind()
     }
 
-    /// Whether the kind has no other version, so that there is nothing to convert.
+    /// Whether no object can be in another version, so that there is nothing to convert.
     pub fn is_sole(&self) -> bool {
         self.sole
     }

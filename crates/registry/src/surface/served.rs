@@ -319,7 +319,7 @@ impl KindVersion {
         &self.printer
     }
 
-    /// Whether objects of no other version lead here.
+    /// Whether no object can be stored in another version.
     pub fn is_sole(&self) -> bool {
         self.view.is_sole()
     }
