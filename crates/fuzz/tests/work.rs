@@ -1,16 +1,21 @@
 //! That the work on large inputs grows with their length: ten times as many items ask for about ten times as much memory.
 //!
-//! Counted instead of timed, so that it is the same on every machine. What compares or copies each item with each other shows.
+//! Counted instead of timed, so that it is the same on every machine. What copies each item for each other shows. What only compares
+//! them asks for no memory: that is timed by what its thread runs, once with many items and ten times with few.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use keelson_fuzz::memory::measure;
+use keelson_meta::GroupVersionKind;
+use keelson_meta::field_error::FAULTS_MAX;
 use keelson_meta::json::{Value, json};
 use keelson_meta::label_selector::LabelSelector;
 use keelson_patch::fields::{self, Duplicates, FieldSet, Manager, Owners, Versions, Writer};
 use keelson_patch::json_patch::{self, Limits};
 use keelson_patch::{merge_patch, strategic};
-use keelson_schema::{SchemaRef, Schemas, WalkOptions, WalkReport};
+use keelson_schema::{Schema, SchemaRef, Schemas, WalkOptions, WalkReport};
 
 /// So many items, and ten times as many.
 const ITEMS: usize = 1_500;
@@ -23,6 +28,33 @@ fn check(what: &str, work: impl Fn(usize)) {
     let few = measure(|| work(ITEMS)).1.asked;
     let many = measure(|| work(10 * ITEMS)).1.asked;
     assert!(many <= TIMES * few, "{what}: {few} bytes for {ITEMS} items, {many} for ten times as many");
+}
+
+/// How much longer many items may take at once than by tens.
+const TIMES_LONGER: u32 = 4;
+
+/// The same for work that compares: `prepare` makes what it works on, and is not timed.
+fn check_time<P>(what: &str, prepare: impl Fn(usize) -> P, work: impl Fn(&P)) {
+    let (few, many) = (prepare(ITEMS), prepare(10 * ITEMS));
+    let took = |times: usize, on: &P| {
+        let began = thread_time();
+        (0..times).for_each(|_| work(on));
+        thread_time() - began
+    };
+    let (few, many) = (took(10, &few), took(1, &many));
+    let noise = Duration::from_millis(20);
+    assert!(
+        many <= TIMES_LONGER * few + noise,
+        "{what}: {few:?} for ten times {ITEMS} items, {many:?} for all at once"
+    );
+}
+
+/// How long this thread has run, not counting others who use the machine; where that is not told, how late it is.
+fn thread_time() -> Duration {
+    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let run = told.and_then(|told| told.split(' ').next()?.parse().ok());
+    run.map_or_else(|| BEGAN.elapsed(), Duration::from_nanos)
 }
 
 fn pod_schema() -> SchemaRef<'static> {
@@ -133,6 +165,45 @@ fn patches_and_walks_of_long_lists() {
         let text: Vec<String> = (0..items).map(|number| format!("k{number} in (a,b),!x{number}")).collect();
         LabelSelector::parse(&text.join(",")).expect("a selector");
     });
+}
+
+#[test]
+fn structural_schemas_of_long_lists() {
+    let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Long".into() };
+    let schema = |list: Value| {
+        let document = json!({"type": "object", "properties": {"list": list}});
+        Schema::structural(&kind, &document).expect("a schema")
+    };
+    let [map, set, unique] = [
+        json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "properties": {"name": {"type": "string"}}}}),
+        json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}),
+        json!({"type": "array", "uniqueItems": true, "items": {"type": "object"}}),
+    ]
+    .map(schema);
+    let faults = |schema: &Schema, object: &Value, old: Option<&Value>| {
+        schema.rules().expect("it is structural").faults(object, old).len()
+    };
+    let named = |items: usize, suffix: &str| {
+        let list: Vec<Value> = (0..items).map(|number| json!({"name": format!("n{number}"), "is": suffix})).collect();
+        json!({ "list": list })
+    };
+    check_time(
+        "items and their partners",
+        |items| (named(items, "old"), named(items, "new")),
+        |(old, new)| assert_eq!(faults(&map, new, Some(old)), 0),
+    );
+    check_time(
+        "items that are alike",
+        |items| named(items, "x"),
+        |object| assert_eq!(faults(&unique, object, None), 0),
+    );
+    let twice = |items: usize| {
+        let list: Vec<Value> = (0..items).map(|number| Value::from(format!("n{}", number / 2))).collect();
+        json!({ "list": list })
+    };
+    check_time("items that are there twice", twice, |object| assert!(faults(&set, object, None) > 0));
+    assert_eq!(faults(&set, &twice(10 * FAULTS_MAX), None), FAULTS_MAX);
 }
 
 /// A path is as long as the keys in it: what is said of many faults below a long one would be their product.

@@ -9,6 +9,7 @@ mod check;
 mod formats;
 mod pattern;
 mod rules;
+mod same;
 mod tables;
 
 use std::sync::Arc;

@@ -1,15 +1,19 @@
 //! Judges an object by the rules of its schema, in the words of the reference server.
 //!
 //! First what each value has to keep, then the objects that are embedded, then what has to be told apart in lists: the order of the
-//! reference. Fields are gone through by name. What is the same as before is excused where it stands in the same place.
+//! reference. Fields are gone through by name. What is the same as before is excused where it stands in the same place. Items are found
+//! by their hash, so that the work grows with the length of a list and not with its square.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::hash::Hash;
 
 use keelson_meta::field_error::{FAULTS_MAX, FieldError};
 use keelson_meta::go_format;
 use keelson_meta::json::{Found, Map, Value};
 
 use super::rules::{Bound, Identity, Kind, Node, Others};
+use super::same::{Alike, SameKeys, same};
 use super::{MAX_DEPTH, formats};
 
 pub(super) fn faults(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -211,8 +215,13 @@ fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Vec<FieldError>) {
 fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: &mut Vec<FieldError>) {
     let lists = &node.lists;
     if let Some(of_items) = &lists.items {
+        let partners = partners(&lists.identity, old);
         for (index, item) in items.iter().enumerate() {
-            value(of_items, item, partner(&lists.identity, item, old), &at.then(Step::Index(index)), faults);
+            let old = match &lists.identity {
+                Identity::Keys(keys) => partners.get(&SameKeys { keys, item }).copied(),
+                Identity::None | Identity::Value => None,
+            };
+            value(of_items, item, old, &at.then(Step::Index(index)), faults);
         }
     }
     if let Some(least) = lists.min_items.filter(|least| items.len() < *least) {
@@ -222,23 +231,22 @@ fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: 
     if let Some(most) = lists.max_items.filter(|most| items.len() > *most) {
         faults.push(FieldError::too_many(at.to_string(), items.len(), most));
     }
-    if lists.unique && (1..items.len()).any(|index| items[..index].iter().any(|other| same(other, &items[index]))) {
+    let mut seen = HashSet::new();
+    if lists.unique && !items.iter().all(|item| seen.insert(Alike(item))) {
         let detail = format!("{at} in body shouldn't contain duplicates");
         faults.push(FieldError::invalid(at.to_string(), Value::Array(items.to_vec()), detail));
     }
 }
 
-/// The item that stood in the place of this one before: only the items of a list of type map can be told apart.
-fn partner<'o>(identity: &Identity, item: &Value, old: Option<&'o Value>) -> Option<&'o Value> {
-    let Identity::Keys(keys) = identity else { return None };
-    let same_keys = |other: &&Value| {
-        keys.iter().all(|key| match (item.get(key.as_str()), other.get(key.as_str())) {
-            (Some(left), Some(right)) => same(left, right),
-            (None, None) => true,
-            _ => false,
-        })
-    };
-    old?.as_array()?.iter().filter(|other| other.is_object()).find(same_keys)
+/// The items that stood in a list before, by what they are told apart by: only those of a list of type map are. Of items that are
+/// not told apart the first one counts.
+fn partners<'o>(identity: &'o Identity, old: Option<&'o Value>) -> HashMap<SameKeys<'o>, &'o Value> {
+    let (Identity::Keys(keys), Some(Value::Array(items))) = (identity, old) else { return HashMap::new() };
+    let mut partners = HashMap::with_capacity(items.len());
+    for item in items.iter().filter(|item| item.is_object()) {
+        partners.entry(SameKeys { keys, item }).or_insert(item);
+    }
+    partners
 }
 
 fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut Vec<FieldError>) {
@@ -266,7 +274,7 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
                 let old = old.and_then(|old| old.get(name));
                 value(below, member, old, &at.then(Step::Field(name)), faults);
             }
-            None if matches!(objects.others, Others::Forbidden) => {
+            None if matches!(objects.others, Others::Forbidden) && faults.len() < FAULTS_MAX => {
                 let detail = format!("{} in body is a forbidden property", at.field(name));
                 faults.push(FieldError::invalid(at.to_string(), name, detail));
             }
@@ -372,58 +380,43 @@ fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) 
 
 /// Tells of each value that is there more than once, where it is for the second time.
 fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Vec<FieldError>) {
-    let mut told: Vec<Value> = Vec::new();
-    let mut seen = std::collections::HashSet::new();
-    for (index, item) in items.iter().enumerate() {
-        let found = match (identity, item) {
-            (Identity::None, _) => return,
-            (Identity::Value, item) => item.clone(),
-            (Identity::Keys(keys), Value::Object(map)) => {
-                let mut found = Map::new();
-                for key in keys {
-                    if let Some(value) = map.get(key) {
-                        found.insert(key.as_str(), value.clone());
-                    }
+    match identity {
+        Identity::None => {}
+        Identity::Value => {
+            let mut seen = HashMap::with_capacity(items.len());
+            for (index, item) in items.iter().enumerate() {
+                if faults.len() >= FAULTS_MAX {
+                    return;
                 }
-                Value::Object(found)
+                if is_second(&mut seen, Alike(item)) {
+                    faults.push(FieldError::duplicate(at.then(Step::Index(index)).to_string(), item.clone()));
+                }
             }
-            (Identity::Keys(_), item) => {
-                let place = at.then(Step::Index(index)).to_string();
-                let detail = "must be an object for an array of list-type map";
-                faults.push(FieldError::invalid(place, item.clone(), detail));
-                continue;
+        }
+        Identity::Keys(keys) => {
+            let mut seen = HashMap::with_capacity(items.len());
+            for (index, item) in items.iter().enumerate() {
+                if faults.len() >= FAULTS_MAX {
+                    return;
+                }
+                let place = || at.then(Step::Index(index)).to_string();
+                let Value::Object(map) = item else {
+                    let detail = "must be an object for an array of list-type map";
+                    faults.push(FieldError::invalid(place(), item.clone(), detail));
+                    continue;
+                };
+                if is_second(&mut seen, SameKeys { keys, item }) {
+                    let found = keys.iter().filter_map(|key| Some((key.as_str(), map.get(key)?.clone())));
+                    faults.push(FieldError::duplicate(place(), Value::Object(found.collect::<Map>())));
+                }
             }
-        };
-        if !seen.insert(canonical(&found)) && !told.iter().any(|told| same(told, &found)) {
-            faults.push(FieldError::duplicate(at.then(Step::Index(index)).to_string(), found.clone()));
-            told.push(found);
         }
     }
 }
 
-/// A text that equal values share.
-fn canonical(value: &Value) -> String {
-    let mut sorted = value.clone();
-    sorted.sort_all_keys();
-    match sorted.as_f64() {
-        Some(number) => go_format::float(number),
-        None => sorted.to_string(),
-    }
-}
-
-/// Whether two values are equal, in whatever form their numbers and in whatever order their fields are.
-fn same(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(one), Value::Number(other)) => {
-            one == other || one.as_i64().is_none_or(|_| other.as_i64().is_none()) && one.as_f64() == other.as_f64()
-        }
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(left, right)| same(left, right))
-        }
-        (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len()
-                && one.iter().all(|(name, left)| other.get(name).is_some_and(|right| same(left, right)))
-        }
-        _ => left == right,
-    }
+/// Whether this is what has been there once, and not more often.
+fn is_second<K: Hash + Eq>(seen: &mut HashMap<K, usize>, what: K) -> bool {
+    let times = seen.entry(what).or_default();
+    *times += 1;
+    *times == 2
 }

@@ -1,0 +1,115 @@
+//! Whether two values are the same to a schema, in whatever form their numbers and in whatever order their fields are.
+//!
+//! JSON does not tell 1 from 1.0, which the equality of values does. The hashes here go with that: what is the same has the same hash,
+//! so that the items of long lists can be looked up instead of being compared with each other.
+
+use std::hash::{Hash, Hasher};
+
+use keelson_meta::json::Value;
+
+pub(super) fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(one), Value::Number(other)) => {
+            one == other || one.as_i64().is_none_or(|_| other.as_i64().is_none()) && one.as_f64() == other.as_f64()
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(left, right)| same(left, right))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(name, left)| other.get(name).is_some_and(|right| same(left, right)))
+        }
+        _ => left == right,
+    }
+}
+
+/// A value that equals those that are the same.
+#[derive(Clone, Copy)]
+pub(super) struct Alike<'v>(pub(super) &'v Value);
+
+impl PartialEq for Alike<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        same(self.0, other.0)
+    }
+}
+
+impl Eq for Alike<'_> {}
+
+impl Hash for Alike<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self.0).hash(state);
+        match self.0 {
+            Value::Null => {}
+            Value::Bool(flag) => flag.hash(state),
+            // Adding zero makes one zero of the two that floats have.
+            Value::Number(number) => number.as_f64().map(|number| (number + 0.0).to_bits()).hash(state),
+            Value::String(text) => text.hash(state),
+            Value::Array(items) => {
+                items.len().hash(state);
+                items.iter().for_each(|item| Alike(item).hash(state));
+            }
+            Value::Object(map) => {
+                let mut fields: Vec<_> = map.iter().map(|(name, value)| (name, Alike(value))).collect();
+                fields.sort_unstable_by_key(|(name, _)| *name);
+                fields.hash(state);
+            }
+        }
+    }
+}
+
+/// An item of a list whose items are told apart by some of their fields.
+#[derive(Clone, Copy)]
+pub(super) struct SameKeys<'v> {
+    /// The names of these fields.
+    pub(super) keys: &'v [String],
+    pub(super) item: &'v Value,
+}
+
+impl<'v> SameKeys<'v> {
+    fn values(self) -> impl Iterator<Item = Option<Alike<'v>>> {
+        self.keys.iter().map(move |key| self.item.get(key.as_str()).map(Alike))
+    }
+}
+
+impl PartialEq for SameKeys<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.values().eq(other.values())
+    }
+}
+
+impl Eq for SameKeys<'_> {}
+
+impl Hash for SameKeys<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.values().for_each(|value| value.hash(state));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasher as _, RandomState};
+
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_the_same_has_the_same_hash() {
+        let hasher = RandomState::new();
+        let check = |left: Value, right: Value, expected: bool| {
+            assert_eq!(same(&left, &right), expected, "{left} and {right}");
+            let hashes = [&left, &right].map(|value| hasher.hash_one(Alike(value)));
+            assert!(!expected || hashes[0] == hashes[1], "{left} and {right}");
+        };
+        check(json!(1), json!(1.0), true);
+        check(json!(0.0), json!(-0.0), true);
+        check(json!(i64::MAX), json!(i64::MAX - 1), false);
+        check(json!({"a": [1], "b": null}), json!({"b": null, "a": [1.0]}), true);
+        check(json!({"a": null}), json!({}), false);
+        check(json!("1"), json!(1), false);
+        let keys = ["k".to_owned()];
+        let [one, other, none] = [json!({"k": 1, "x": 2}), json!({"x": 3, "k": 1.0}), json!({})];
+        let [one, other, none] = [&one, &other, &none].map(|item| SameKeys { keys: &keys, item });
+        assert!(one == other && hasher.hash_one(one) == hasher.hash_one(other) && one != none && none == none);
+    }
+}
