@@ -8,14 +8,15 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use keelson_fuzz::memory::measure;
-use keelson_meta::GroupVersionKind;
 use keelson_meta::field_error::FAULTS_MAX;
 use keelson_meta::json::{Value, json};
 use keelson_meta::label_selector::LabelSelector;
+use keelson_meta::{GroupVersionKind, Object};
 use keelson_patch::fields::{self, Duplicates, FieldSet, Manager, Owners, Versions, Writer};
 use keelson_patch::json_patch::{self, Limits};
 use keelson_patch::{merge_patch, strategic};
 use keelson_schema::{Schema, SchemaRef, Schemas, WalkOptions, WalkReport};
+use keelson_validation::Rules;
 
 /// So many items, and ten times as many.
 const ITEMS: usize = 1_500;
@@ -229,4 +230,30 @@ fn what_is_said_of_faults_is_bounded() {
     let (said, cost) = measure(|| (conflicts.to_string(), conflicts.causes().len()));
     assert!(said.0.starts_with("Apply failed with 2000 conflicts"), "{}", &said.0[..100]);
     assert!(cost.peak < 8_000_000, "{cost:?}");
+}
+
+#[test]
+fn faults_that_show_what_all_items_are() {
+    let faults = |object: Value, group: &str, kind: &str| {
+        let object = Object::from_value(object).expect("an object");
+        let rules = Rules::of(group, kind).expect("a built-in kind");
+        assert!(!rules.create(&object).is_empty());
+    };
+    check("scopes that nobody knows", |items| {
+        let scopes: Vec<String> = (0..=items).map(|number| format!("s{number}")).collect();
+        faults(json!({"metadata": {"name": "q"}, "spec": {"scopes": scopes}}), "", "ResourceQuota");
+    });
+    check("claims that the pod does not have", |items| {
+        let names = |letter: &str| -> Vec<Value> {
+            (0..=items).map(|number| json!({"name": format!("{letter}{number}")})).collect()
+        };
+        let container = json!({"name": "c", "image": "i", "resources": {"claims": names("a")}});
+        let spec = json!({"containers": [container], "resourceClaims": names("b")});
+        faults(json!({"metadata": {"name": "p"}, "spec": spec}), "", "Pod");
+    });
+    check("topologies that are all alike", |items| {
+        let topologies = vec![json!({}); items + 1];
+        let class = json!({"metadata": {"name": "c"}, "provisioner": "p", "allowedTopologies": topologies});
+        faults(class, "storage.k8s.io", "StorageClass");
+    });
 }

@@ -14,7 +14,8 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{FeatureGate, LogFormat, Serve};
 use crate::descriptors;
 
-/// How long a server that can't go on may take to stop in order, before its process is ended as it is.
+/// How long a server that can't go on may take to stop in order, and any server to end work that is left when it has stopped,
+/// before its process is ended as it is.
 const LAST_GRACE: Duration = Duration::from_secs(10);
 
 /// Runs the server until SIGINT or SIGTERM, or until it can't go on.
@@ -25,7 +26,10 @@ pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
         runtime.worker_threads(threads.into());
     }
     let runtime = runtime.enable_all().build().context("starting threads")?;
-    runtime.block_on(serve(args))
+    let served = runtime.block_on(serve(args));
+    // Work that somebody gave up, but that can't be interrupted, must not hold up the end.
+    runtime.shutdown_timeout(LAST_GRACE);
+    served
 }
 
 async fn serve(args: Serve) -> anyhow::Result<()> {

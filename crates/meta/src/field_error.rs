@@ -74,6 +74,19 @@ pub enum FieldErrorKind {
 }
 
 impl FieldError {
+    /// About how many bytes it has.
+    pub fn about_bytes(&self) -> usize {
+        let shown = match &self.kind {
+            FieldErrorKind::Invalid { value }
+            | FieldErrorKind::Duplicate { value }
+            | FieldErrorKind::NotSupported { value, .. }
+            | FieldErrorKind::NotFound { value }
+            | FieldErrorKind::TypeInvalid { value } => about_bytes(value),
+            _ => 0,
+        };
+        self.field.len() + self.detail.len() + shown
+    }
+
     /// The field must be given.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::Required, detail)
@@ -228,8 +241,20 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
+/// About how many bytes a value has as text. What is deep has passed the bound for depth.
+fn about_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(about_bytes).sum::<usize>() + 2,
+        Value::Object(map) => map.iter().map(|(name, value)| name.len() + about_bytes(value) + 4).sum::<usize>() + 2,
+    }
+}
+
 /// How many faults of one object are looked for. Who has more of them reads the first and mends the rest likewise.
 pub const FAULTS_MAX: usize = 2000;
+/// About how many bytes of them are looked for at the most: more than is told.
+pub const FAULTS_BYTES_MAX: usize = 1024 * 1024;
 /// How many faults an answer tells of.
 const TOLD_MAX: usize = 1000;
 /// How many bytes an answer tells of faults: of those that are told, the first is always.

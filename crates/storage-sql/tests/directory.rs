@@ -137,13 +137,32 @@ async fn inv17_a_restored_store_starts_above_the_lost_one() {
     assert!(write(&store, "/c", "new").await > start);
 }
 
+/// A directory that lost its store keeps the keys by which clients know the server.
+#[tokio::test]
+async fn a_backup_is_restored_beside_what_else_a_server_keeps() {
+    let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    drop(open(directory.path()).unwrap());
+    let file = elsewhere.path().join("copy.db");
+    backup(directory.path(), &file).unwrap();
+    for entry in fs::read_dir(directory.path()).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    fs::create_dir(directory.path().join("pki")).unwrap();
+    restore(&file, directory.path(), 1).unwrap();
+    assert!(directory.path().join("pki").exists());
+    let opened = open(directory.path()).unwrap();
+    let in_use = restore(&file, directory.path(), 1);
+    assert!(matches!(in_use, Err(OpenError::InUse { .. })), "{in_use:?}");
+    drop(opened);
+}
+
 #[tokio::test]
 async fn restore_refuses_directories_in_use_and_files_that_are_no_backup() {
     let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     drop(open(directory.path()).unwrap());
     let file = elsewhere.path().join("copy.db");
     backup(directory.path(), &file).unwrap();
-    assert!(matches!(restore(&file, directory.path(), 1), Err(OpenError::NotEmpty { .. })));
+    assert!(matches!(restore(&file, directory.path(), 1), Err(OpenError::HoldsStore { .. })));
     fs::write(&file, "y".repeat(9000)).unwrap();
     let target = elsewhere.path().join("data");
     assert!(matches!(restore(&file, &target, 1), Err(OpenError::NotAStore { .. })));

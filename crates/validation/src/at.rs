@@ -35,7 +35,22 @@ enum PathStep<'v> {
     Key(&'v str),
 }
 
+/// A value that a fault shows. It is copied only if the fault is told.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown<'v>(&'v Value);
+
+impl From<Shown<'_>> for Value {
+    fn from(shown: Shown<'_>) -> Self {
+        shown.0.clone()
+    }
+}
+
 impl<'v> At<'v, '_> {
+    /// What stands here, to be shown in a fault.
+    pub(crate) fn shown(&self) -> Shown<'v> {
+        Shown(self.value)
+    }
+
     /// The whole object, and what it was. Only its fields are places with values.
     pub(crate) fn object(object: &'v Object, before: Option<&'v Object>) -> At<'v, 'v> {
         let step = PathStep::Root(&object.0, before.map(|before| &before.0));

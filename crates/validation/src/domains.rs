@@ -225,12 +225,11 @@ mod tests {
     use keelson_meta::Object;
 
     use super::*;
-    use crate::pod::Pod;
     use crate::shape::Check;
 
     fn check(rule: Check, value: &Value, expected: &[&str]) {
         let object = Object::from_value(json!({ "at": value })).expect("an object");
-        let mut run = Run { faults: Vec::new(), object: &object, before: None, pod: Pod::default() };
+        let mut run = Run::new(&object, None);
         rule(&At::object(&object, None).field("at"), &mut run);
         let texts: Vec<String> = run.faults.iter().map(ToString::to_string).collect();
         assert_eq!(texts, expected);

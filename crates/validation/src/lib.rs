@@ -26,7 +26,6 @@ use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
 
 use at::At;
-use pod::Pod;
 use shape::{Kind, Run, Shape};
 
 pub use document::document;
@@ -85,7 +84,7 @@ impl std::fmt::Debug for Rules {
 }
 
 fn check(shapes: &[&'static Shape], object: &Object, before: Option<&Object>) -> Vec<FieldError> {
-    let mut run = Run { faults: Vec::new(), object, before, pod: Pod::default() };
+    let mut run = Run::new(object, before);
     let at = At::object(object, before);
     for shape in shapes {
         shape.check(&at, &mut run);

@@ -4,7 +4,7 @@
 //! what stood there before (the rules of an update). Shapes are constants and nest as objects do.
 
 use keelson_meta::Object;
-use keelson_meta::field_error::{FAULTS_MAX, FieldError};
+use keelson_meta::field_error::{FAULTS_BYTES_MAX, FAULTS_MAX, FieldError};
 
 use crate::at::At;
 use crate::formats::Format;
@@ -14,6 +14,8 @@ use crate::pod::Pod;
 pub(crate) struct Run<'v> {
     /// What has been found so far.
     pub(crate) faults: Vec<FieldError>,
+    /// About how many bytes that is.
+    told_bytes: usize,
     /// The object.
     pub(crate) object: &'v Object,
     /// What it was; `None` for a new object.
@@ -22,12 +24,23 @@ pub(crate) struct Run<'v> {
     pub(crate) pod: Pod<'v>,
 }
 
-impl Run<'_> {
-    /// Notes a fault, unless there are so many that one more tells nothing.
+impl<'v> Run<'v> {
+    pub(crate) fn new(object: &'v Object, before: Option<&'v Object>) -> Self {
+        Self { faults: Vec::new(), told_bytes: 0, object, before, pod: Pod::default() }
+    }
+
+    /// Notes a fault, unless there are so many, or such large ones, that one more tells nothing.
     pub(crate) fn tell(&mut self, fault: impl FnOnce() -> FieldError) {
-        if self.faults.len() < FAULTS_MAX {
-            self.faults.push(fault());
+        if !self.is_full() {
+            let fault = fault();
+            self.told_bytes += fault.about_bytes();
+            self.faults.push(fault);
         }
+    }
+
+    /// Whether no more faults are noted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.faults.len() >= FAULTS_MAX || self.told_bytes >= FAULTS_BYTES_MAX
     }
 }
 
@@ -141,8 +154,8 @@ impl Rule {
             Self::MaxBytes(limit) if at.text().len() > *limit => at.too_long(run, *limit),
             Self::MaxItems(limit) if at.list().len() > *limit => at.too_many(run, *limit),
             Self::Forbidden(detail) if at.is_set() => at.forbidden(run, *detail),
-            Self::Immutable if !at.is_unchanged() => at.invalid(run, at.value.clone(), IMMUTABLE),
-            Self::SetOnce if !at.old.is_null() && !at.is_unchanged() => at.invalid(run, at.value.clone(), IMMUTABLE),
+            Self::Immutable if !at.is_unchanged() => at.invalid(run, at.shown(), IMMUTABLE),
+            Self::SetOnce if !at.old.is_null() && !at.is_unchanged() => at.invalid(run, at.shown(), IMMUTABLE),
             Self::In(shape) if at.is_set() => shape.check(at, run),
             Self::Always(shape) => shape.check(at, run),
             Self::Each(shape) => at.items().for_each(|item| shape.check(&item, run)),

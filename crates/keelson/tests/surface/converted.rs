@@ -83,7 +83,7 @@ fn moored(object: &Object, to: &GroupVersionKind) -> Object {
     let spec = match to.version.as_str() {
         "v2" => {
             let host = object.get(&["spec", "host"]).and_then(|host| host.as_str()).unwrap_or_default();
-            let port = object.get(&["spec", "port"]).and_then(|port| port.as_i64()).unwrap_or_default();
+            let port = object.get(&["spec", "port"]).and_then(keelson_meta::json::Value::as_i64).unwrap_or_default();
             keelson_meta::json::json!({ "address": format!("{host}:{port}") })
         }
         _ => {

@@ -19,6 +19,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// The schema of berths in a version, whose specification is declared so.
+#[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
 fn schema(version: &str, spec: Value) -> Schema {
     let kind = GroupVersionKind { group: GROUP.into(), version: version.into(), kind: "Berth".into() };
     let document = json!({ "type": "object", "properties": {
@@ -54,6 +55,7 @@ async fn harbour(contribution: impl FnOnce(Contribution) -> Contribution) -> (Te
     (server, raw)
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
 fn berth(name: &str, spec: Value) -> Value {
     json!({ "metadata": { "name": name }, "spec": spec })
 }

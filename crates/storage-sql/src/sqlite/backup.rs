@@ -13,7 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::check;
 use crate::sqlite::error::OpenError;
-use crate::sqlite::open::{DATABASE_FILE, check_format, open_other, sync_directory};
+use crate::sqlite::open::{DATABASE_FILE, DirectoryLock, check_format, open_other, sync_directory};
 use crate::sqlite::private::{self, beside};
 use crate::sqlite::schema;
 
@@ -41,19 +41,27 @@ pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
     })
 }
 
-/// Makes a data directory of a backup. `bump` is added to the revision of the copy; it must be more than the number of
+/// Makes the store of a data directory out of a backup. What else a server keeps there, such as its keys, stays. `bump` is added to the revision of the copy; it must be more than the number of
 /// writes that the lost store can have taken after the backup. Returns the revision that the restored store starts
 /// from.
 ///
 /// # Errors
-/// When `data_dir` is not empty, or `file` is not a whole store of a known format.
+/// When `data_dir` holds a store or is in use, or `file` is not a whole store of a known format.
 pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> Result<Revision, OpenError> {
     let source =
         Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(OpenError::sqlite(file))?;
     check_whole(&source, file)?;
     private::make_directory(data_dir).map_err(OpenError::io(data_dir))?;
-    if fs::read_dir(data_dir).map_err(OpenError::io(data_dir))?.next().is_some() {
-        return Err(OpenError::NotEmpty { directory: data_dir.into() });
+    let _lock = DirectoryLock::take(data_dir)?;
+    for entry in fs::read_dir(data_dir).map_err(OpenError::io(data_dir))? {
+        let name = entry.map_err(OpenError::io(data_dir))?.file_name();
+        // The database, its log and its index, whichever of them is left.
+        if name.to_string_lossy().starts_with(DATABASE_FILE) {
+            return Err(OpenError::HoldsStore {
+                directory: data_dir.into(),
+                file: name.to_string_lossy().into_owned(),
+            });
+        }
     }
     let target = data_dir.join(DATABASE_FILE);
     let partial = beside(&target, PARTIAL);

@@ -41,10 +41,15 @@ pub enum OpenError {
         file: PathBuf,
     },
     /// Restoring would write over what is there.
-    #[error("the data directory {} is not empty: a backup is restored into an empty or a new one", directory.display())]
-    NotEmpty {
+    #[error(
+        "the data directory {} holds a store ({file}): move it away, or restore the backup into another directory",
+        directory.display()
+    )]
+    HoldsStore {
         /// The data directory.
         directory: PathBuf,
+        /// The file of the store that is there.
+        file: String,
     },
     /// A backup would write over what is there.
     #[error("{} exists already: a backup is written to a new file", file.display())]
@@ -112,9 +117,10 @@ impl OpenError {
 impl From<OpenError> for StoreError {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::InUse { .. } | OpenError::Io { .. } | OpenError::NotEmpty { .. } | OpenError::Exists { .. } => {
-                Self::Unavailable(error.to_string())
-            }
+            OpenError::InUse { .. }
+            | OpenError::Io { .. }
+            | OpenError::HoldsStore { .. }
+            | OpenError::Exists { .. } => Self::Unavailable(error.to_string()),
             OpenError::NewerFormat { .. }
             | OpenError::NotAStore { .. }
             | OpenError::Damaged { .. }

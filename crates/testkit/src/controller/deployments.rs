@@ -70,13 +70,14 @@ fn replica_set(deployment: &Value, hash: &str, revision: u64) -> Value {
     })
 }
 
-/// Makes the set in use the newest, also when it has been so before, and shows its number at the deployment.
+/// Makes the set in use the newest, also when it has been so before, and shows its number at the deployment: with its status, as
+/// the real controller does, which so asks for nothing.
 async fn number_revision(api: &Api, deployment: &Value, new: &Value, old: &[&Value]) -> Result<()> {
     let number = revision(new).max(newest(old) + 1);
-    for (kind, object) in [(REPLICA_SETS, new), (DEPLOYMENTS, deployment)] {
+    for (kind, object, below) in [(REPLICA_SETS, new, ""), (DEPLOYMENTS, deployment, "/status")] {
         if revision(object) != number {
             let change = json!({"metadata": {"annotations": {REVISION: number.to_string()}}});
-            api.patch(kind, object, "", &change).await?;
+            api.patch(kind, object, below, &change).await?;
         }
     }
     Ok(())

@@ -238,7 +238,7 @@ fn audit_annotations<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     /// How many there may be.
     const MAX: usize = 20;
     if at.list().len() > MAX {
-        at.invalid(run, at.value.clone(), format!("must not have more than {MAX} auditAnnotations"));
+        at.invalid(run, at.shown(), format!("must not have more than {MAX} auditAnnotations"));
     }
     let policy = run.object.name();
     let mut keys = HashSet::new();
@@ -312,7 +312,7 @@ fn actions(at: &At<'_, '_>, run: &mut Run<'_>) {
     if seen.contains("Deny") && seen.contains("Warn") {
         let detail = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
                       response and headers serves no purpose)";
-        at.invalid(run, at.value.clone(), detail);
+        at.invalid(run, at.shown(), detail);
     }
     if seen.is_empty() {
         at.required(run, "at least one validation action is required");

@@ -83,7 +83,7 @@ pub(super) const CONDITIONS: Rule = Check("at most 64, each with an expression a
 /// Complains when `*` is not the only item.
 fn alone(at: &At<'_, '_>, what: &str, run: &mut Run<'_>) {
     if at.list().len() > 1 && at.list().iter().any(|item| item == "*") {
-        at.invalid(run, at.value.clone(), format!("if '*' is present, must not specify other {what}"));
+        at.invalid(run, at.shown(), format!("if '*' is present, must not specify other {what}"));
     }
 }
 
@@ -116,11 +116,11 @@ fn resources(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     let has = |text: &str| at.list().iter().any(|item| item == text);
     if at.list().len() > 1 && has("*/*") {
-        at.invalid(run, at.value.clone(), "if '*/*' is present, must not specify other resources");
+        at.invalid(run, at.shown(), "if '*/*' is present, must not specify other resources");
     }
     if has("*") && plain {
         let detail = "if '*' is present, must not specify other resources without subresources";
-        at.invalid(run, at.value.clone(), detail);
+        at.invalid(run, at.shown(), detail);
     }
 }
 
@@ -178,6 +178,6 @@ pub(super) fn stated_review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
         }
     }
     if !KNOWN_REVIEWS.iter().any(|known| seen.contains(known)) {
-        at.invalid(run, at.value.clone(), format!("must include at least one of {}", KNOWN_REVIEWS.join(", ")));
+        at.invalid(run, at.shown(), format!("must include at least one of {}", KNOWN_REVIEWS.join(", ")));
     }
 }

@@ -16,7 +16,7 @@ use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
 
 use super::admissionregistration::stated_review_versions;
 use super::definition_form::VERSION;
-use super::definition_versions::{hoisted, schema_of, shared_parts, version_parts};
+use super::definition_versions::{hoisted, own_parts, schema_of, shared_parts, version_parts};
 
 pub(super) const KINDS: &[Kind] = &[kind("CustomResourceDefinition").object(&DEFINITION).below(&[("status", &STATUS)])];
 
@@ -102,10 +102,11 @@ fn schemas_are_there(versions: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn each_version(versions: &At<'_, '_>, run: &mut Run<'_>) {
+    let own = own_parts(versions.value);
     for version in versions.items() {
         let name = version.field("name");
         joined(&name, &DNS_1035_LABEL.faults(name.text()), run);
-        version_parts(&version, versions.value, run);
+        version_parts(&version, &own, run);
     }
 }
 
@@ -198,14 +199,14 @@ fn names_stay(spec: &At<'_, '_>, run: &mut Run<'_>) {
 fn stored_versions(status: &At<'_, '_>, run: &mut Run<'_>) {
     let stored = status.field("storedVersions");
     if stored.is_empty() {
-        return stored.invalid(run, stored.value.clone(), "must have at least one stored version");
+        return stored.invalid(run, stored.shown(), "must have at least one stored version");
     }
     let versions = run.object.get(&["spec", "versions"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let name = |version: &'_ Value| version.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     for version in versions.iter().filter(|version| version.get("storage") == Some(&json!(true))) {
         let name = name(version);
         if !stored.list().contains(&json!(name)) {
-            stored.invalid(run, stored.value.clone(), format!("must have the storage version {name}"));
+            stored.invalid(run, stored.shown(), format!("must have the storage version {name}"));
         }
     }
     for kept in stored.items() {

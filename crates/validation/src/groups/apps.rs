@@ -8,7 +8,7 @@ use keelson_meta::json::{Value, json};
 
 use crate::at::At;
 use crate::formats::DNS_LABEL;
-use crate::pod::{Pod, TEMPLATE};
+use crate::pod::TEMPLATE;
 use crate::selectors::{SELECTOR, is_everything, is_sound};
 use crate::shape::Rule::{self, Always, Around, Check, Immutable, In, NonNegative, Required, With};
 use crate::shape::{Kind, NEGATIVE, Run, Shape, kind};
@@ -209,7 +209,7 @@ fn replicated_pods<'v>(template: &At<'v, '_>, run: &mut Run<'v>) {
     let Some(spec) = template.parent() else { return };
     let selector = spec.field("selector");
     if !is_sound(&selector) {
-        return selector.invalid(run, selector.value.clone(), "invalid label selector");
+        return selector.invalid(run, selector.shown(), "invalid label selector");
     }
     template_fits(spec, run);
     TEMPLATE.check(template, run);
@@ -226,7 +226,7 @@ fn stateful_pods<'v>(template: &At<'v, '_>, run: &mut Run<'v>) {
         template_fits(spec, run);
         stateful_template(spec, template, run);
     } else {
-        selector.invalid(run, selector.value.clone(), "");
+        selector.invalid(run, selector.shown(), "");
     }
     always_restarted(template, "activeDeadlineSeconds in StatefulSet is not Supported", run);
 }
@@ -238,7 +238,7 @@ fn stateful_template(spec: &At<'_, '_>, template: &At<'_, '_>, run: &mut Run<'_>
     let claims = spec.field("volumeClaimTemplates");
     let (new, old) = (with_claims(template.value, claims.value), with_claims(template.old, claims.old));
     let judge = |value: &Value, before: &Value| {
-        let mut whole = Run { faults: Vec::new(), object: run.object, before: run.before, pod: Pod::default() };
+        let mut whole = Run::new(run.object, run.before);
         TEMPLATE.check(&template.between(value, before), &mut whole);
         whole.faults
     };
@@ -280,7 +280,7 @@ fn claim_templates<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
 
 fn not_everything(at: &At<'_, '_>, workload: &str, run: &mut Run<'_>) {
     if at.is_set() && is_everything(at.value) {
-        at.invalid(run, at.value.clone(), format!("empty selector is invalid for {workload}"));
+        at.invalid(run, at.shown(), format!("empty selector is invalid for {workload}"));
     }
 }
 
@@ -304,11 +304,11 @@ fn strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
             number_or_percent(&unavailable, run);
             number_or_percent(&surge, run);
             if count(&unavailable) == 0 && count(&surge) == 0 {
-                unavailable.invalid(run, unavailable.value.clone(), "may not be 0 when `maxSurge` is 0");
+                unavailable.invalid(run, unavailable.shown(), "may not be 0 when `maxSurge` is 0");
             }
             at_most_all(&unavailable, run);
         }
-        _ => at.not_supported(run, at.value.clone(), &["Recreate", "RollingUpdate"]),
+        _ => at.not_supported(run, at.shown(), &["Recreate", "RollingUpdate"]),
     }
 }
 
@@ -327,13 +327,13 @@ fn daemon_strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
             }
             match (count(&unavailable) != 0, count(&surge) != 0) {
                 (true, true) => {
-                    surge.invalid(run, surge.value.clone(), "may not be set when maxUnavailable is non-zero");
+                    surge.invalid(run, surge.shown(), "may not be set when maxUnavailable is non-zero");
                 }
                 (false, false) => unavailable.required(run, "cannot be 0 when maxSurge is 0"),
                 _ => {}
             }
         }
-        _ => at.not_supported(run, at.value.clone(), &["RollingUpdate", "OnDelete"]),
+        _ => at.not_supported(run, at.shown(), &["RollingUpdate", "OnDelete"]),
     }
 }
 
@@ -348,7 +348,7 @@ fn stateful_strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
     match at.field("type").text() {
         "" => at.required(run, ""),
         "OnDelete" if rolling.is_set() => {
-            rolling.invalid(run, rolling.value.clone(), "only allowed for updateStrategy 'RollingUpdate'");
+            rolling.invalid(run, rolling.shown(), "only allowed for updateStrategy 'RollingUpdate'");
         }
         "OnDelete" => {}
         "RollingUpdate" => {
@@ -359,12 +359,12 @@ fn stateful_strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
             if unavailable.is_set() {
                 number_or_percent(&unavailable, run);
                 if count(&unavailable) == 0 {
-                    unavailable.invalid(run, unavailable.value.clone(), "cannot be 0");
+                    unavailable.invalid(run, unavailable.shown(), "cannot be 0");
                 }
                 at_most_all(&unavailable, run);
             }
         }
-        _ => at.invalid(run, at.value.clone(), "must be 'RollingUpdate' or 'OnDelete'"),
+        _ => at.invalid(run, at.shown(), "must be 'RollingUpdate' or 'OnDelete'"),
     }
 }
 

@@ -107,7 +107,7 @@ const JOB_TEMPLATE: Shape = Shape::of(&[
         Check("no selector of its own", |at, run| {
             let (selector, manual) = (at.field("selector"), at.field("manualSelector"));
             if selector.is_set() {
-                selector.invalid(run, selector.value.clone(), "`selector` will be auto-generated");
+                selector.invalid(run, selector.shown(), "`selector` will be auto-generated");
             }
             if manual.is_true() {
                 manual.not_supported(run, true, &["nil", "false"]);
@@ -142,11 +142,11 @@ fn generated_selector(job: &At<'_, '_>, run: &mut Run<'_>) {
         if !place.is_set() {
             place.required(run, format!("must be '{value}'"));
         } else if place.text() != value {
-            place.invalid(run, labels.value.clone(), format!("must be '{value}'"));
+            place.invalid(run, labels.shown(), format!("must be '{value}'"));
         }
     }
     if is_sound(&selector) && !matches(selector.value, &Value::Object(expected)) {
-        selector.invalid(run, selector.value.clone(), "`selector` not auto-generated");
+        selector.invalid(run, selector.shown(), "`selector` not auto-generated");
     }
 }
 
@@ -270,7 +270,7 @@ fn restarts(spec: &At<'_, '_>, run: &mut Run<'_>) {
 fn completions_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     let Some(spec) = at.parent().filter(|_| !at.is_unchanged()) else { return };
     if spec.field("completionMode").text() != "Indexed" {
-        at.invalid(run, at.value.clone(), IMMUTABLE);
+        at.invalid(run, at.shown(), IMMUTABLE);
     } else if at.is_set() && at.int() != spec.field("parallelism").int() {
         at.invalid(run, at.int(), "can only be modified in tandem with spec.parallelism");
     }
@@ -297,7 +297,7 @@ fn template_stays(at: &At<'_, '_>, run: &mut Run<'_>) {
         }
     }
     if same != *at.old {
-        at.invalid(run, at.value.clone(), IMMUTABLE);
+        at.invalid(run, at.shown(), IMMUTABLE);
     }
 }
 

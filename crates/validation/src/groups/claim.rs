@@ -203,7 +203,7 @@ fn modes_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     let spec = at.field("spec");
     let (mode, class) = (spec.field("volumeMode"), spec.field("volumeAttributesClassName"));
     if !mode.is_unchanged() {
-        at.field("volumeMode").invalid(run, mode.value.clone(), IMMUTABLE);
+        at.field("volumeMode").invalid(run, mode.shown(), IMMUTABLE);
     }
     let status = at.field("status");
     if !class.old.is_null() && !class.is_set() {

@@ -39,10 +39,15 @@ pub(super) fn hoisted(versions: &Value) -> Value {
     lifted
 }
 
-/// What a version says for itself.
-pub(super) fn version_parts(version: &At<'_, '_>, versions: &Value, run: &mut Run<'_>) {
+/// The parts that versions do not have alike.
+pub(super) fn own_parts(versions: &Value) -> Vec<&'static str> {
+    PARTS.iter().map(|(part, _)| *part).filter(|part| !is_shared(versions, part)).collect()
+}
+
+/// What a version says for itself; `own` are the parts that versions do not have alike.
+pub(super) fn version_parts(version: &At<'_, '_>, own: &[&'static str], run: &mut Run<'_>) {
     deprecation(version, run);
-    for (part, _) in PARTS.iter().filter(|(part, _)| !is_shared(versions, part)) {
+    for part in own {
         judge(part, &version.field(part), run);
     }
 }

@@ -130,7 +130,7 @@ fn nodes<'v>(spec: &At<'v, '_>, run: &mut Run<'v>) {
         NODE_SELECTOR.check(&selector, run);
         let terms = selector.field("nodeSelectorTerms");
         if terms.list().len() != 1 {
-            terms.invalid(run, terms.value.clone(), "must have exactly one node selector term");
+            terms.invalid(run, terms.shown(), "must have exactly one node selector term");
         }
     }
     for (name, shown) in [("allNodes", "`allNodes`"), ("perDeviceNodeSelection", "`perDeviceNodeSelection`")] {
@@ -177,7 +177,7 @@ fn attributes(at: &At<'_, '_>, run: &mut Run<'_>) {
         version(&entry.field("version"), run);
         for list in VALUES[4..].iter().map(|list| entry.field(list)).filter(At::is_set) {
             if list.is_empty() {
-                list.invalid(run, list.value.clone(), "must not be empty if specified");
+                list.invalid(run, list.shown(), "must not be empty if specified");
             }
         }
         entry.field("strings").items().for_each(|item| short(&item, run));
@@ -185,7 +185,7 @@ fn attributes(at: &At<'_, '_>, run: &mut Run<'_>) {
         match given {
             0 => entry.invalid(run, "", "exactly one value must be specified"),
             1 => {}
-            _ => entry.invalid(run, entry.value.clone(), "exactly one value must be specified"),
+            _ => entry.invalid(run, entry.shown(), "exactly one value must be specified"),
         }
     }
 }
@@ -310,10 +310,10 @@ pub(super) fn binding(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     if waits.is_empty() && !fails.is_empty() {
         let detail = "bindingConditions are required to use bindingFailureConditions";
-        waits.invalid(run, waits.value.clone(), detail);
+        waits.invalid(run, waits.shown(), detail);
     }
     if fails.is_empty() && !waits.is_empty() {
         let detail = "bindingFailureConditions are required to use bindingConditions";
-        fails.invalid(run, fails.value.clone(), detail);
+        fails.invalid(run, fails.shown(), detail);
     }
 }

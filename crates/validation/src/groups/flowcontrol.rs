@@ -165,7 +165,7 @@ fn has_star(at: &At<'_, '_>) -> bool {
 
 fn star_alone(at: &At<'_, '_>, what: &str, run: &mut Run<'_>) {
     if at.list().len() > 1 && has_star(at) {
-        at.invalid(run, at.value.clone(), format!("if '*' is present, must not specify other {what}"));
+        at.invalid(run, at.shown(), format!("if '*' is present, must not specify other {what}"));
     }
 }
 
@@ -177,7 +177,7 @@ fn verbs(at: &At<'_, '_>, run: &mut Run<'_>) {
     } else if has_star(at) {
         star_alone(at, "verbs", run);
     } else if at.items().any(|verb| !KNOWN.contains(&verb.text())) {
-        at.not_supported(run, at.value.clone(), &KNOWN);
+        at.not_supported(run, at.shown(), &KNOWN);
     }
 }
 

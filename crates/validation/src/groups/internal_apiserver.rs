@@ -60,7 +60,7 @@ fn decodable(at: &At<'_, '_>, run: &mut Run<'_>) {
     at.items().for_each(|item| version(&item, run));
     let written = at.parent().map_or("", |server| server.field("encodingVersion").text());
     if !at.list().iter().any(|known| known == written) {
-        at.invalid(run, at.value.clone(), format!("decodableVersions must include encodingVersion {written}"));
+        at.invalid(run, at.shown(), format!("decodableVersions must include encodingVersion {written}"));
     }
 }
 

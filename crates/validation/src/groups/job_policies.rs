@@ -70,7 +70,7 @@ fn exit_codes(at: &At<'_, '_>, containers: &HashSet<&str>, run: &mut Run<'_>) {
         container.invalid(run, container.text(), detail);
     }
     if values.is_empty() {
-        values.invalid(run, values.value.clone(), "at least one value is required");
+        values.invalid(run, values.shown(), "at least one value is required");
     } else if values.list().len() > CODES_MAX {
         values.too_many(run, CODES_MAX);
     }
@@ -84,7 +84,7 @@ fn exit_codes(at: &At<'_, '_>, containers: &HashSet<&str>, run: &mut Run<'_>) {
         }
     }
     if !values.list().is_sorted_by_key(Value::as_i64) {
-        values.invalid(run, values.value.clone(), "must be ordered");
+        values.invalid(run, values.shown(), "must be ordered");
     }
 }
 
@@ -102,7 +102,7 @@ fn pod_conditions(at: &At<'_, '_>, run: &mut Run<'_>) {
 pub(super) fn success_policy(at: &At<'_, '_>, run: &mut Run<'_>) {
     let Some(job) = at.parent().filter(|_| at.is_set()) else { return };
     if job.field("completionMode").text() != "Indexed" {
-        return at.invalid(run, at.value.clone(), "requires indexed completion mode");
+        return at.invalid(run, at.shown(), "requires indexed completion mode");
     }
     let rules = at.field("rules");
     if rules.is_empty() {

@@ -49,14 +49,14 @@ fn agreement(status: &At<'_, '_>, run: &mut Run<'_>) {
         }
     }
     if end.is_set() && !complete {
-        end.invalid(run, end.value.clone(), "cannot set completionTime when there is no Complete=True condition");
+        end.invalid(run, end.shown(), "cannot set completionTime when there is no Complete=True condition");
     }
     if !end.is_set() && complete {
         end.required(run, "completionTime is required for Complete jobs");
     }
     // Times are stored in one form, in which the order of texts is that of times.
     if start.is_set() && end.is_set() && end.text() < start.text() {
-        end.invalid(run, end.value.clone(), "completionTime cannot be set before startTime");
+        end.invalid(run, end.shown(), "completionTime cannot be set before startTime");
     }
     if failed && !is("FailureTarget") {
         conditions.refused(run, "cannot set Failed=True condition without the FailureTarget=true condition");
@@ -149,7 +149,7 @@ fn progress(status: &At<'_, '_>, run: &mut Run<'_>) {
     }
     let end = status.field("completionTime");
     if end.is_set() && !end.old.is_null() && !end.is_unchanged() {
-        end.invalid(run, end.value.clone(), "completionTime cannot be mutated");
+        end.invalid(run, end.shown(), "completionTime cannot be mutated");
     }
     let start = status.field("startTime");
     let suspended = run.object.get(&["spec", "suspend"]).and_then(Value::as_bool) == Some(true);

@@ -192,10 +192,10 @@ fn scopes(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let at = spec.field("scopes");
     for scope in at.items() {
         if !SCOPES.contains(&scope.text()) {
-            at.invalid(run, at.value.clone(), "unsupported scope");
+            at.invalid(run, at.shown(), "unsupported scope");
         }
         for _ in 0..misfits(spec, scope.text()) {
-            at.invalid(run, at.value.clone(), "unsupported scope applied to resource");
+            at.invalid(run, at.shown(), "unsupported scope applied to resource");
         }
     }
     let given: Vec<&str> = at.list().iter().filter_map(Value::as_str).collect();
@@ -205,7 +205,7 @@ fn scopes(spec: &At<'_, '_>, run: &mut Run<'_>) {
 fn conflicts(at: &At<'_, '_>, shown: &At<'_, '_>, given: &[&str], run: &mut Run<'_>) {
     for pair in OPPOSITES {
         if pair.iter().all(|scope| given.contains(scope)) {
-            at.invalid(run, shown.value.clone(), "conflicting scopes");
+            at.invalid(run, shown.shown(), "conflicting scopes");
         }
     }
 }
@@ -221,7 +221,7 @@ fn scope_selector(spec: &At<'_, '_>, run: &mut Run<'_>) {
             at.field("scopeName").invalid(run, scope.text(), "unsupported scope");
         }
         for _ in 0..misfits(spec, scope.text()) {
-            at.invalid(run, selector.value.clone(), "unsupported scope applied to resource");
+            at.invalid(run, selector.shown(), "unsupported scope applied to resource");
         }
         let takes_no_values = OPPOSITES.concat().contains(&scope.text()) || scope.text() == "CrossNamespacePodAffinity";
         if takes_no_values && operator.text() != "Exists" {
@@ -237,7 +237,7 @@ fn scope_selector(spec: &At<'_, '_>, run: &mut Run<'_>) {
             }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
                 let detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
-                at.field("values").invalid(run, values.value.clone(), detail);
+                at.field("values").invalid(run, values.shown(), detail);
             }
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
             other => at.field("operator").invalid(run, other, "not a valid selector operator"),
@@ -253,6 +253,6 @@ fn scopes_stay(spec: &At<'_, '_>, run: &mut Run<'_>) {
         list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     if set(at.value) != set(at.old) {
-        at.invalid(run, at.value.clone(), IMMUTABLE);
+        at.invalid(run, at.shown(), IMMUTABLE);
     }
 }

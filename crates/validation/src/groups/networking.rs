@@ -335,7 +335,7 @@ fn is_part(whole: (std::net::IpAddr, u8), part: (std::net::IpAddr, u8)) -> bool 
 fn policy_types(at: &At<'_, '_>, run: &mut Run<'_>) {
     const TYPES: [&str; 2] = ["Ingress", "Egress"];
     if at.list().len() > TYPES.len() {
-        return at.invalid(run, at.value.clone(), "may not specify more than two policyTypes");
+        return at.invalid(run, at.shown(), "may not specify more than two policyTypes");
     }
     for of in at.items().filter(|of| !TYPES.contains(&of.text())) {
         of.not_supported(run, of.text(), &TYPES);
@@ -375,7 +375,7 @@ fn cidrs(at: &At<'_, '_>, run: &mut Run<'_>) {
         at.items().filter_map(|cidr| parse_cidr(cidr.text())).map(|(address, _)| address.is_ipv4()).collect();
     if families.len() == 2 && families[0] == families[1] {
         let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-        at.invalid(run, at.value.clone(), detail);
+        at.invalid(run, at.shown(), detail);
     }
 }
 
@@ -383,7 +383,7 @@ fn cidrs_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     let old = at.old.as_array().map_or(0, Vec::len);
     let kept = if old == at.list().len() || (old == 1 && at.list().len() == 2) { old } else { 0 };
     if kept == 0 && old != at.list().len() {
-        return at.invalid(run, at.value.clone(), IMMUTABLE);
+        return at.invalid(run, at.shown(), IMMUTABLE);
     }
     for cidr in at.items().take(kept).filter(|cidr| !cidr.is_unchanged()) {
         cidr.invalid(run, cidr.text(), IMMUTABLE);

@@ -84,7 +84,7 @@ fn pod_ranges(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let families: HashSet<bool> =
         at.items().filter_map(|range| parse_cidr(range.text())).map(|(address, _)| address.is_ipv4()).collect();
     if families.len() < 2 || at.list().len() > 2 {
-        at.invalid(run, at.value.clone(), "may specify no more than one CIDR for each IP family");
+        at.invalid(run, at.shown(), "may specify no more than one CIDR for each IP family");
     }
 }
 
@@ -92,7 +92,7 @@ fn addresses(status: &At<'_, '_>, run: &mut Run<'_>) {
     let mut seen: HashSet<(&str, &str)> = HashSet::new();
     for address in status.field("addresses").items() {
         if !seen.insert((address.field("type").text(), address.field("address").text())) {
-            address.duplicate(run, address.value.clone());
+            address.duplicate(run, address.shown());
         }
     }
 }

@@ -36,7 +36,7 @@ const STATUS: Shape = Shape::of(&[(
 
 fn not_both(spec: &At<'_, '_>, run: &mut Run<'_>) {
     if spec.field_is_set("minAvailable") && spec.field_is_set("maxUnavailable") {
-        spec.invalid(run, spec.value.clone(), "minAvailable and maxUnavailable cannot be both set");
+        spec.invalid(run, spec.shown(), "minAvailable and maxUnavailable cannot be both set");
     }
 }
 

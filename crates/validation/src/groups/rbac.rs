@@ -44,7 +44,7 @@ const NAMESPACED_RULE: Shape = Shape::of(&[
         "nonResourceURLs",
         Check("not in a namespace", |at, run| {
             if !at.is_empty() {
-                at.invalid(run, at.value.clone(), "namespaced rules cannot apply to non-resource URLs");
+                at.invalid(run, at.shown(), "namespaced rules cannot apply to non-resource URLs");
             }
         }),
     ),
@@ -60,7 +60,7 @@ fn resources_or_urls(rule: &At<'_, '_>, run: &mut Run<'_>) {
     if !urls.is_empty() {
         if [&groups, &resources, &names].iter().any(|field| !field.is_empty()) {
             let detail = "rules cannot apply to both regular resources and non-resource URLs";
-            urls.invalid(run, urls.value.clone(), detail);
+            urls.invalid(run, urls.shown(), detail);
         }
         return;
     }

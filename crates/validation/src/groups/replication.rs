@@ -93,7 +93,7 @@ fn report_labels(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let template = spec.field("template");
     let metadata = template.field("metadata");
     let labels = metadata.field("labels");
-    labels.invalid(run, labels.value.clone(), "`selector` does not match template `labels`");
+    labels.invalid(run, labels.shown(), "`selector` does not match template `labels`");
 }
 
 /// Pods of a workload that keeps them running.

@@ -175,9 +175,9 @@ fn cluster_ips(spec: &At<'_, '_>, run: &mut Run<'_>) {
     match (first.is_empty(), ips.list().first()) {
         (false, None) => ips.required(run, ""),
         (false, Some(ip)) if *ip != *first.value => {
-            ips.invalid(run, ips.value.clone(), "first value must match `clusterIP`");
+            ips.invalid(run, ips.shown(), "first value must match `clusterIP`");
         }
-        (true, Some(_)) => ips.invalid(run, ips.value.clone(), "must be empty when `clusterIP` is not specified"),
+        (true, Some(_)) => ips.invalid(run, ips.shown(), "must be empty when `clusterIP` is not specified"),
         _ => {}
     }
     let (families, policy) = (spec.field("ipFamilies"), spec.field("ipFamilyPolicy"));
@@ -205,7 +205,7 @@ fn each_is_an_ip(ips: &At<'_, '_>, run: &mut Run<'_>) -> bool {
         if index == 0 && ip.text() == "None" {
             if ips.list().len() > 1 {
                 fine = false;
-                ips.invalid(run, ips.value.clone(), "'None' must be the first and only value");
+                ips.invalid(run, ips.shown(), "'None' must be the first and only value");
             }
             continue;
         }
@@ -214,7 +214,7 @@ fn each_is_an_ip(ips: &At<'_, '_>, run: &mut Run<'_>) -> bool {
         ip.complain(run, faults);
     }
     if ips.list().len() > 2 {
-        ips.invalid(run, ips.value.clone(), "may only hold up to 2 values");
+        ips.invalid(run, ips.shown(), "may only hold up to 2 values");
     }
     fine
 }
@@ -223,7 +223,7 @@ fn families_fit(ips: &At<'_, '_>, families: &At<'_, '_>, run: &mut Run<'_>) {
     let parsed: Vec<_> = ips.items().map(|ip| parse_ip(ip.text())).collect();
     let kinds: HashSet<bool> = parsed.iter().flatten().map(std::net::IpAddr::is_ipv4).collect();
     if parsed.len() > 1 && kinds.len() < 2 {
-        ips.invalid(run, ips.value.clone(), "may specify no more than one IP for each IP family");
+        ips.invalid(run, ips.shown(), "may specify no more than one IP for each IP family");
     }
     for (index, (ip, family)) in parsed.iter().zip(families.list()).enumerate() {
         let Some(ip) = ip else { continue };
@@ -389,13 +389,13 @@ fn list_stays(at: &At<'_, '_>, ips: &At<'_, '_>, unset: &str, policy: &At<'_, '_
         return;
     }
     if old.len() > new.len() && ips.list().is_empty() {
-        at.index(0).invalid(run, at.value.clone(), unset);
+        at.index(0).invalid(run, at.shown(), unset);
     }
     if first_changed {
         at.index(0).invalid(run, shown.clone(), FIXED);
     }
     if old.len() > new.len() && new.len() == 1 && policy.text() != "SingleStack" {
-        policy.invalid(run, policy.value.clone(), format!("must be set to 'SingleStack' when releasing the {second}"));
+        policy.invalid(run, policy.shown(), format!("must be set to 'SingleStack' when releasing the {second}"));
     }
 }
 
@@ -407,7 +407,7 @@ fn class_stays(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let (class, check, policy) =
         (spec.field("loadBalancerClass"), spec.field("healthCheckNodePort"), spec.field("externalTrafficPolicy"));
     if !class.is_unchanged() {
-        class.invalid(run, class.value.clone(), "may not change once set");
+        class.invalid(run, class.shown(), "may not change once set");
     }
     if policy.text() == "Local" && *policy.old == "Local" && !check.is_unchanged() {
         check.forbidden(run, "field is immutable");

@@ -2,7 +2,7 @@
 //!
 //! Knows the rules of these kinds alone; what they share with others stands beside the groups.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use keelson_meta::json::{Value, json};
 
@@ -47,7 +47,7 @@ const CLASS_UPDATE: Shape = Shape::of(&[
 fn class_parameters_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     let stays_empty = at.is_empty() && crate::at::is_empty(at.old);
     if !at.is_unchanged() && !stays_empty {
-        at.invalid(run, at.value.clone(), IMMUTABLE);
+        at.invalid(run, at.shown(), IMMUTABLE);
     }
 }
 
@@ -105,7 +105,7 @@ fn limited(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn topologies(at: &At<'_, '_>, run: &mut Run<'_>) {
     // Upstream begins with as many empty terms as there are terms.
-    let mut seen: Vec<BTreeMap<&str, BTreeSet<&str>>> = vec![BTreeMap::new(); at.list().len()];
+    let mut seen: HashMap<BTreeMap<&str, BTreeSet<&str>>, usize> = HashMap::from([(BTreeMap::new(), at.list().len())]);
     for term in at.items() {
         let expressions = term.field("matchLabelExpressions");
         let mut keys = BTreeMap::new();
@@ -125,10 +125,14 @@ fn topologies(at: &At<'_, '_>, run: &mut Run<'_>) {
                 key.duplicate(run, key.text());
             }
         }
-        for _ in seen.iter().filter(|other| **other == keys) {
+        let same = seen.entry(keys).or_default();
+        for _ in 0..*same {
+            if run.is_full() {
+                break;
+            }
             expressions.duplicate(run, "");
         }
-        seen.push(keys);
+        *same += 1;
     }
 }
 
@@ -164,7 +168,7 @@ const DRIVER_UPDATE: Shape = Shape::of(&[
         "attachRequired",
         Check("immutable", |at, run| {
             if !at.is_unchanged() {
-                at.called("attachedRequired").invalid(run, at.value.clone(), IMMUTABLE);
+                at.called("attachedRequired").invalid(run, at.shown(), IMMUTABLE);
             }
         }),
     ),

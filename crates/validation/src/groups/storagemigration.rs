@@ -101,6 +101,6 @@ fn progress(at: &At<'_, '_>, run: &mut Run<'_>) {
         (had_failed && !failed, "Failed condition cannot be set to false once it is true"),
     ];
     for (_, detail) in faults.iter().filter(|(wrong, _)| *wrong) {
-        at.invalid(run, at.value.clone(), *detail);
+        at.invalid(run, at.shown(), *detail);
     }
 }

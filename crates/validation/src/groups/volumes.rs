@@ -131,7 +131,7 @@ fn capacity(at: &At<'_, '_>, run: &mut Run<'_>) {
         at.required(run, "");
     }
     if !at.field_is_set("storage") || at.tree().is_some_and(|tree| tree.len() > 1) {
-        at.not_supported(run, at.value.clone(), &["storage"]);
+        at.not_supported(run, at.shown(), &["storage"]);
     }
     for (_, entry) in at.entries() {
         let Some(amount) = amount(&entry) else { continue };
@@ -232,11 +232,11 @@ fn placement_stays(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let (mode, nodes) = (spec.field("volumeMode"), spec.field("nodeAffinity"));
     let Some(object) = spec.parent() else { return };
     if !mode.is_unchanged() {
-        object.field("volumeMode").invalid(run, mode.value.clone(), IMMUTABLE);
+        object.field("volumeMode").invalid(run, mode.shown(), IMMUTABLE);
     }
     if !nodes.old.is_null() && !nodes.is_unchanged() {
         let detail = format!("{IMMUTABLE}, except for updating from beta label to GA");
-        object.field("nodeAffinity").invalid(run, nodes.value.clone(), detail);
+        object.field("nodeAffinity").invalid(run, nodes.shown(), detail);
     }
     let class = spec.field("volumeAttributesClassName");
     if !class.old.is_null() && !class.is_set() {

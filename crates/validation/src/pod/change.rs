@@ -147,7 +147,7 @@ fn gated(spec: &At<'_, '_>, same: &mut Value, run: &mut Run<'_>) {
         let kept = |(key, value): (&str, &Value)| selector.value.get(key) == Some(value);
         if !selector.old.as_object().into_iter().flatten().all(kept) {
             let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
-            selector.invalid(run, selector.value.clone(), detail);
+            selector.invalid(run, selector.shown(), detail);
         }
         restore(same, spec.old, "nodeSelector");
     }
@@ -177,7 +177,7 @@ fn node_terms(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     if old.len() != at.list().len() {
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return at.invalid(run, at.value.clone(), detail);
+        return at.invalid(run, at.shown(), detail);
     }
     for term in at.items() {
         let grown = ["matchExpressions", "matchFields"].map(|field| {
@@ -187,7 +187,7 @@ fn node_terms(at: &At<'_, '_>, run: &mut Run<'_>) {
         });
         let was_empty = grown.iter().all(|(empty, _, _)| *empty) && grown.iter().any(|(_, _, filled)| *filled);
         if was_empty || !grown.iter().all(|(_, kept, _)| *kept) {
-            term.invalid(run, term.value.clone(), "only additions are allowed (no mutations or deletions)");
+            term.invalid(run, term.shown(), "only additions are allowed (no mutations or deletions)");
         }
     }
 }

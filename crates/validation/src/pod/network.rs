@@ -31,7 +31,7 @@ pub(super) fn dns_config(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     if nameservers.list().len() > NAMESERVERS_MAX {
         let detail = format!("must not have more than {NAMESERVERS_MAX} nameservers");
-        nameservers.invalid(run, nameservers.value.clone(), detail);
+        nameservers.invalid(run, nameservers.shown(), detail);
     }
     nameservers.items().for_each(|server| server.complain(run, IP.faults(server.text())));
     searches(&at.field("searches"), run);
@@ -60,13 +60,13 @@ pub(super) fn hostname_override(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn searches(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.list().len() > SEARCHES_MAX {
-        at.invalid(run, at.value.clone(), format!("must not have more than {SEARCHES_MAX} search paths"));
+        at.invalid(run, at.shown(), format!("must not have more than {SEARCHES_MAX} search paths"));
     }
     let bytes: usize = at.items().map(|path| path.text().len() + 1).sum();
     if bytes > SEARCHES_BYTES_MAX + 1 {
         let detail =
             format!("must not have more than {SEARCHES_BYTES_MAX} characters (including spaces) in the search list");
-        at.invalid(run, at.value.clone(), detail);
+        at.invalid(run, at.shown(), detail);
     }
     for path in at.items().filter(|path| path.text() != ".") {
         let text = path.text().strip_suffix('.').unwrap_or(path.text());

@@ -210,6 +210,8 @@ fn huge_pages(entry: &At<'_, '_>, resource: &str, run: &mut Run<'_>) {
 
 fn claims_of_container(at: &At<'_, '_>, run: &mut Run<'_>) {
     let mut names: HashSet<String> = HashSet::new();
+    // The names of those that stand with a request.
+    let mut requested: HashSet<&str> = HashSet::new();
     for claim in at.items() {
         let (name, request) = (claim.field("name").text(), claim.field("request"));
         if name.is_empty() {
@@ -220,30 +222,31 @@ fn claims_of_container(at: &At<'_, '_>, run: &mut Run<'_>) {
         if !request.is_empty() && !names.contains(name) {
             request.complain(run, DNS_LABEL.faults(request.text()));
         }
-        let overlaps =
-            |known: &String| request.is_empty() && known.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
-        if names.contains(name) || names.iter().any(overlaps) {
+        let overlaps = request.is_empty() && requested.contains(name);
+        if names.contains(name) || overlaps {
             claim.duplicate(run, name);
         } else if names.contains(&key) {
             claim.duplicate(run, key.as_str());
         }
         names.insert(key);
+        if !request.is_empty() {
+            requested.insert(name);
+        }
         if !run.pod.claims.contains(&name) {
-            let fault = unknown_claim(&claim, name, run);
-            run.faults.push(fault);
+            unknown_claim(&claim, name, run);
         }
     }
 }
 
-fn unknown_claim(at: &At<'_, '_>, name: &str, run: &Run<'_>) -> FieldError {
+fn unknown_claim(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) {
+    if run.is_full() {
+        return;
+    }
     let mut known: Vec<&str> = run.pod.claims.iter().copied().collect();
     known.sort_unstable();
     let which = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
-    FieldError {
-        field: at.path(),
-        kind: FieldErrorKind::NotFound { value: name.into() },
-        detail: format!("must be one of the names in pod.spec.resourceClaims{which}"),
-    }
+    let detail = format!("must be one of the names in pod.spec.resourceClaims{which}");
+    run.tell(|| FieldError { field: at.path(), kind: FieldErrorKind::NotFound { value: name.into() }, detail });
 }
 
 /// The claims that a pod has.
@@ -262,12 +265,12 @@ pub(super) fn pod_claims(at: &At<'_, '_>, run: &mut Run<'_>) {
         match sources.iter().filter(|source| source.is_set()).count() {
             0 => {
                 let detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
-                claim.invalid(run, claim.value.clone(), detail);
+                claim.invalid(run, claim.shown(), detail);
             }
             1 => {}
             _ => {
                 let detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
-                claim.invalid(run, claim.value.clone(), detail);
+                claim.invalid(run, claim.shown(), detail);
             }
         }
         for source in sources.iter().filter(|source| source.is_set()) {

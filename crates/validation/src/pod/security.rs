@@ -71,12 +71,12 @@ fn escalation(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     if at.field("privileged").is_true() {
         let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-        at.invalid(run, at.value.clone(), detail);
+        at.invalid(run, at.shown(), detail);
     }
     let capabilities = at.field("capabilities");
     for _ in capabilities.field("add").items().filter(|added| added.text() == "CAP_SYS_ADMIN") {
         let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
-        at.invalid(run, at.value.clone(), detail);
+        at.invalid(run, at.shown(), detail);
     }
 }
 
@@ -90,7 +90,7 @@ fn seccomp(at: &At<'_, '_>, run: &mut Run<'_>) {
     match (kind.text() == "Localhost", local.is_set()) {
         (true, true) => descending_path(&local, local.text(), run),
         (true, false) => local.required(run, "must be set when seccomp type is Localhost"),
-        (false, true) => local.invalid(run, at.value.clone(), "can only be set when seccomp type is Localhost"),
+        (false, true) => local.invalid(run, at.shown(), "can only be set when seccomp type is Localhost"),
         (false, false) => {}
     }
 }

@@ -374,7 +374,7 @@ pub(crate) fn fibre_channel<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     }
     if !ids.is_empty() {
         let detail = "targetWWNs and wwids can not be specified simultaneously";
-        targets.invalid(run, targets.value.clone(), detail);
+        targets.invalid(run, targets.shown(), detail);
     }
     match lun.number() {
         None => lun.required(run, "lun is required if targetWWNs is specified"),
@@ -526,13 +526,13 @@ fn service_account_token<'v>(at: &At<'v, '_>, volume: &At<'v, '_>, run: &mut Run
 fn trust_bundle(at: &At<'_, '_>, run: &mut Run<'_>) {
     let (name, signer, selector) = (at.field("name"), at.field("signerName"), at.field("labelSelector"));
     match (name.is_set(), signer.is_set()) {
-        (true, true) => at.invalid(run, at.value.clone(), "only one of name and signerName may be used"),
+        (true, true) => at.invalid(run, at.shown(), "only one of name and signerName may be used"),
         (true, false) => {
             if name.is_empty() {
                 name.required(run, "must be a valid object name");
             }
             if selector.is_set() {
-                selector.invalid(run, selector.value.clone(), "labelSelector must be unset if name is specified");
+                selector.invalid(run, selector.shown(), "labelSelector must be unset if name is specified");
             }
         }
         (false, true) => {
