@@ -259,8 +259,17 @@ impl ApiError {
         Self::Conflict { resource, name: name.into(), message: Box::new(message) }
     }
 
-    /// The error as clients see it.
+    /// The error as clients see it. Of what an attacker can make long it has the beginning; faults of an object, which are bounded
+    /// one by one, are told as they are.
     pub fn status(&self) -> Status {
+        let mut status = self.whole_status();
+        if !matches!(self, Self::Invalid { .. }) {
+            answer::bound(&mut status);
+        }
+        status
+    }
+
+    fn whole_status(&self) -> Status {
         match self {
             Self::BadRequest(message) => answer::failure(400, "BadRequest", message.clone()),
             Self::Unauthorized => answer::failure(401, "Unauthorized", "Unauthorized".to_owned()),

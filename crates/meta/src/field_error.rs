@@ -256,9 +256,9 @@ pub const FAULTS_MAX: usize = 2000;
 /// About how many bytes of them are looked for at the most: more than is told.
 pub const FAULTS_BYTES_MAX: usize = 1024 * 1024;
 /// How many faults an answer tells of.
-const TOLD_MAX: usize = 1000;
+pub(crate) const TOLD_MAX: usize = 1000;
 /// How many bytes an answer tells of faults: of those that are told, the first is always.
-const TOLD_BYTES_MAX: usize = 512 * 1024;
+pub(crate) const TOLD_BYTES_MAX: usize = 512 * 1024;
 
 /// What an answer tells of the faults of an object: the causes as often as they were found, and one text.
 ///

@@ -241,6 +241,7 @@ mod tests {
         GroupVersionKind { group: "hook.example.com".into(), version: version.into(), kind: "Host".into() }
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
     fn host(version: &str, metadata: Value) -> Value {
         json!({"apiVersion": format!("hook.example.com/{version}"), "kind": "Host", "metadata": metadata})
     }

@@ -1,6 +1,7 @@
 //! Structural schemas against what the reference server says of the same values: what is wrong with them, and what becomes of
 //! objects that are walked.
 
+#![allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
 use keelson_meta::field_error::FieldError;

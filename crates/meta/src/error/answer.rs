@@ -3,7 +3,7 @@
 //! Only [`ApiError::status`](super::ApiError::status) calls these.
 
 use super::{ConflictKind, ExpiredKind, ForbiddenDetail, MediaTypes, NotAcceptableForm};
-use crate::field_error::{self, FieldError};
+use crate::field_error::{self, FieldError, TOLD_BYTES_MAX, TOLD_MAX};
 use crate::go_format::quote;
 use crate::gvk::{GroupKind, GroupResource};
 use crate::revision::Revision;
@@ -101,6 +101,19 @@ pub(super) fn conflict(resource: &GroupResource, name: &str, kind: &ConflictKind
     };
     failure(409, "Conflict", format!("Operation cannot be fulfilled on {subject} {}: {message}", quote(name)))
         .with_details(about(&subject, name))
+}
+
+/// Cuts off what is too long to be told.
+pub(super) fn bound(status: &mut Status) {
+    if status.message.len() > TOLD_BYTES_MAX {
+        let end = status.message.floor_char_boundary(TOLD_BYTES_MAX);
+        let more = status.message.len() - end;
+        status.message.truncate(end);
+        status.message.push_str(&format!("..., and {more} bytes more"));
+    }
+    if let Some(details) = &mut status.details {
+        details.causes.truncate(TOLD_MAX);
+    }
 }
 
 pub(super) fn apply_conflict(message: &str, causes: &[StatusCause]) -> Status {

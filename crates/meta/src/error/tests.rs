@@ -318,3 +318,14 @@ fn advice_to_wait_goes_with_errors_that_pass() {
     assert_eq!((ApiError::UnknownResource.retry_after(), ApiError::UnknownResource.is_retryable()), (None, false));
     assert_eq!(ApiError::Timeout(String::new()).retry_after(), None);
 }
+
+#[test]
+fn an_error_tells_no_more_than_fits() {
+    let cause = StatusCause { reason: "FieldManagerConflict".into(), message: "m".into(), field: "f".into() };
+    let conflict = ApiError::ApplyConflict { message: "é".repeat(2_000_000), causes: vec![cause; 20_000] };
+    let status = conflict.status();
+    assert!(status.message.len() < 513 * 1024 && status.message.ends_with("é..., and 3475712 bytes more"));
+    assert_eq!(status.details.unwrap().causes.len(), 1000);
+    let short = ApiError::BadRequest("no".to_owned()).status();
+    assert_eq!(short.message, "no");
+}
