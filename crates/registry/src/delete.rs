@@ -127,7 +127,7 @@ impl Proposal for Deletion<'_> {
         live: Option<&'s Entry>,
     ) -> Result<Proposed<'s>, ApiError> {
         let (live, target) = (existing(live)?, self.target);
-        if target.version.converter().is_some() {
+        if target.resource.converter().is_some() {
             // What can't be shown in the version of the request is not deleted in it: as upstream has it, the client is told before
             // anything is done rather than behind it.
             Live::in_version_of(target, live).await?;

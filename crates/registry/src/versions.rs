@@ -68,7 +68,7 @@ pub(crate) async fn convert_both(
     let unknown = || unconvertible(&target.resource, objects.first(), from, to, "nothing leads there");
     let source = version_of(&target.resource, from).ok_or_else(unknown)?;
     let version = target.resource.version(&to.version).ok_or_else(unknown)?;
-    let converter = version.converter().ok_or_else(unknown)?;
+    let converter = target.resource.converter().ok_or_else(unknown)?;
     let mut converted = ask(&**converter, &source, to, objects).await?;
     converted.iter_mut().for_each(|object| version.complete(object));
     Ok(converted)
@@ -93,7 +93,7 @@ pub(crate) fn convert_now(target: &Target, object: &mut Object, to: &GroupVersio
         !target.resource.is_builtin() && target.resource.group == group && target.resource.version(version).is_some()
     };
     if has(from) && has(wanted) {
-        if target.version.converter().is_some() {
+        if target.resource.converter().is_some() {
             return Ok(false);
         }
         // The versions of what others contribute differ by name alone, unless they have a converter.

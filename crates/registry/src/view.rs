@@ -47,7 +47,7 @@ impl VersionedView {
 
     /// Whether somebody has to be asked for objects of another version.
     pub fn asks(&self) -> bool {
-        self.version.converter().is_some()
+        self.resource.converter().is_some()
     }
 
     /// Whether the object is stored in this version, so that its bytes are shown as they are.
@@ -58,7 +58,10 @@ impl VersionedView {
     /// Whether the object has the fields of this version. Its header may still name another version.
     pub fn fits(&self, object: &StoredObject) -> bool {
         self.sole
-            || matches!(self.version.change_from(object.api_version()), Some(VersionChange::None | VersionChange::Name))
+            || matches!(
+                self.resource.change(object.api_version(), &self.version),
+                Some(VersionChange::None | VersionChange::Name)
+            )
     }
 
     /// The object with the fields of this version.
@@ -75,7 +78,7 @@ impl VersionedView {
         if self.fits(object) {
             return Ok(Cow::Borrowed(object));
         }
-        match self.version.change_from(object.api_version()) {
+        match self.resource.change(object.api_version(), &self.version) {
             Some(VersionChange::Asked(_)) => {
                 let objects = [object.decode(revision)];
                 let mut shown = self.ask(object.api_version(), &objects).await?;
@@ -142,7 +145,7 @@ impl VersionedView {
 
     async fn ask(&self, from: &str, objects: &[Object]) -> Result<Vec<StoredObject>, ApiError> {
         let unknown = || unconvertible(&self.resource, objects.first(), from, self.kind(), "nothing leads there");
-        let converter = self.version.converter().ok_or_else(unknown)?;
+        let converter = self.resource.converter().ok_or_else(unknown)?;
         let source = version_of(&self.resource, from).ok_or_else(unknown)?;
         let converted = ask(&**converter, &source, self.kind(), objects).await?;
         Ok(converted
@@ -161,7 +164,7 @@ impl VersionedView {
             let (resource, to) = (self.resource.group_resource(), self.kind().group_version());
             ApiError::Internal(format!("{resource} {} can't be converted from {from} to {to}: {why}", quote(name)))
         };
-        match self.version.change_from(from) {
+        match self.resource.change(from, &self.version) {
             Some(VersionChange::Fields(conversion)) => {
                 through(conversion, object).map_err(|error| failed(&error.to_string()))
             }

@@ -24,6 +24,7 @@ pub struct Contribution {
     versions: Vec<KindVersion>,
     group_priority: u32,
     storage_version: Option<Text>,
+    converter: Option<Arc<dyn Converter>>,
     builtin: bool,
 }
 
@@ -45,6 +46,7 @@ impl Contribution {
             resource,
             group_priority: GROUP_PRIORITY,
             storage_version: None,
+            converter: None,
             builtin: false,
         }
     }
@@ -70,8 +72,9 @@ impl Contribution {
 
     /// Has this converter asked for objects in other versions than they are in. Without one the versions differ by name alone.
     #[must_use]
-    pub fn converted_by(self, converter: &Arc<dyn Converter>) -> Self {
-        self.each_version(|_, version| version.with_converter(converter.clone()))
+    pub fn converted_by(mut self, converter: &Arc<dyn Converter>) -> Self {
+        self.converter = Some(converter.clone());
+        self
     }
 
     /// States the schema of its objects in a version. A structural one prunes them, fills in its defaults, and refuses them with
@@ -83,8 +86,8 @@ impl Contribution {
 
     /// States what `kubectl get` shows of its objects in a version.
     #[must_use]
-    pub fn with_printer(self, version: &str, printer: Printer) -> Self {
-        self.version(version, |version| version.with_printer(printer))
+    pub fn with_printer(self, version: &str, printer: &Printer) -> Self {
+        self.version(version, |version| version.with_printer(printer.clone()))
     }
 
     /// States what users of a version are warned of.
@@ -121,5 +124,6 @@ impl Contribution {
             self.group_priority,
             self.builtin,
         )
+        .converted_by(self.converter.clone())
     }
 }

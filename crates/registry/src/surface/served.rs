@@ -43,6 +43,8 @@ pub struct ServedResource {
     storage_kind: Option<GroupVersionKind>,
     group_priority: u32,
     builtin: bool,
+    /// Who is asked for objects in other versions than they are in; nobody where code here leads to them.
+    converter: Option<Arc<dyn Converter>>,
 }
 
 /// The kind of a resource in one version. It can be used like the [`ServedVersion`] that it is of.
@@ -61,8 +63,6 @@ pub struct KindVersion {
     metadata_rules: MetadataRules,
     printer: Printer,
     view: Arc<View>,
-    /// Who is asked for objects of the versions that the view knows; nobody where code here leads to it.
-    converter: Option<Arc<dyn Converter>>,
     deprecation: Option<String>,
     empty: Value,
     priority: u32,
@@ -105,7 +105,12 @@ impl ServedResource {
         builtin: bool,
     ) -> Self {
         let versions = versions.into_iter().map(Arc::new).collect();
-        Self { resource, versions, stored: None, storage_kind, group_priority, builtin }
+        Self { resource, versions, stored: None, storage_kind, group_priority, builtin, converter: None }
+    }
+
+    pub(super) fn converted_by(mut self, converter: Option<Arc<dyn Converter>>) -> Self {
+        self.converter = converter;
+        self
     }
 
     pub(super) fn with_collection(mut self, stored: Arc<StoredCollection>) -> Self {
@@ -144,6 +149,21 @@ impl ServedResource {
         self.builtin
     }
 
+    /// Who is asked for its objects in other versions than they are in, if somebody is: the same for all versions.
+    pub fn converter(&self) -> Option<&Arc<dyn Converter>> {
+        self.converter.as_ref()
+    }
+
+    /// What leads an object of this `apiVersion` to one of its versions; `None` where nothing does.
+    pub fn change(&self, from: &str, to: &KindVersion) -> Option<VersionChange<'_>> {
+        Some(match (to.view.passage(from)?, &self.converter) {
+            (Passage::Same, _) => VersionChange::None,
+            (Passage::Renamed | Passage::Through(_), Some(converter)) => VersionChange::Asked(converter),
+            (Passage::Through(conversion), None) if !conversion.is_rename() => VersionChange::Fields(conversion),
+            (Passage::Renamed | Passage::Through(_), None) => VersionChange::Name,
+        })
+    }
+
     /// The place of its group in discovery, higher first.
     pub fn group_priority(&self) -> u32 {
         self.group_priority
@@ -174,7 +194,6 @@ impl KindVersion {
             metadata_rules: MetadataRules::Plain,
             printer: Printer::generic(),
             view: Arc::new(View::renaming(&kind, std::iter::empty())),
-            converter: None,
             deprecation: None,
             empty: empty(&kind, None),
             priority,
@@ -230,11 +249,6 @@ impl KindVersion {
 
     pub(super) fn with_view(mut self, view: View) -> Self {
         self.view = Arc::new(view);
-        self
-    }
-
-    pub(super) fn with_converter(mut self, converter: Arc<dyn Converter>) -> Self {
-        self.converter = Some(converter);
         self
     }
 
@@ -322,21 +336,6 @@ impl KindVersion {
     /// Whether no object can be stored in another version.
     pub fn is_sole(&self) -> bool {
         self.view.is_sole()
-    }
-
-    /// What leads an object of this `apiVersion` here; `None` where nothing does.
-    pub fn change_from(&self, api_version: &str) -> Option<VersionChange<'_>> {
-        Some(match (self.view.passage(api_version)?, &self.converter) {
-            (Passage::Same, _) => VersionChange::None,
-            (Passage::Renamed | Passage::Through(_), Some(converter)) => VersionChange::Asked(converter),
-            (Passage::Through(conversion), None) if !conversion.is_rename() => VersionChange::Fields(conversion),
-            (Passage::Renamed | Passage::Through(_), None) => VersionChange::Name,
-        })
-    }
-
-    /// Who is asked for objects of other versions, if somebody is.
-    pub fn converter(&self) -> Option<&Arc<dyn Converter>> {
-        self.converter.as_ref()
     }
 
     /// Gives an object the shape of this version, as far as that can be done without refusing it: fields that the version does

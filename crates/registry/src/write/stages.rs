@@ -212,7 +212,7 @@ impl Registry {
         next: Object,
     ) -> Result<(Cow<'o, Object>, Object), ApiError> {
         let kind = target.storage_kind();
-        if target.version.converter().is_none() || target.kind() == kind {
+        if target.resource.converter().is_none() || target.kind() == kind {
             let mut stored = Cow::Borrowed(live);
             if target.kind() != kind {
                 convert(target, stored.to_mut(), kind).await?;
