@@ -8,9 +8,11 @@
 
 mod age;
 mod column;
+mod custom;
 mod docs;
 mod groups;
 mod part;
+mod path;
 mod printer;
 mod selector;
 mod text;
@@ -18,4 +20,6 @@ pub mod wire;
 
 pub use age::{age, human_duration};
 pub use column::Column;
+pub use custom::{CellType, CustomColumn};
+pub use path::PathError;
 pub use printer::{Printer, RowCondition, cells, columns};

@@ -1,9 +1,11 @@
 //! A printer: what a kind offers for its table.
 //!
-//! It has columns, a function that fills the cells of a row, and marks for kinds whose rows differ from the usual. Kinds without a
-//! printer are shown by name and age.
+//! It has columns, a function that fills the cells of a row, and marks for kinds whose rows differ from the usual; or columns that a
+//! contributor brings, each with the path to what it shows (`custom.rs`). Kinds without a printer are shown by name and age.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use keelson_codec::Outline;
@@ -11,12 +13,24 @@ use keelson_meta::Object;
 use keelson_meta::json::Value;
 
 use crate::column::{CREATED_AT, Column, NAME};
+use crate::custom::{CustomColumn, CustomColumns};
 use crate::groups;
 use crate::part::Subject;
+use crate::path::PathError;
 
 /// How the objects of one kind are shown.
+#[derive(Clone)]
+pub struct Printer(Form);
+
+#[derive(Clone)]
+enum Form {
+    Coded(Coded),
+    Custom(Arc<CustomColumns>),
+}
+
+/// The columns of a built-in kind, and code that fills them.
 #[derive(Clone, Copy)]
-pub struct Printer {
+struct Coded {
     columns: &'static [Column<'static>],
     cells: fn(Subject<'_>) -> Vec<Value>,
     conditions: fn(Subject<'_>) -> &'static [RowCondition],
@@ -40,11 +54,11 @@ pub struct RowCondition {
 const GENERIC: &[Column<'_>] = &[NAME, CREATED_AT];
 
 impl Printer {
-    /// The printer of this kind. A kind that has none, custom resources among them, shows name and time of creation.
+    /// The printer of this kind. A kind that has none shows name and time of creation.
     ///
     /// The version makes no difference: a printer understands its kind in all versions that are served.
     pub fn of(group: &str, kind: &str) -> Self {
-        groups::printer(group, kind).unwrap_or(Self::generic())
+        groups::printer(group, kind).unwrap_or_else(Self::generic)
     }
 
     /// The printer of a kind that has none of its own.
@@ -52,45 +66,82 @@ impl Printer {
         Self::new(GENERIC, generic)
     }
 
+    /// The printer of a kind that brings its columns: its objects are shown by name and by these.
+    ///
+    /// # Errors
+    /// When a path can't be used.
+    pub fn custom(columns: Vec<CustomColumn>) -> Result<Self, PathError> {
+        Ok(Self(Form::Custom(Arc::new(CustomColumns::new(columns)?))))
+    }
+
     pub(crate) const fn new(columns: &'static [Column<'static>], cells: fn(Subject<'_>) -> Vec<Value>) -> Self {
-        Self { columns, cells, conditions: |_| &[], order: None }
+        Self::marked(columns, cells, |_| &[])
     }
 
-    /// The same printer, with rows that carry marks.
-    pub(crate) const fn marked(self, conditions: fn(Subject<'_>) -> &'static [RowCondition]) -> Self {
-        Self { conditions, ..self }
+    /// A printer with rows that carry marks.
+    pub(crate) const fn marked(
+        columns: &'static [Column<'static>],
+        cells: fn(Subject<'_>) -> Vec<Value>,
+        conditions: fn(Subject<'_>) -> &'static [RowCondition],
+    ) -> Self {
+        Self(Form::Coded(Coded { columns, cells, conditions, order: None }))
     }
 
-    /// The same printer, with rows in an order of their own.
-    pub(crate) const fn ordered(self, order: fn(&Object, &Object) -> Ordering) -> Self {
-        Self { order: Some(order), ..self }
+    /// A printer with rows in an order of their own.
+    pub(crate) const fn ordered(
+        columns: &'static [Column<'static>],
+        cells: fn(Subject<'_>) -> Vec<Value>,
+        order: fn(&Object, &Object) -> Ordering,
+    ) -> Self {
+        Self(Form::Coded(Coded { columns, cells, conditions: |_| &[], order: Some(order) }))
     }
 
     /// The columns, in order.
-    pub fn columns(&self) -> &'static [Column<'static>] {
-        self.columns
+    pub fn columns(&self) -> Cow<'_, [Column<'_>]> {
+        match &self.0 {
+            Form::Coded(coded) => Cow::Borrowed(coded.columns),
+            Form::Custom(custom) => Cow::Owned(custom.columns()),
+        }
+    }
+
+    /// Whether the cells may show any field of an object, so that all of it has to be read.
+    pub fn reads_all(&self) -> bool {
+        matches!(self.0, Form::Custom(_))
     }
 
     /// The row of this object as it looks at `now`.
     pub fn cells(&self, object: &Outline<'_>, now: SystemTime) -> Vec<Value> {
-        (self.cells)(Subject { object: object.root(), now })
+        let subject = Subject { object: object.root(), now };
+        match &self.0 {
+            Form::Coded(coded) => (coded.cells)(subject),
+            Form::Custom(custom) => custom.cells(subject),
+        }
     }
 
     /// The marks on the row of this object; mostly none.
     pub fn conditions(&self, object: &Outline<'_>) -> &'static [RowCondition] {
-        (self.conditions)(Subject { object: object.root(), now: SystemTime::UNIX_EPOCH })
+        match &self.0 {
+            Form::Coded(coded) => (coded.conditions)(Subject { object: object.root(), now: SystemTime::UNIX_EPOCH }),
+            Form::Custom(_) => &[],
+        }
     }
 
     /// How the rows of one list are sorted, for the few kinds whose rows do not stand in the order of the keys.
     /// A page is sorted by itself.
     pub fn order(&self) -> Option<fn(&Object, &Object) -> Ordering> {
-        self.order
+        match &self.0 {
+            Form::Coded(coded) => coded.order,
+            Form::Custom(_) => None,
+        }
     }
 }
 
 /// The columns of this kind.
 pub fn columns(group: &str, kind: &str) -> &'static [Column<'static>] {
-    Printer::of(group, kind).columns()
+    match Printer::of(group, kind).0 {
+        Form::Coded(coded) => coded.columns,
+        Form::Custom(_) => &[],
+    }
 }
 
 /// The row of an object of this kind as it looks at `now`. For many rows, ask for the [`Printer`] once.

@@ -23,7 +23,7 @@ pub(super) use watch::EventEncoder;
 
 use crate::negotiation::{MediaType, ObjectForm, Representation, Subject, negotiate_representation};
 
-/// Members of a spec that no column shows, so that rows are not made from them.
+/// Members of a spec that no column of a built-in kind shows, so that rows are not made from them.
 const PASSED_OVER: &[&str] = &[
     "affinity",
     "args",
@@ -72,7 +72,7 @@ impl Renderer {
         Ok(Self {
             view: target.view(),
             representation,
-            printer: *target.version.printer(),
+            printer: target.version.printer().clone(),
             include,
             now: registry.now(),
         })
@@ -103,7 +103,11 @@ impl Renderer {
 
     /// Appends the row of an object.
     fn write_row(&self, version: MetaVersion, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        let outline = Outline::read_sparsely(object.text(), PASSED_OVER);
+        let outline = if self.printer.reads_all() {
+            Outline::read(object.text())
+        } else {
+            Outline::read_sparsely(object.text(), PASSED_OVER)
+        };
         let cells = self.printer.cells(&outline, self.now);
         let included = |out: &mut Vec<u8>| match self.include {
             IncludeObject::None => out.extend_from_slice(b"null"),

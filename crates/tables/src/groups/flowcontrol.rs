@@ -14,7 +14,7 @@ use crate::printer::Printer;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
-        "FlowSchema" => Printer::new(FLOW_SCHEMA, flow_schema).ordered(by_precedence),
+        "FlowSchema" => Printer::ordered(FLOW_SCHEMA, flow_schema, by_precedence),
         "PriorityLevelConfiguration" => Printer::new(PRIORITY_LEVEL, priority_level),
         _ => return None,
     })

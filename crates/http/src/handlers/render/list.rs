@@ -58,7 +58,7 @@ impl ListWriter {
         match columns {
             None => list::write_head(&head, &mut json),
             Some((version, columns)) => {
-                TableHead { version, meta: head.meta, columns: Some(columns) }.write(&mut json);
+                TableHead { version, meta: head.meta, columns: Some(&columns) }.write(&mut json);
             }
         }
         let mut out = Vec::new();

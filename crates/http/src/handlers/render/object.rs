@@ -36,7 +36,7 @@ impl Renderer {
             ObjectForm::Whole => self.view.write_object(object, revision, &mut out),
             ObjectForm::Metadata(version) => write_metadata(version, object, revision, &mut out),
             ObjectForm::Table(version) => {
-                let head = TableHead { version, meta: ListMeta::at(revision), columns: Some(self.printer.columns()) };
+                let head = TableHead { version, meta: ListMeta::at(revision), columns: Some(&self.printer.columns()) };
                 head.write(&mut out);
                 self.write_row(version, object, revision, &mut out);
                 out.extend_from_slice(wire::END);

@@ -134,7 +134,7 @@ impl EventEncoder {
             ObjectForm::Table(version) => {
                 let columns =
                     (!std::mem::replace(&mut self.columns_sent, true)).then(|| self.renderer.printer.columns());
-                let head = TableHead { version, meta: ListMeta::at(revision), columns };
+                let head = TableHead { version, meta: ListMeta::at(revision), columns: columns.as_deref() };
                 framed(kind, |out| {
                     head.write(out);
                     self.renderer.write_row(version, object, revision, out);

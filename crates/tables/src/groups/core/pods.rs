@@ -18,7 +18,7 @@ const NODE_LOST: &str = "NodeLost";
 const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
 
-pub(super) const POD: Printer = Printer::new(COLUMNS, pod).marked(finished);
+pub(super) const POD: Printer = Printer::marked(COLUMNS, pod, finished);
 
 const COLUMNS: &[Column<'_>] = &[
     NAME,

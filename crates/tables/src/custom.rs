@@ -1,0 +1,193 @@
+//! Columns that a contributor brings: each with a path to what it shows, as `additionalPrinterColumns` of custom resources have it.
+//!
+//! The object's name always comes first. A cell is null where the path leads to nothing, or to something of another type than the
+//! column's; a column of texts shows whatever there is.
+
+use keelson_codec::outline::{Content, Item};
+use keelson_meta::clock::parse_rfc3339;
+use keelson_meta::go_format;
+use keelson_meta::json::{Map, Value};
+
+use crate::age::age;
+use crate::column::{Column, NAME};
+use crate::part::Subject;
+use crate::path::{Path, PathError};
+
+/// A column, and the path to what it shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomColumn {
+    /// What stands at the head of the column.
+    pub name: String,
+    /// The type of the cells.
+    pub kind: CellType,
+    /// The OpenAPI format of the cells; empty if none.
+    pub format: String,
+    /// What the column shows, for people; where it is empty, the path is named.
+    pub description: String,
+    /// 0 is always shown; a column with a higher number only where there is room (`-o wide`).
+    pub priority: i32,
+    /// A JSONPath, such as `.spec.host` or `.status.conditions[?(@.type=="Ready")].status`.
+    pub path: String,
+}
+
+/// The OpenAPI types that cells can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellType {
+    /// Texts, and whatever else there is as text.
+    String,
+    /// Whole numbers.
+    Integer,
+    /// Numbers.
+    Number,
+    /// Truth values.
+    Boolean,
+    /// Points in time, shown by how long they are ago.
+    Date,
+}
+
+impl CellType {
+    /// Its name in a table's head.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::Date => "date",
+        }
+    }
+}
+
+/// The columns of one kind in one version.
+pub(crate) struct CustomColumns(Vec<(CustomColumn, Path)>);
+
+impl CustomColumns {
+    pub(crate) fn new(columns: Vec<CustomColumn>) -> Result<Self, PathError> {
+        let with_path = |mut column: CustomColumn| {
+            let path = Path::parse(&column.path)?;
+            if column.description.is_empty() {
+                let path = &column.path;
+                column.description = format!("Custom resource definition column (in JSONPath format): {path}");
+            }
+            Ok((column, path))
+        };
+        columns.into_iter().map(with_path).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn columns(&self) -> Vec<Column<'_>> {
+        let brought = self.0.iter().map(|(column, _)| Column {
+            name: &column.name,
+            kind: column.kind.name(),
+            format: &column.format,
+            description: &column.description,
+            priority: column.priority,
+        });
+        std::iter::once(NAME).chain(brought).collect()
+    }
+
+    pub(crate) fn cells(&self, of: Subject<'_>) -> Vec<Value> {
+        let cell = |(column, path): &(CustomColumn, Path)| match path.first(of.object) {
+            Some(found) => cell(column.kind, found, of),
+            None => Value::Null,
+        };
+        std::iter::once(of.name()).chain(self.0.iter().map(cell)).collect()
+    }
+}
+
+fn cell(kind: CellType, found: Item<'_>, of: Subject<'_>) -> Value {
+    match (kind, found.content()) {
+        (CellType::String, _) => text(found),
+        (CellType::Boolean, Content::Bool(flag)) => flag.into(),
+        (CellType::Integer, Content::Number(number)) => whole(number).map_or(Value::Null, Value::from),
+        (CellType::Number, Content::Number(number)) => {
+            number.parse().map_or(Value::Null, |float: f64| match whole(number) {
+                // A whole number is written without a fraction.
+                Some(whole) if float.fract() == 0.0 => whole.into(),
+                _ => float.into(),
+            })
+        }
+        (CellType::Date, Content::Text("")) => age(None, of.now).into(),
+        (CellType::Date, Content::Text(time)) => match parse_rfc3339(time) {
+            Some(time) => age(Some(time), of.now).into(),
+            None => "<invalid>".into(),
+        },
+        _ => Value::Null,
+    }
+}
+
+/// A number without its fraction.
+#[allow(clippy::cast_possible_truncation, reason = "what is too large is the largest there is")]
+fn whole(number: &str) -> Option<i64> {
+    number.parse().ok().or_else(|| number.parse::<f64>().ok().map(|number| number as i64))
+}
+
+fn text(found: Item<'_>) -> Value {
+    match found.content() {
+        Content::Null => Value::Null,
+        Content::Bool(flag) => flag.to_string().into(),
+        Content::Number(text) | Content::Text(text) => text.into(),
+        Content::Array | Content::Object => {
+            let mut value = value_of(found);
+            value.sort_all_keys();
+            go_format::json(&value).into()
+        }
+    }
+}
+
+/// An item as a tree. Outlines are not deeper than what is stored.
+fn value_of(item: Item<'_>) -> Value {
+    match item.content() {
+        Content::Null => Value::Null,
+        Content::Bool(flag) => flag.into(),
+        Content::Number(number) => match (number.parse::<i64>(), number.parse::<f64>()) {
+            (Ok(whole), _) => whole.into(),
+            (_, Ok(float)) => float.into(),
+            _ => Value::Null,
+        },
+        Content::Text(text) => text.into(),
+        Content::Array => Value::Array(item.members().map(|(_, item)| value_of(item)).collect()),
+        Content::Object => Value::Object(item.members().map(|(name, item)| (name, value_of(item))).collect::<Map>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use keelson_codec::Outline;
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    #[test]
+    fn cells_are_of_the_type_of_their_column() {
+        let outline = Outline::read(concat!(
+            r#"{"metadata":{"name":"a"},"text":"t","whole":3,"real":1.5,"flag":true,"#,
+            r#""time":"1970-01-01T00:00:00Z","map":{"b":1,"a":"<"},"list":[1,"x"],"none":null}"#
+        ));
+        let now = SystemTime::UNIX_EPOCH + Duration::from_mins(5);
+        let check = |kind: CellType, expected: [Value; 8]| {
+            let paths = [".text", ".whole", ".real", ".flag", ".time", ".map", ".list", ".none"];
+            let column = |path: &str| CustomColumn {
+                name: "C".to_owned(),
+                kind,
+                format: String::new(),
+                description: String::new(),
+                priority: 0,
+                path: path.to_owned(),
+            };
+            let columns = CustomColumns::new(paths.map(column).into()).expect("the paths are good");
+            let cells = columns.cells(Subject { object: outline.root(), now });
+            assert_eq!((&cells[0], &cells[1..]), (&json!("a"), &expected[..]), "{kind:?}");
+        };
+        let null = || Value::Null;
+        let texts = ["t", "3", "1.5", "true", "1970-01-01T00:00:00Z", r#"{"a":"\u003c","b":1}"#, r#"[1,"x"]"#];
+        let [t, whole, real, flag, time, map, list] = texts.map(Value::from);
+        check(CellType::String, [t, whole, real, flag, time, map, list, null()]);
+        check(CellType::Integer, [null(), json!(3), json!(1), null(), null(), null(), null(), null()]);
+        check(CellType::Number, [null(), json!(3), json!(1.5), null(), null(), null(), null(), null()]);
+        check(CellType::Boolean, [null(), null(), null(), json!(true), null(), null(), null(), null()]);
+        let invalid = || json!("<invalid>");
+        check(CellType::Date, [invalid(), null(), null(), null(), json!("5m"), null(), null(), null()]);
+    }
+}

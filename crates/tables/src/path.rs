@@ -1,0 +1,240 @@
+//! The paths of columns that a contributor brings: the part of JSONPath that `additionalPrinterColumns` are written in.
+//!
+//! Steps are members (`.spec.host`, `['a.b']`, `.foo\.bar`), items (`[0]`, `[-1]`), all of them (`[*]`, `.*`) and filters
+//! (`[?(@.type=="Ready")]`, with `==`, `!=`, or whether there is something). A path shows the first value that it leads to. Slices,
+//! unions and recursive descent are refused when the column is made.
+
+use keelson_codec::outline::{Content, Item};
+use thiserror::Error;
+
+/// How many bytes a path has at the most, so that filters can't be nested too deep.
+const PATH_BYTES_MAX: usize = 1024;
+
+/// A path that can't be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("unrecognized column definition {0:?}")]
+pub struct PathError(String);
+
+/// A path into an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Path(Vec<Step>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Step {
+    Member(String),
+    /// From the end where it is negative.
+    Place(i64),
+    All,
+    /// Items of which a path leads to something, and to this where it says so.
+    Filter(Path, Option<Comparison>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Comparison {
+    equal: bool,
+    with: Literal,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Literal {
+    Text(String),
+    Number(f64),
+    Bool(bool),
+}
+
+impl Path {
+    /// Reads a path, such as `.spec.host`.
+    pub(crate) fn parse(text: &str) -> Result<Self, PathError> {
+        let path = text.trim();
+        let path = path.strip_prefix('$').unwrap_or(path);
+        let read = if path.len() > PATH_BYTES_MAX { None } else { steps(path) };
+        match read {
+            Some((path, "")) if !path.0.is_empty() => Ok(path),
+            _ => Err(PathError(text.to_owned())),
+        }
+    }
+
+    /// The first value that the path leads to.
+    pub(crate) fn first<'a>(&self, from: Item<'a>) -> Option<Item<'a>> {
+        first(&self.0, from)
+    }
+}
+
+fn first<'a>(steps: &[Step], from: Item<'a>) -> Option<Item<'a>> {
+    let Some((step, rest)) = steps.split_first() else { return Some(from) };
+    let is_list = from.content() == Content::Array;
+    let mut below = from.members().map(|(_, item)| item);
+    match step {
+        Step::Member(_) if is_list => None,
+        Step::Member(name) => first(rest, from.get(name)?),
+        Step::Place(place) if is_list => {
+            let place = match usize::try_from(*place) {
+                Ok(place) => place,
+                Err(_) => from.members().count().checked_sub(usize::try_from(place.unsigned_abs()).ok()?)?,
+            };
+            first(rest, below.nth(place)?)
+        }
+        Step::Place(_) => None,
+        Step::All => below.find_map(|item| first(rest, item)),
+        Step::Filter(path, comparison) if is_list => {
+            let mut fitting = below.filter(|item| path.first(*item).is_some_and(|found| fits(comparison, found)));
+            fitting.find_map(|item| first(rest, item))
+        }
+        Step::Filter(..) => None,
+    }
+}
+
+fn fits(comparison: &Option<Comparison>, found: Item<'_>) -> bool {
+    let Some(Comparison { equal, with }) = comparison else { return true };
+    let same = match (with, found.content()) {
+        (Literal::Text(text), Content::Text(found)) => text == found,
+        (Literal::Number(number), Content::Number(found)) => found.parse::<f64>() == Ok(*number),
+        (Literal::Bool(flag), Content::Bool(found)) => *flag == found,
+        // Values of different types can't be compared.
+        _ => return false,
+    };
+    same == *equal
+}
+
+/// The steps at the beginning of a text, and what stands behind them.
+fn steps(mut text: &str) -> Option<(Path, &str)> {
+    let mut steps = Vec::new();
+    loop {
+        let (step, rest) = if let Some(rest) = text.strip_prefix('[') {
+            in_brackets(rest)?
+        } else if let Some(rest) = text.strip_prefix(".*") {
+            (Step::All, rest)
+        } else if let Some(rest) = text.strip_prefix('.') {
+            match member(rest)? {
+                // A dot before a bracket says nothing.
+                (name, rest) if name.is_empty() && rest.starts_with('[') => in_brackets(&rest[1..])?,
+                (name, _) if name.is_empty() => return None,
+                (name, rest) => (Step::Member(name), rest),
+            }
+        } else {
+            return Some((Path(steps), text));
+        };
+        steps.push(step);
+        text = rest;
+    }
+}
+
+/// The name at the beginning of a text; a backslash takes the meaning from the sign behind it.
+fn member(text: &str) -> Option<(String, &str)> {
+    let mut name = String::new();
+    let mut signs = text.char_indices();
+    while let Some((place, sign)) = signs.next() {
+        match sign {
+            '\\' => name.push(signs.next()?.1),
+            '.' | '[' | ']' | '(' | ')' | '{' | '}' | '=' | '!' | '<' | '>' | ',' | ' ' | '\'' | '"' => {
+                return Some((name, &text[place..]));
+            }
+            sign => name.push(sign),
+        }
+    }
+    Some((name, ""))
+}
+
+/// What stands behind an opening bracket, and what stands behind the closing one.
+fn in_brackets(text: &str) -> Option<(Step, &str)> {
+    if let Some(rest) = text.strip_prefix("?(") {
+        let (path, rest) = steps(rest.trim_start().strip_prefix('@')?)?;
+        let (comparison, rest) = comparison(rest.trim_start())?;
+        return Some((Step::Filter(path, comparison), rest.trim_start().strip_prefix(")]")?));
+    }
+    if let Some((name, rest)) = quoted(text) {
+        return Some((Step::Member(name), rest.strip_prefix(']')?));
+    }
+    let (inside, rest) = text.split_once(']')?;
+    let step = match inside.trim() {
+        "*" => Step::All,
+        place => Step::Place(place.parse().ok()?),
+    };
+    Some((step, rest))
+}
+
+fn comparison(text: &str) -> Option<(Option<Comparison>, &str)> {
+    let (equal, rest) = match (text.strip_prefix("=="), text.strip_prefix("!=")) {
+        (Some(rest), _) => (true, rest.trim_start()),
+        (_, Some(rest)) => (false, rest.trim_start()),
+        (None, None) => return Some((None, text)),
+    };
+    let (with, rest) = match quoted(rest) {
+        Some((text, rest)) => (Literal::Text(text), rest),
+        None => {
+            let (word, _) = rest.split_once(')')?;
+            let literal = match word.trim() {
+                "true" => Literal::Bool(true),
+                "false" => Literal::Bool(false),
+                number => Literal::Number(number.parse().ok()?),
+            };
+            (literal, &rest[word.len()..])
+        }
+    };
+    Some((Some(Comparison { equal, with }), rest))
+}
+
+/// The text in quotes at the beginning of a text, and what stands behind it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let quote = text.chars().next().filter(|sign| matches!(sign, '\'' | '"'))?;
+    let mut inside = String::new();
+    let mut signs = text.char_indices().skip(1);
+    while let Some((place, sign)) = signs.next() {
+        match sign {
+            '\\' => inside.push(signs.next()?.1),
+            sign if sign == quote => return Some((inside, &text[place + 1..])),
+            sign => inside.push(sign),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_codec::Outline;
+
+    use super::*;
+
+    #[test]
+    fn a_path_leads_to_the_first_value_that_fits() {
+        let object = concat!(
+            r#"{"spec":{"host":"h","a.b":{"c":"dotted"},"ports":[{"n":1},{"n":2,"name":"x"}],"flag":true},"#,
+            r#""status":{"conditions":[{"type":"Ready","status":"True"},{"type":"Old","status":"False"}]}}"#
+        );
+        let outline = Outline::read(object);
+        let check = |path: &str, expected: Option<&str>| {
+            let found = Path::parse(path).unwrap_or_else(|error| panic!("{error}")).first(outline.root());
+            let text = found.map(|found| match found.content() {
+                Content::Text(text) | Content::Number(text) => text.to_owned(),
+                other => format!("{other:?}"),
+            });
+            assert_eq!(text.as_deref(), expected, "{path}");
+        };
+        check(".spec.host", Some("h"));
+        check("$.spec.host", Some("h"));
+        check(r".spec.a\.b.c", Some("dotted"));
+        check(".spec['a.b'].c", Some("dotted"));
+        check(".spec.ports[1].n", Some("2"));
+        check(".spec.ports[-1].name", Some("x"));
+        check(".spec.ports[-3].name", None);
+        check(".spec.ports[9]", None);
+        check(".spec.ports[*].name", Some("x"));
+        check(".spec.host[0]", None);
+        check(r#".status.conditions[?(@.type=="Old")].status"#, Some("False"));
+        check(".status.conditions[?(@.type != 'Ready')].status", Some("False"));
+        check(".spec.ports[?(@.name)].n", Some("2"));
+        check(".spec.ports[?(@.n==2)].name", Some("x"));
+        check(".spec.ports[?(@.n=='2')].name", None);
+        check(".spec.missing.deeper", None);
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        let long = ".a".repeat(PATH_BYTES_MAX);
+        for path in
+            ["", "spec", ".", "..a", ".a[", ".a[x]", ".a[1:2]", ".a[0,1]", ".a[?(@.b=~1)]", ".a b", ".a['b]", &long]
+        {
+            assert_eq!(Path::parse(path), Err(PathError(path.to_owned())));
+        }
+    }
+}
