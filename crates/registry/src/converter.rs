@@ -2,8 +2,9 @@
 //!
 //! A [`Converter`] only converts. What it may answer is checked here, whoever it is: as many objects, in the version that was
 //! asked for, and the same ones; of their metadata only labels and annotations may change. One call takes at most
-//! [`BATCH_OBJECTS`] objects of about [`BATCH_BYTES`] and [`CALL_TIME`]; whoever waits for it may give up sooner. The texts are
-//! upstream's, which knows webhooks as the only such converters.
+//! [`BATCH_OBJECTS`] objects of about [`BATCH_BYTES`] and [`CALL_TIME`]; whoever waits for it may give up sooner. Objects that grow
+//! too much are refused, and what is told of a failure is cut. The texts are upstream's, which knows webhooks as the only such
+//! converters.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,6 +19,12 @@ use keelson_meta::{ApiError, GroupVersionKind, Object};
 pub const BATCH_OBJECTS: usize = 500;
 /// About how many bytes of stored objects one call takes at the most, unless one object alone has more.
 pub const BATCH_BYTES: usize = 1 << 20;
+/// About how many bytes an object that is answered has at the most: those of the largest that is stored, or twice those that it had.
+pub const ANSWERED_OBJECT_BYTES: usize = keelson_storage::bounded::DEFAULT_BOUND;
+/// About how many bytes the objects have together that one call answers, or twice those that they had.
+pub const ANSWER_BYTES: usize = 8 * BATCH_BYTES;
+/// How many bytes are told of why objects can't be converted.
+pub const TOLD_BYTES: usize = 4 << 10;
 /// How long one call may take: as long as upstream waits for a webhook.
 pub const CALL_TIME: Duration = Duration::from_secs(30);
 
@@ -63,7 +70,8 @@ pub(crate) async fn ask(
     objects: &[Object],
 ) -> Result<Vec<Object>, ApiError> {
     let batch = ConversionBatch { from, to, objects };
-    let failed = |what: String| {
+    let failed = |mut what: String| {
+        cut(&mut what);
         let version = from.group_version();
         ApiError::Unclassified(format!("conversion webhook for {version}, Kind={} {what}", from.kind))
     };
@@ -88,7 +96,51 @@ pub(crate) async fn ask(
             .and_then(|()| restore_metadata(before, after).map_err(|why| Lie { what: "metadata", at: None, why }))
             .map_err(|lie| failed(lie.told(place, objects)))?;
     }
+    check_size(objects, &converted).map_err(failed)?;
     Ok(converted)
+}
+
+/// Cuts a text that is told to clients.
+fn cut(text: &mut String) {
+    if text.len() > TOLD_BYTES {
+        text.truncate(text.floor_char_boundary(TOLD_BYTES));
+        text.push_str("...");
+    }
+}
+
+/// Whether objects are not much larger than they were.
+fn check_size(before: &[Object], after: &[Object]) -> Result<(), String> {
+    let mut sum = 0;
+    for (before, after) in before.iter().zip(after) {
+        let size = bytes_in(after.0.iter());
+        if size > ANSWERED_OBJECT_BYTES && size > 2 * bytes_in(before.0.iter()) {
+            let named = name_of(after);
+            return Err(format!(
+                "returned invalid object: {named} has {size} bytes, expected {ANSWERED_OBJECT_BYTES} at most"
+            ));
+        }
+        sum += size;
+    }
+    if sum > ANSWER_BYTES && sum > 2 * before.iter().map(|object| bytes_in(object.0.iter())).sum::<usize>() {
+        return Err(format!("returned {sum} bytes, expected {ANSWER_BYTES} at most"));
+    }
+    Ok(())
+}
+
+/// About how many bytes members have in JSON.
+fn bytes_in<'m>(members: impl Iterator<Item = (&'m str, &'m Value)>) -> usize {
+    let of_member = |(name, value): (&str, &Value)| name.len() + 4 + bytes_of(value);
+    2 + members.map(of_member).sum::<usize>()
+}
+
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 2 + items.iter().map(|item| 1 + bytes_of(item)).sum::<usize>(),
+        Value::Object(map) => bytes_in(map.iter()),
+    }
 }
 
 /// What is wrong with an object that was answered.
@@ -312,6 +364,24 @@ mod tests {
         let bare = json!({"name": "a", "namespace": "team", "uid": "u"});
         let converted = asked(&["a"], Ok(vec![host("v2", bare)])).await.unwrap();
         assert_eq!(converted[0].labels().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_answered_and_told_is_bounded() {
+        let with = |name: &str, length: usize| {
+            let mut object = host("v2", json!({"name": name, "namespace": "team", "uid": "u"}));
+            object["spec"] = json!({"text": "x".repeat(length)});
+            object
+        };
+        let error = asked(&["a"], Ok(vec![with("a", ANSWERED_OBJECT_BYTES)])).await.unwrap_err();
+        assert!(error.contains(r#"returned invalid object: "team/a" has 15"#), "{error}");
+        assert!(asked(&["a"], Ok(vec![with("a", ANSWERED_OBJECT_BYTES - 1000)])).await.is_ok());
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let many = names.map(|name| with(name, ANSWERED_OBJECT_BYTES - 1000)).into();
+        let error = asked(&names, Ok(many)).await.unwrap_err();
+        assert!(error.ends_with("bytes, expected 8388608 at most"), "{error}");
+        let error = asked(&["a"], Err(ConverterError::Call("é".repeat(1 << 20)))).await.unwrap_err();
+        assert!(error.len() < TOLD_BYTES + 100 && error.ends_with("é..."), "{}", error.len());
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,6 +14,10 @@ use crate::negotiation::{MediaKind, Subject, accepts_gzip};
 use crate::respond::{self, GZIP_THRESHOLD_BYTES, mark_gzip};
 use crate::service::ApiRequest;
 
+/// About how many bytes of objects are kept to be measured before they are sent, which somebody was asked to convert: a longer list
+/// in protobuf is only to be had in chunks.
+const MEASURED_BYTES: u64 = 16 << 20;
+
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
@@ -56,7 +60,8 @@ pub(super) async fn handle(
 /// The items in the version that was asked for and in the order in which they are shown.
 ///
 /// # Errors
-/// 500 when those of the first block can't be converted: what comes later has to break the body.
+/// 500 when those of the first block can't be converted: what comes later has to break the body. 413 for a list in protobuf that
+/// somebody else converts and that is too large to be kept.
 pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<Source, ApiError> {
     let mut source = match items {
         ListItems::Range { cursor, bytes } => Source::Range(cursor, bytes),
@@ -82,7 +87,10 @@ pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<S
         return Ok(Source::Chosen(sorted.into_iter()));
     }
     match source {
-        Source::History(_) | Source::Converted(..) if measured => {
+        Source::Converted { again: None, .. } if measured && renderer.view().asks() => {
+            Ok(Source::Chosen(source.into_entries_within(MEASURED_BYTES).await?.into_iter()))
+        }
+        Source::History(_) | Source::Converted { again: None, .. } if measured => {
             Ok(Source::Chosen(source.into_entries().await?.into_iter()))
         }
         source => Ok(source),

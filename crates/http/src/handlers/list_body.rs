@@ -51,14 +51,22 @@ pub(super) enum Source {
     /// Entries that are still to be read from the store.
     History(HistoryItems),
     /// Entries of which some are still to be converted, of about so many bytes in JSON.
-    Converted(BoxStream<'static, Result<Batch, ApiError>>, u64),
+    Converted {
+        batches: Converted,
+        bytes: u64,
+        /// The same items for who measures them first; `None` where they are not to be had twice.
+        again: Option<Converted>,
+    },
 }
+
+/// Items that are converted as they are wanted.
+type Converted = BoxStream<'static, Result<Batch, ApiError>>;
 
 impl Source {
     /// About how many bytes the items are in JSON.
     pub(super) fn size_hint(&self) -> u64 {
         match self {
-            Self::Range(_, bytes) | Self::Converted(_, bytes) => *bytes,
+            Self::Range(_, bytes) | Self::Converted { bytes, .. } => *bytes,
             Self::History(items) => items.least_bytes,
             Self::Chosen(entries) => entries.as_slice().iter().map(|entry| entry.object.bytes().len() as u64).sum(),
         }
@@ -71,7 +79,7 @@ impl Source {
             Self::Range(cursor, _) => cursor.clone().any(|leaf| leaf.entries().iter().any(is_heavy)),
             Self::Chosen(entries) => entries.as_slice().iter().any(is_heavy),
             // Nobody knows yet.
-            Self::History(_) | Self::Converted(..) => true,
+            Self::History(_) | Self::Converted { .. } => true,
         }
     }
 
@@ -79,14 +87,22 @@ impl Source {
     /// to be read.
     ///
     /// # Errors
-    /// Those of `measure`.
-    pub(super) async fn size_in<E: Send + 'static>(
+    /// Those of `measure`, and 500 when an item can't be converted.
+    pub(super) async fn size_in(
         // Exclusive, though nothing changes: items still to be read can be sent to another thread, but not shared with it.
         &mut self,
         form: u16,
-        measure: Arc<impl Fn(&[Arc<Entry>]) -> Result<usize, E> + Send + Sync + 'static>,
-    ) -> Result<Option<usize>, E> {
+        measure: Arc<impl Fn(&[Arc<Entry>]) -> Result<usize, ApiError> + Send + Sync + 'static>,
+    ) -> Result<Option<usize>, ApiError> {
         let mut size = 0;
+        if let Self::Converted { again, .. } = self {
+            let Some(mut batches) = again.take() else { return Ok(None) };
+            while let Some(batch) = batches.next().await.transpose()? {
+                let measure = measure.clone();
+                size += done(bytes_of(batch.entries()), move || measure(batch.entries())).await?;
+            }
+            return Ok(Some(size));
+        }
         match &*self {
             Self::Range(cursor, bytes) if *bytes < AHEAD_FROM_BYTES => {
                 for leaf in cursor.clone() {
@@ -115,7 +131,7 @@ impl Source {
                     size += block?;
                 }
             }
-            Self::History(_) | Self::Converted(..) => return Ok(None),
+            Self::History(_) | Self::Converted { .. } => return Ok(None),
         }
         Ok(Some(size))
     }
@@ -124,9 +140,21 @@ impl Source {
     ///
     /// # Errors
     /// Why some of them are not to be had.
-    pub(super) async fn into_entries(mut self) -> Result<Vec<Arc<Entry>>, ApiError> {
-        let mut collected = Vec::new();
+    pub(super) async fn into_entries(self) -> Result<Vec<Arc<Entry>>, ApiError> {
+        self.into_entries_within(u64::MAX).await
+    }
+
+    /// The same, where they have about so many bytes at the most.
+    ///
+    /// # Errors
+    /// 413 when they have more.
+    pub(super) async fn into_entries_within(mut self, most: u64) -> Result<Vec<Arc<Entry>>, ApiError> {
+        let (mut collected, mut bytes) = (Vec::new(), 0);
         while let Some(batch) = poll_fn(|context| self.poll_next(context)).await? {
+            bytes += bytes_of(batch.entries());
+            if bytes > most {
+                return Err(ApiError::TooLarge { limit: usize::try_from(most).unwrap_or(usize::MAX) });
+            }
             collected.extend_from_slice(batch.entries());
         }
         Ok(collected)
@@ -139,7 +167,7 @@ impl Source {
             Self::History(items) => {
                 ready!(items.pages.poll_next_unpin(context)).transpose().map(|page| page.map(Batch::Page))
             }
-            Self::Converted(batches, _) => ready!(batches.poll_next_unpin(context)).transpose(),
+            Self::Converted { batches, .. } => ready!(batches.poll_next_unpin(context)).transpose(),
         })
     }
 }

@@ -264,6 +264,29 @@ async fn a_list_that_has_begun_is_broken_off_and_never_seems_whole() {
     }
 }
 
+/// A chunk of a usual number of objects is kept until all of them are converted, but only as far as there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_of_converted_objects_is_bounded() {
+    let (_server, raw, pilot) = harbour().await;
+    for number in 0..28 {
+        let spec = json!({ "host": "h".repeat(700_000), "port": number });
+        raw.post(STORED, &json!({ "metadata": { "name": format!("b{number:04}") }, "spec": spec })).await.expect(201);
+    }
+    let list = raw.get(format!("{OTHER}?limit=500")).await.expect(200).json();
+    assert_eq!(list["items"].as_array().unwrap().len(), 28);
+    pilot.be(Mood::FailsAt("b0000"));
+    raw.get(OTHER).await.expect(500);
+    pilot.be(Mood::FailsAt("b0027"));
+    assert!(raw.get(OTHER).try_send().await.is_err(), "the list had begun when it failed");
+
+    pilot.be(Mood::Willing);
+    let measured = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let status = raw.get(OTHER).header("accept", measured).await;
+    assert_eq!(status.status, 413, "a list that is measured would have to be kept");
+    let chunk = raw.get(format!("{OTHER}?limit=5")).header("accept", measured).await.expect(200);
+    assert!(chunk.body.starts_with(b"k8s\0"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_does_not_answer_delays_only_those_who_need_it() {
     let (_server, raw, pilot) = harbour().await;

@@ -2,7 +2,8 @@
 //!
 //! They are converted in blocks, a few of which are under way ahead of what is sent; leaves that need no conversion pass as they
 //! are. The first block is done before the head of the answer goes out, and all blocks of a list that is no longer than a usual
-//! chunk, so that it fails with a status. What fails later can only break the body, which no client takes for the whole.
+//! chunk and not too large to be kept, so that it fails with a status. What fails later can only break the body, which no client
+//! takes for the whole. What has to be measured before it is sent is converted twice, a few blocks at a time, rather than kept.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,12 +15,14 @@ use keelson_meta::ApiError;
 use keelson_registry::{BATCH_BYTES, BATCH_OBJECTS, VersionedView};
 
 use super::ahead::{BLOCK_BYTES, BLOCKS_AHEAD, beside};
-use super::{Batch, Source, bytes_of};
+use super::{Batch, Converted, Source, bytes_of};
 
 /// How many calls to whoever converts one list has under way.
 const CALLS_AHEAD: usize = 2;
 /// A list of at most so many items is converted as a whole before the head of its answer goes out: as many as a usual chunk has.
 const WHOLE_OBJECTS: usize = BATCH_OBJECTS;
+/// About how many bytes of what was converted are kept before that head goes out. What comes behind them is converted while it is sent.
+const WHOLE_BYTES: u64 = 8 << 20;
 
 /// The same items with the fields of the version of the view. `measured` says that they are measured before they are sent.
 ///
@@ -34,7 +37,7 @@ pub(in crate::handlers) async fn converted(
         Source::Chosen(entries) => entries.as_slice().iter().all(|entry| view.fits(&entry.object)),
         // Leaves remember their measures, which is worth a look at each of them.
         Source::Range(cursor, _) if measured => all_fit(cursor.clone(), view).await,
-        Source::Range(..) | Source::History(_) | Source::Converted(..) => false,
+        Source::Range(..) | Source::History(_) | Source::Converted { .. } => false,
     };
     if fits {
         return Ok(source);
@@ -43,22 +46,37 @@ pub(in crate::handlers) async fn converted(
     let wanted = match &source {
         Source::Range(cursor, _) => cursor.remaining(),
         Source::Chosen(entries) => entries.len(),
-        Source::History(_) | Source::Converted(..) => usize::MAX,
+        Source::History(_) | Source::Converted { .. } => usize::MAX,
     };
     let wanted = if wanted <= WHOLE_OBJECTS { wanted } else { 1 };
+    let again = match &source {
+        // Whoever is asked may answer otherwise the next time.
+        _ if !measured || view.asks() => None,
+        Source::Range(cursor, bytes) => Some(Source::Range(cursor.clone(), *bytes)),
+        Source::Chosen(entries) => Some(Source::Chosen(entries.clone())),
+        Source::History(_) | Source::Converted { .. } => None,
+    };
+    let again = again.map(|source| batches_of(source, view));
+    let mut batches = batches_of(source, view);
+    let (mut first, mut count, mut kept) = (Vec::new(), 0, 0);
+    while count < wanted
+        && kept < WHOLE_BYTES
+        && let Some(batch) = batches.try_next().await?
+    {
+        count += batch.entries().len();
+        kept += bytes_of(batch.entries());
+        first.push(Ok(batch));
+    }
+    Ok(Source::Converted { batches: stream::iter(first).chain(batches).boxed(), bytes, again })
+}
+
+/// The items of a source, converted as far as that is asked of the stream, and a few blocks ahead.
+fn batches_of(source: Source, view: &VersionedView) -> Converted {
     let ahead = if view.asks() { CALLS_AHEAD } else { BLOCKS_AHEAD };
     let blocks = Blocks { source: Some(source), view: view.clone(), gathered: VecDeque::new(), bytes: 0, behind: None };
     let blocks = stream::try_unfold(blocks, async |mut blocks| Ok(blocks.next().await?.map(|block| (block, blocks))));
     let view = view.clone();
-    let mut batches = blocks.map_ok(move |block| convert(block, view.clone())).try_buffered(ahead).boxed();
-    let (mut first, mut count) = (Vec::new(), 0);
-    while count < wanted
-        && let Some(batch) = batches.try_next().await?
-    {
-        count += batch.entries().len();
-        first.push(Ok(batch));
-    }
-    Ok(Source::Converted(stream::iter(first).chain(batches).boxed(), bytes))
+    blocks.map_ok(move |block| convert(block, view.clone())).try_buffered(ahead).boxed()
 }
 
 async fn all_fit(cursor: RangeCursor, view: &VersionedView) -> bool {

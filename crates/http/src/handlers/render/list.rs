@@ -196,10 +196,10 @@ async fn start_protobuf(
     };
     let form = ProtobufForm::of(head.api_version, head.kind, item_kind).map_err(failed)?;
     let measuring = renderer.clone();
-    let measure = move |entries: &[Arc<Entry>]| measuring.measure(&form, entries);
+    let measure = move |entries: &[Arc<Entry>]| measuring.measure(&form, entries).map_err(failed);
     let measured = source.size_in(form.item().number(), Arc::new(measure)).await;
     let unread = || ApiError::Internal("a list in protobuf is not made of items that are still to be read".to_owned());
-    let items = measured.map_err(failed)?.ok_or_else(unread)?;
+    let items = measured?.ok_or_else(unread)?;
     form.write_head(head, items, out).map_err(failed)?;
     Ok(form)
 }
