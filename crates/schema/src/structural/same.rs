@@ -1,4 +1,4 @@
-//! Whether two values are the same to a schema, in whatever form their numbers and in whatever order their fields are.
+//! Sameness of values as schemas have it: in whatever form their numbers and in whatever order their fields are.
 //!
 //! JSON does not tell 1 from 1.0, which the equality of values does. The hashes here go with that: what is the same has the same hash,
 //! so that the items of long lists can be looked up instead of being compared with each other.
