@@ -13,12 +13,13 @@ use keelson_meta::options::{
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{
-    Caller, Contribution, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target, Warnings,
-    WatchOutput, accept, collection_specs,
+    Caller, Contribution, Effect, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target,
+    Warnings, WatchOutput, accept, collection_specs,
 };
 use keelson_resources::{Resource, SelectableField, ServedVersion, Subresource};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
+use keelson_tables::{CellType, CustomColumn, Printer};
 
 /// How many resources the contributor adds.
 const RESOURCES: usize = 3_000;
@@ -42,8 +43,26 @@ fn resource(number: usize, plural: &str, versions: &[&str], fields: &[&'static s
     let versions = versions.iter().map(|name| ServedVersion::custom((*name).to_owned(), [Subresource::status()]));
     Resource {
         selectable_fields: fields.iter().map(field).collect(),
+        create_on_update: makes_on_update(number),
         ..Resource::custom(&group, plural, "Thing", versions.collect())
     }
+}
+
+/// Whether an update makes an object of this resource where there is none.
+fn makes_on_update(number: usize) -> bool {
+    number.is_multiple_of(2)
+}
+
+/// The heads of the columns of a version.
+fn heads(target: &Target) -> Vec<String> {
+    target.version.printer().columns().iter().map(|column| column.name.to_owned()).collect()
+}
+
+/// A printer with this column behind the name.
+fn printer(name: &str, path: &str) -> Printer {
+    let (name, path) = (name.to_owned(), path.to_owned());
+    let (kind, format, description) = (CellType::String, String::new(), String::new());
+    Printer::custom(vec![CustomColumn { name, kind, format, description, priority: 0, path }]).unwrap()
 }
 
 /// The names of built-in resources that verbs once knew by name.
@@ -129,6 +148,46 @@ async fn use_every_verb(server: &Registry, number: usize) {
     };
     tokio::time::timeout(Duration::from_secs(10), gone).await.expect("the deletion is told");
     assert_eq!(names(server, &target, "").await.unwrap(), ["a"]);
+    use_verbs_that_make_and_empty(server, number, &target).await;
+}
+
+/// An apply, an update of what is not there, and the deletion of what a selector picks.
+async fn use_verbs_that_make_and_empty(server: &Registry, number: usize, target: &Target) {
+    let applied = async |colour: &str, manager: &str, force: bool| {
+        let document = json!({ "apiVersion": target.version.api_version(), "kind": "Thing",
+            "metadata": { "name": "d", "labels": { "made": "later" } }, "spec": { "colour": colour } });
+        let patch = Patch { kind: PatchKind::Apply, document, faults: Vec::new() };
+        let options =
+            PatchOptions { field_manager: Some(manager.to_owned()), force: Some(force), ..PatchOptions::default() };
+        server.apply(target, "d", &patch, &Caller::server(), &options).await
+    };
+    assert_eq!(applied("white", "one", false).await.unwrap().effect, Effect::Created);
+    let conflict = applied("black", "two", false).await.unwrap_err();
+    assert_eq!(conflict.code(), 409, "{conflict}");
+    let taken = applied("black", "two", true).await.unwrap();
+    let taken = taken.object.decode(taken.revision.unwrap());
+    assert_eq!((taken.get(&["spec", "colour"]), taken.generation()), (Some(&json!("black")), Some(2)));
+
+    let sent = json!({ "apiVersion": target.version.api_version(), "kind": "Thing",
+        "metadata": { "name": "e", "labels": { "made": "later" } }, "status": { "phase": "mine" } });
+    let sent = Object::from_value(sent).unwrap();
+    let upserted = server.update_or_create(target, "e", sent, &Caller::server(), &UpdateOptions::default()).await;
+    match upserted {
+        Ok(made) => {
+            assert!(makes_on_update(number));
+            assert_eq!(made.effect, Effect::Created);
+            assert_eq!(made.object.decode(Revision::ZERO).get(&["status"]), None);
+        }
+        Err(missing) => {
+            assert!(!makes_on_update(number), "{missing}");
+            assert_eq!(missing.code(), 404);
+        }
+    }
+
+    let later = list_options("labelSelector=made%3Dlater");
+    let deleted = server.delete_collection(target, &Caller::server(), &later, &DeleteOptions::default()).await.unwrap();
+    assert_eq!(deleted.1.len(), if makes_on_update(number) { 2 } else { 1 });
+    assert_eq!(names(server, target, "").await.unwrap(), ["a"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -163,11 +222,21 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
 
     // A request keeps the surface that it began with.
     let old = target(&server, 1, "v1");
-    let changed = |number| Contribution::new(resource(number, plural(number), &["v2", "v1"], &["spec.colour"]));
+    assert_eq!(heads(&old), ["Name", "Created At"]);
+    let changed = |number| {
+        Contribution::new(resource(number, plural(number), &["v2", "v1"], &["spec.colour"]))
+            .with_printer("v1", &printer("Colour", ".spec.colour"))
+            .with_printer("v2", &printer("Phase", ".status.phase"))
+    };
     server.surfaces().put((0..USED).map(changed).collect()).await.unwrap();
     assert_eq!(server.get(&old, "a", &Caller::server(), &GetOptions::default()).await.unwrap().name(), "a");
+    assert_eq!(heads(&old), ["Name", "Created At"]);
     for number in 0..USED {
         let (one, two) = (target(&server, number, "v1"), target(&server, number, "v2"));
+        assert_eq!(
+            (heads(&one), heads(&two)),
+            (vec!["Name".into(), "Colour".into()], vec!["Name".into(), "Phase".into()])
+        );
         for target in [&one, &two] {
             let entry = server.get(target, "a", &Caller::server(), &GetOptions::default()).await.unwrap();
             let shown = target.view().decode(&entry.object, entry.revision);
