@@ -20,11 +20,11 @@ pub const BATCH_OBJECTS: usize = 500;
 /// About how many bytes of stored objects one call takes at the most, unless one object alone has more.
 pub const BATCH_BYTES: usize = 1 << 20;
 /// About how many bytes an object that is answered has at the most: those of the largest that is stored, or twice those that it had.
-pub const ANSWERED_OBJECT_BYTES: usize = keelson_storage::bounded::DEFAULT_BOUND;
+pub(crate) const ANSWERED_OBJECT_BYTES: usize = keelson_storage::bounded::DEFAULT_BOUND;
 /// About how many bytes the objects have together that one call answers, or twice those that they had.
-pub const ANSWER_BYTES: usize = 8 * BATCH_BYTES;
+pub(crate) const ANSWER_BYTES: usize = 8 * BATCH_BYTES;
 /// How many bytes are told of why objects can't be converted.
-pub const TOLD_BYTES: usize = 4 << 10;
+pub(crate) const TOLD_BYTES: usize = 4 << 10;
 /// How long one call may take: as long as upstream waits for a webhook.
 pub const CALL_TIME: Duration = Duration::from_secs(30);
 

@@ -190,27 +190,27 @@ async fn use_verbs_that_make_and_empty(server: &Registry, number: usize, target:
     assert_eq!(names(server, target, "").await.unwrap(), ["a"]);
 }
 
+/// What others do meanwhile: they write and list objects of a built-in kind, and lose nothing.
+async fn write_and_list(server: Arc<Registry>, stop: Arc<AtomicBool>, written: Arc<AtomicUsize>) {
+    let maps = server.surface().target("", "configmaps").unwrap().in_namespace(Some("default"));
+    while !stop.load(Ordering::Relaxed) {
+        let number = written.fetch_add(1, Ordering::Relaxed);
+        let sent = json!({ "metadata": { "name": format!("m{number}") } });
+        let object = accept(&maps, sent, &[], FieldValidation::Strict, &Warnings::default()).unwrap();
+        server.create(&maps, object, &Caller::server(), &CreateOptions::default()).await.unwrap();
+        let page = server.list(&maps, &Caller::server(), &list_options("limit=1")).await.unwrap();
+        assert!(!matches!(page.items, ListItems::History(_)));
+        assert_eq!(names(&server, &maps, "").await.unwrap().len(), number + 1, "no write of others is lost");
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_resources_come_change_and_go_while_others_run() {
     let server = server().await;
     let before = server.cache().collections().len();
     let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let writer = tokio::spawn({
-        let (server, stop, written) = (server.clone(), stop.clone(), written.clone());
-        async move {
-            let maps = server.surface().target("", "configmaps").unwrap().in_namespace(Some("default"));
-            while !stop.load(Ordering::Relaxed) {
-                let number = written.fetch_add(1, Ordering::Relaxed);
-                let sent = json!({ "metadata": { "name": format!("m{number}") } });
-                let object = accept(&maps, sent, &[], FieldValidation::Strict, &Warnings::default()).unwrap();
-                server.create(&maps, object, &Caller::server(), &CreateOptions::default()).await.unwrap();
-                let page = server.list(&maps, &Caller::server(), &list_options("limit=1")).await.unwrap();
-                assert!(!matches!(page.items, ListItems::History(_)));
-                assert_eq!(names(&server, &maps, "").await.unwrap().len(), number + 1, "no write of others is lost");
-                tokio::task::yield_now().await;
-            }
-        }
-    });
+    let writer = tokio::spawn(write_and_list(server.clone(), stop.clone(), written.clone()));
 
     let plain = |number| Contribution::new(resource(number, plural(number), &["v1"], &[]));
     let added = server.surfaces().put((0..RESOURCES).map(plain).collect()).await.unwrap();
