@@ -74,13 +74,18 @@ async fn check_old_clients(server: &ProcessServer, before: &serde_json::Value) {
 }
 
 #[tokio::test]
-async fn a_restore_leaves_a_directory_alone_that_holds_something() {
+async fn a_restore_leaves_a_directory_alone_that_holds_a_store() {
     let server = start().await;
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("copy.db");
     let (file, data) = (file.to_str().unwrap(), server.data_dir().to_str().unwrap());
     assert!(run(["storage", "backup", file, "--data-dir", data]).0);
     let (done, text) = run(["storage", "restore", file, "--data-dir", data]);
-    assert!(!done && text.contains("is not empty: a backup is restored into an empty or a new one"), "{text}");
+    assert!(!done && text.contains("is in use by another keelson server"), "{text}");
     server.raw().get("/readyz").await.expect(200);
+    let other = directory.path().join("other");
+    let other = other.to_str().unwrap();
+    assert!(run(["storage", "restore", file, "--data-dir", other]).0);
+    let (done, text) = run(["storage", "restore", file, "--data-dir", other]);
+    assert!(!done && text.contains("holds a store (keelson.db): move it away"), "{text}");
 }

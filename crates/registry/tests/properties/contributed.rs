@@ -11,12 +11,13 @@ use keelson_meta::options::{
     CreateOptions, DeleteOptions, FieldValidation, GetOptions, ListOptions, PatchOptions, Query, UpdateOptions,
 };
 use keelson_meta::random::SeededRandom;
-use keelson_meta::{ApiError, Object, Revision};
+use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
 use keelson_registry::{
     Caller, Contribution, Effect, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target,
     Warnings, WatchOutput, accept, collection_specs,
 };
 use keelson_resources::{Resource, SelectableField, ServedVersion, Subresource};
+use keelson_schema::Schema;
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 use keelson_tables::{CellType, CustomColumn, Printer};
@@ -56,6 +57,14 @@ fn makes_on_update(number: usize) -> bool {
 /// The heads of the columns of a version.
 fn heads(target: &Target) -> Vec<String> {
     target.version.printer().columns().iter().map(|column| column.name.to_owned()).collect()
+}
+
+/// A schema that lets through whatever there is in `spec` and `status`.
+fn schema(number: usize) -> Schema {
+    let kind = GroupVersionKind { group: format!("g{number}.example.org"), version: "v1".into(), kind: "Thing".into() };
+    let anything = serde_json::json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let document = serde_json::json!({ "type": "object", "properties": { "spec": anything, "status": anything } });
+    Schema::structural(&kind, &serde_json::from_value(document).unwrap()).unwrap()
 }
 
 /// A printer with this column behind the name.
@@ -159,7 +168,8 @@ async fn use_verbs_that_make_and_empty(server: &Registry, number: usize, target:
         let patch = Patch { kind: PatchKind::Apply, document, faults: Vec::new() };
         let options =
             PatchOptions { field_manager: Some(manager.to_owned()), force: Some(force), ..PatchOptions::default() };
-        server.apply(target, "d", &patch, &Caller::server(), &options).await
+        let caller = Caller::server().writing(Some(manager), "", false);
+        server.apply(target, "d", &patch, &caller, &options).await
     };
     assert_eq!(applied("white", "one", false).await.unwrap().effect, Effect::Created);
     let conflict = applied("black", "two", false).await.unwrap_err();
@@ -169,7 +179,8 @@ async fn use_verbs_that_make_and_empty(server: &Registry, number: usize, target:
     assert_eq!((taken.get(&["spec", "colour"]), taken.generation()), (Some(&json!("black")), Some(2)));
 
     let sent = json!({ "apiVersion": target.version.api_version(), "kind": "Thing",
-        "metadata": { "name": "e", "labels": { "made": "later" } }, "status": { "phase": "mine" } });
+        "metadata": { "name": "e", "namespace": "default", "labels": { "made": "later" } },
+        "status": { "phase": "mine" } });
     let sent = Object::from_value(sent).unwrap();
     let upserted = server.update_or_create(target, "e", sent, &Caller::server(), &UpdateOptions::default()).await;
     match upserted {
@@ -212,7 +223,11 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
     let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let writer = tokio::spawn(write_and_list(server.clone(), stop.clone(), written.clone()));
 
-    let plain = |number| Contribution::new(resource(number, plural(number), &["v1"], &[]));
+    let plain = |number| {
+        let contribution = Contribution::new(resource(number, plural(number), &["v1"], &[]));
+        // Who applies needs a schema.
+        if number < USED { contribution.with_schema("v1", &schema(number)) } else { contribution }
+    };
     let added = server.surfaces().put((0..RESOURCES).map(plain).collect()).await.unwrap();
     assert_eq!(added.generation(), 1);
     assert_eq!(server.cache().collections().len(), before + RESOURCES);
