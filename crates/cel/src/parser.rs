@@ -156,7 +156,8 @@ fn operator(kind: TokenKind) -> Option<(u32, &'static str)> {
     })
 }
 
-const RESERVED: [&str; 17] = [
+/// Words that can't be the name of a variable.
+pub(crate) const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",

@@ -64,11 +64,6 @@ impl View {
     pub fn is_sole(&self) -> bool {
         self.sole
     }
-
-    /// Whether all versions that lead here have the same fields, so that only the name of the version differs.
-    pub fn is_rename(&self) -> bool {
-        self.sources.iter().all(|source| source.is_rename() || source.is_identity())
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use crate::json::Value;
+use crate::json::{Value, about_bytes};
 
 use crate::go_format;
 use crate::status::StatusCause;
@@ -240,16 +240,6 @@ impl fmt::Display for FieldError {
 }
 
 impl std::error::Error for FieldError {}
-
-/// About how many bytes a value has as text. What is deep has passed the bound for depth.
-fn about_bytes(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(about_bytes).sum::<usize>() + 2,
-        Value::Object(map) => map.iter().map(|(name, value)| name.len() + about_bytes(value) + 4).sum::<usize>() + 2,
-    }
-}
 
 /// How many faults of one object are looked for. Who has more of them reads the first and mends the rest likewise.
 pub const FAULTS_MAX: usize = 2000;

@@ -15,6 +15,7 @@ mod index;
 mod macros;
 mod map;
 mod serde;
+mod size;
 mod to_value;
 
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use crate::json_value as json;
 pub use found::Found;
 pub use index::ValueIndex;
 pub use map::{Entry, IntoIter, Iter, IterMut, Map, OccupiedEntry, Slot, VacantEntry, is_same_name};
+pub use size::{about_bytes, about_bytes_of_members};
 pub use to_value::to_value;
 
 /// A JSON value.

@@ -49,12 +49,16 @@ pub fn validate_custom_metadata(object: &Object, namespaced: bool, rule: NameRul
 }
 
 /// The complaints about what an update states anew of the metadata of an object of a built-in kind: upstream judges it a
-/// second time beside what it was, and tells of it twice. `free_finalizers`: those of this kind may have any qualified name.
-pub fn validate_changed_metadata(object: &Object, free_finalizers: bool) -> Vec<FieldError> {
-    let mut errors = label_errors(object);
-    errors.extend(annotation_errors(object));
-    errors.extend(owner_errors(object));
-    errors.extend(managed_fields_errors(object));
+/// second time beside what it was, and tells of it twice. `is_right`: [`validate_custom_metadata`] has nothing against it, so that
+/// only the finalizers are left to be judged. `free_finalizers`: those of this kind may have any qualified name.
+pub fn validate_changed_metadata(object: &Object, is_right: bool, free_finalizers: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if !is_right {
+        errors.extend(label_errors(object));
+        errors.extend(annotation_errors(object));
+        errors.extend(owner_errors(object));
+        errors.extend(managed_fields_errors(object));
+    }
     if !free_finalizers {
         errors.extend(standard_finalizer_errors(object));
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use keelson_meta::go_format::quote;
-use keelson_meta::json::{Map, Value};
+use keelson_meta::json::{Map, Value, about_bytes_of_members};
 use keelson_meta::metadata_rules::{annotation_errors, label_errors};
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
@@ -112,8 +112,8 @@ fn cut(text: &mut String) {
 fn check_size(before: &[Object], after: &[Object]) -> Result<(), String> {
     let mut sum = 0;
     for (before, after) in before.iter().zip(after) {
-        let size = bytes_in(after.0.iter());
-        if size > ANSWERED_OBJECT_BYTES && size > 2 * bytes_in(before.0.iter()) {
+        let size = about_bytes_of_members(&after.0);
+        if size > ANSWERED_OBJECT_BYTES && size > 2 * about_bytes_of_members(&before.0) {
             let named = name_of(after);
             return Err(format!(
                 "returned invalid object: {named} has {size} bytes, expected {ANSWERED_OBJECT_BYTES} at most"
@@ -121,26 +121,10 @@ fn check_size(before: &[Object], after: &[Object]) -> Result<(), String> {
         }
         sum += size;
     }
-    if sum > ANSWER_BYTES && sum > 2 * before.iter().map(|object| bytes_in(object.0.iter())).sum::<usize>() {
+    if sum > ANSWER_BYTES && sum > 2 * before.iter().map(|object| about_bytes_of_members(&object.0)).sum::<usize>() {
         return Err(format!("returned {sum} bytes, expected {ANSWER_BYTES} at most"));
     }
     Ok(())
-}
-
-/// About how many bytes members have in JSON.
-fn bytes_in<'m>(members: impl Iterator<Item = (&'m str, &'m Value)>) -> usize {
-    let of_member = |(name, value): (&str, &Value)| name.len() + 4 + bytes_of(value);
-    2 + members.map(of_member).sum::<usize>()
-}
-
-fn bytes_of(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) => 5,
-        Value::Number(_) => 8,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => 2 + items.iter().map(|item| 1 + bytes_of(item)).sum::<usize>(),
-        Value::Object(map) => bytes_in(map.iter()),
-    }
 }
 
 /// What is wrong with an object that was answered.

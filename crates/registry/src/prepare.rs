@@ -132,10 +132,11 @@ pub(crate) fn validate_update(
     }
     // The name can't have changed, so that there is no more to ask of it than of any.
     let mut errors = validate_custom_metadata(next, target.is_namespaced(), NameRule::PathSegment);
+    let is_metadata_right = errors.is_empty();
     errors.extend(faults);
     errors.extend(new_finalizers(current, next));
     let free_finalizers = target.version.metadata_rules() != MetadataRules::DomainsForFinalizers;
-    errors.extend(validate_changed_metadata(next, free_finalizers));
+    errors.extend(validate_changed_metadata(next, is_metadata_right, free_finalizers));
     errors.extend(rules.update(target.subresource_name(), current, next));
     refuse(target, next, errors)?;
     if target.subresource.is_none() && warnings.are_read() {

@@ -20,7 +20,8 @@ use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written, m
 /// again when somebody else was faster.
 pub struct SentObject<'s> {
     object: Option<Object>,
-    again: Again<'s>,
+    /// `None` for one that names a revision: when somebody was faster, the object no longer has that.
+    again: Option<Again<'s>>,
 }
 
 type Again<'s> = Box<dyn Fn() -> Result<Object, ApiError> + Send + Sync + 's>;
@@ -28,18 +29,30 @@ type Again<'s> = Box<dyn Fn() -> Result<Object, ApiError> + Send + Sync + 's>;
 impl<'s> SentObject<'s> {
     /// An object that [`accept`](crate::accept) has taken in, and how it is taken in again.
     pub fn new(object: Object, again: impl Fn() -> Result<Object, ApiError> + Send + Sync + 's) -> Self {
-        Self { object: Some(object), again: Box::new(again) }
+        let again: Option<Again<'s>> = if names_revision(&object) { None } else { Some(Box::new(again)) };
+        Self { object: Some(object), again }
     }
 
-    fn next(&mut self) -> Result<Object, ApiError> {
-        self.object.take().map_or_else(&self.again, Ok)
+    /// The object for the next attempt; `None` when there is no sense in another.
+    fn next(&mut self) -> Result<Option<Object>, ApiError> {
+        match self.object.take() {
+            Some(object) => Ok(Some(object)),
+            None => self.again.as_ref().map(|again| again()).transpose(),
+        }
     }
 }
 
 impl From<Object> for SentObject<'static> {
     fn from(object: Object) -> Self {
+        if names_revision(&object) {
+            return Self { object: Some(object), again: None };
+        }
         Self::new(object.clone(), move || Ok(object.clone()))
     }
+}
+
+fn names_revision(object: &Object) -> bool {
+    !matches!(object.resource_version(), "" | "0")
 }
 
 impl fmt::Debug for SentObject<'_> {
@@ -90,20 +103,12 @@ struct Update<'u> {
     target: &'u Target,
     name: &'u str,
     sent: SentObject<'u>,
-    /// Whether it was proposed for the last time: it names a revision, which the object no longer has when somebody was faster.
-    is_spent: bool,
     makes: bool,
 }
 
 impl<'u> Update<'u> {
     fn new(target: &'u Target, name: &'u str, sent: SentObject<'u>, makes: bool) -> Self {
-        Self { target, name, sent, is_spent: false, makes }
-    }
-
-    fn object(&mut self) -> Result<Object, ApiError> {
-        let object = self.sent.next()?;
-        self.is_spent = !matches!(object.resource_version(), "" | "0");
-        Ok(object)
+        Self { target, name, sent, makes }
     }
 }
 
@@ -114,11 +119,9 @@ impl Proposal for Update<'_> {
     }
 
     async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
-        if self.is_spent {
-            return Err(modified(self.target, self.name));
-        }
+        let Some(next) = self.sent.next()? else { return Err(modified(self.target, self.name)) };
         let Some(live) = live else {
-            let mut object = self.object()?;
+            let mut object = next;
             if !object.uid().is_empty() {
                 let message =
                     format!("Precondition failed: UID in precondition: {}, UID in object meta: ", object.uid());
@@ -129,7 +132,6 @@ impl Proposal for Update<'_> {
             return Ok(Proposed::New(object, Ownership::Track));
         };
         let live = Live::in_version_of(self.target, live).await?;
-        let next = self.object()?;
         replacement(self.target, self.name, live, next)
     }
 }

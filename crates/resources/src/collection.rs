@@ -30,11 +30,6 @@ impl Collection {
         format!("/registry/{}/", self.prefix)
     }
 
-    /// The index in `paths` of a stored path.
-    pub fn path_index(&self, path: &str) -> Option<usize> {
-        self.paths.iter().position(|known| known == path)
-    }
-
     /// The collections of some resources, in the order of the first resource of each.
     pub fn all<'r>(resources: impl Iterator<Item = &'r Arc<Resource>>) -> Vec<Self> {
         let mut places: HashMap<&Text, usize> = HashMap::new();

@@ -6,8 +6,9 @@
 //! logged, fails `/livez` and ends the process. The same way is open to whoever finds by itself that it can't go on, such as a
 //! store whose disk has failed: [`Supervisor::fail`].
 //!
-//! Tasks that belong to one connection or one request are not started here; what becomes of them concerns nobody else. This
-//! crate does not know what the tasks do, and ends nothing itself: that is for the composition of a server.
+//! Tasks that belong to one connection or one request are not started here; what becomes of them concerns nobody else but who
+//! waits for them, for whom there is [`outcome`]. This crate does not know what the tasks do, and ends nothing itself: that is
+//! for the composition of a server.
 
 mod group;
 
@@ -21,10 +22,24 @@ use std::thread;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 pub use group::TaskGroup;
+
+/// What a task comes to, for the one that waits for it.
+///
+/// Never returns for a task that was cancelled: then the server is being torn down, with all that waits.
+///
+/// # Panics
+/// As the task did.
+pub async fn outcome<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
+    match task.await.map_err(JoinError::try_into_panic) {
+        Ok(done) => done,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(_)) => std::future::pending().await,
+    }
+}
 
 /// Why a server can't go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

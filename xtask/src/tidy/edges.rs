@@ -41,6 +41,7 @@ const ALLOWED: [(&str, &[&str]); 29] = [
             "validation",
             "tables",
             "storage",
+            "supervision",
             "cache",
             "access",
         ],
@@ -51,7 +52,19 @@ const ALLOWED: [(&str, &[&str]); 29] = [
     // edge
     (
         "http",
-        &["meta", "codec", "resources", "tables", "protobuf", "cache", "access", "registry", "discovery", "openapi"],
+        &[
+            "meta",
+            "supervision",
+            "codec",
+            "resources",
+            "tables",
+            "protobuf",
+            "cache",
+            "access",
+            "registry",
+            "discovery",
+            "openapi",
+        ],
     ),
     ("controllers", &["meta", "resources", "storage", "cache", "registry"]),
     // top: wiring

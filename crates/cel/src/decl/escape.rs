@@ -2,34 +2,14 @@
 //!
 //! What has no name there can't be seen by rules, and is no fault.
 
-/// Words that can't be the name of a field.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+use crate::parser::RESERVED;
+
+/// Words that are values or operators, and no names of anything.
+const WORDS: [&str; 4] = ["true", "false", "null", "in"];
 
 /// A field's name as expressions write it; `None` if they can't.
 pub fn escape(name: &str) -> Option<String> {
-    if RESERVED.contains(&name) {
+    if WORDS.contains(&name) || RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
     }
     let starts = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';

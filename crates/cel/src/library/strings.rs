@@ -4,6 +4,7 @@
 
 use super::{MAX_TEXT, bounded, format, no_overload_of};
 use crate::values::{EvalError, List, Outcome, Text, Value};
+use keelson_meta::go_format::short_escape;
 
 pub(super) fn find(name: &str) -> Option<super::Native> {
     Some(match name {
@@ -64,17 +65,9 @@ fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
-        match c {
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            c => out.push(c),
+        match short_escape(c) {
+            Some(escape) => out.push_str(escape),
+            None => out.push(c),
         }
     }
     out.push('"');

@@ -7,6 +7,7 @@
 
 use std::sync::OnceLock;
 
+use keelson_supervision::outcome;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -29,12 +30,7 @@ impl LongWork {
     /// When the work does.
     pub(super) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let Some(threads) = self.threads() else { return work.await };
-        match AbortOnDropHandle::new(threads.spawn(work)).await.map_err(tokio::task::JoinError::try_into_panic) {
-            Ok(done) => done,
-            Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            // The server is being torn down.
-            Err(Err(_)) => std::future::pending().await,
-        }
+        outcome(AbortOnDropHandle::new(threads.spawn(work))).await
     }
 
     /// `None` where the system gives no threads: then the runtime's own have to do.

@@ -11,8 +11,8 @@ use hashbrown::HashMap;
 use keelson_cache::{AddError, Cache, Collection as CachedCollection};
 use keelson_meta::GroupResource;
 use keelson_resources::{Collection, Resource, Text};
+use keelson_supervision::outcome;
 use tokio::sync::{Mutex, watch};
-use tokio::task::JoinHandle;
 
 use super::contribution::Contribution;
 use super::served::{CollectionId, ServedResource, StoredCollection};
@@ -90,7 +90,7 @@ impl Surfaces {
     /// When the change does.
     pub async fn put(&self, contributions: Vec<Contribution>) -> Result<Arc<Surface>, SurfaceError> {
         let shared = self.0.clone();
-        whole(tokio::spawn(async move { shared.put(contributions).await })).await
+        outcome(tokio::spawn(async move { shared.put(contributions).await })).await
     }
 
     /// Serves these resources no longer, unless they are built in. Their objects stay in the store. A change that has begun is
@@ -100,17 +100,7 @@ impl Surfaces {
     /// When the change does.
     pub async fn remove(&self, resources: &[GroupResource]) -> Arc<Surface> {
         let (shared, resources) = (self.0.clone(), resources.to_vec());
-        whole(tokio::spawn(async move { shared.remove(&resources).await })).await
-    }
-}
-
-/// What a change comes to.
-async fn whole<T>(change: JoinHandle<T>) -> T {
-    match change.await.map_err(tokio::task::JoinError::try_into_panic) {
-        Ok(done) => done,
-        Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        // The server is being torn down, with all that waits.
-        Err(Err(_)) => std::future::pending().await,
+        outcome(tokio::spawn(async move { shared.remove(&resources).await })).await
     }
 }
 

@@ -19,6 +19,7 @@ use hyper::body::{Body, Frame};
 use keelson_cache::Entry;
 use keelson_codec::{DeflateBlock, MemberWriter};
 use keelson_meta::ApiError;
+use keelson_supervision::outcome;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
@@ -84,17 +85,8 @@ pub(in crate::handlers) async fn done<T: Send + 'static>(bytes: u64, work: impl 
         return work();
     }
     match begin(bytes, work) {
-        Ok(under_way) => result(under_way.await).await,
+        Ok(under_way) => outcome(under_way).await,
         Err(work) => work(),
-    }
-}
-
-async fn result<T>(ended: Result<T, JoinError>) -> T {
-    match ended.map_err(JoinError::try_into_panic) {
-        Ok(done) => done,
-        Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        // The server is being torn down, and nobody waits any more.
-        Err(Err(_)) => std::future::pending().await,
     }
 }
 
@@ -119,7 +111,7 @@ pub(super) fn beside<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = T> {
     match begin(bytes, work) {
-        Ok(under_way) => async move { result(under_way.await).await }.left_future(),
+        Ok(under_way) => outcome(under_way).left_future(),
         Err(work) => async move {
             // Others have their turn, and a client that leaves ends it.
             tokio::task::yield_now().await;
