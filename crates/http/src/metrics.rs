@@ -21,11 +21,11 @@ use prometheus_client::registry::Registry;
 
 pub use edge::Edge;
 pub use observation::{Observation, ResourceNames};
-pub use source::{MetricKind, MetricSource, Sample};
+pub use source::{HistogramSample, MetricKind, MetricSource, Sample};
 
 use edge::PollsCollector;
 use requests::Requests;
-use source::SourceCollector;
+use source::{HistogramCollector, SourceCollector};
 
 /// The media type of the classic text format.
 pub const CLASSIC_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -80,6 +80,11 @@ impl Metrics {
     /// Asks `source` at each scrape.
     pub fn add_source(&self, source: impl MetricSource) {
         self.registry.write().register_collector(Box::new(SourceCollector::new(source)));
+    }
+
+    /// Asks `source` at each scrape for histograms. Those of one name follow each other.
+    pub fn add_histograms(&self, source: impl Fn() -> Vec<HistogramSample> + Send + Sync + 'static) {
+        self.registry.write().register_collector(Box::new(HistogramCollector::new(source)));
     }
 
     /// All metrics in the OpenMetrics text format.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use keelson_server::{AddressRange, PortRange};
+use keelson_server::{AddressRange, PortRange, ServiceRoute};
 
 /// More threads than processors are of no use, and no machine has more of these.
 const MAX_THREADS: i64 = 4096;
@@ -101,6 +101,10 @@ pub(crate) struct Serve {
     /// The range of the addresses of services, or one of each IP family, the preferred one first.
     #[arg(long, env = "KEELSON_SERVICE_CLUSTER_IP_RANGE", value_delimiter = ',', default_value = "10.96.0.0/12")]
     pub(crate) service_cluster_ip_range: Vec<AddressRange>,
+    /// Where a service is reached that has no endpoints this server could reach: NAMESPACE/NAME=https://HOST[:PORT]. For webhooks
+    /// that are called through a service where there is no cluster network. May be repeated.
+    #[arg(long, env = "KEELSON_SERVICE_ROUTE", value_delimiter = ',')]
+    pub(crate) service_route: Vec<ServiceRoute>,
     /// The ports of all nodes that services may take.
     #[arg(long, env = "KEELSON_SERVICE_NODE_PORT_RANGE", default_value = "30000-32767")]
     pub(crate) service_node_port_range: PortRange,

@@ -102,6 +102,7 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
         config.never_chunk(catalogue(), name).context("--no-chunking")?;
     }
     config.advertise_address = args.advertise_address;
+    config.service_routes = args.service_route.into_iter().collect();
     if let Some(issuer) = args.service_account_issuer {
         config.service_account_issuer = issuer;
     }

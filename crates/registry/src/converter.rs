@@ -27,6 +27,8 @@ pub(crate) const ANSWER_BYTES: usize = 8 * BATCH_BYTES;
 pub(crate) const TOLD_BYTES: usize = 4 << 10;
 /// How long one call may take: as long as upstream waits for a webhook.
 pub const CALL_TIME: Duration = Duration::from_secs(30);
+/// How long a converter has to say by itself that a call took too long, before that is said for it.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Whoever knows how the objects of a kind get from one of its versions to another.
 #[async_trait]
@@ -57,6 +59,8 @@ pub enum ConverterError {
     Call(String),
     /// One of the objects can't be converted: its place in the batch, and why not.
     Object(usize, String),
+    /// There is no room for one more call now: nobody was asked, and who comes again later may be lucky.
+    Busy,
 }
 
 /// Has a batch converted, and checks the answer.
@@ -75,11 +79,12 @@ pub(crate) async fn ask(
         let version = from.group_version();
         ApiError::Unclassified(format!("conversion webhook for {version}, Kind={} {what}", from.kind))
     };
-    let Ok(answer) = tokio::time::timeout(CALL_TIME, converter.convert(batch)).await else {
+    let Ok(answer) = tokio::time::timeout(CALL_TIME + LAST_WORD, converter.convert(batch)).await else {
         return Err(failed(format!("failed: no answer after {} seconds", CALL_TIME.as_secs())));
     };
     let mut converted = match answer {
         Ok(converted) => converted,
+        Err(ConverterError::Busy) => return Err(ApiError::TooManyRequests { retry_after_seconds: 1 }),
         Err(ConverterError::Call(why)) => return Err(failed(format!("failed: {why}"))),
         Err(ConverterError::Object(place, why)) => {
             let named = objects.get(place).map(name_of).unwrap_or_default();

@@ -19,6 +19,7 @@ use keelson_http::filters::FlowLimits;
 use keelson_http::listener::Limits;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
+use keelson_outbound::ServiceRoutes;
 use keelson_registry::RegistryConfig;
 use keelson_resources::{Catalogue, UnknownResource};
 use keelson_storage::bounded;
@@ -74,6 +75,8 @@ pub struct Config {
     pub pinned_bytes: u64,
     /// How many requests are answered and wait at once.
     pub flow: FlowLimits,
+    /// Services that are reached elsewhere than at their endpoints.
+    pub service_routes: ServiceRoutes,
     /// Which controllers run.
     pub controllers: Switches,
     /// How long requests in flight may take to end when the server stops.
@@ -108,6 +111,7 @@ impl Default for Config {
             unread: Limits::default().unread,
             pinned_bytes: Limits::default().pinned_bytes,
             flow: FlowLimits::default(),
+            service_routes: ServiceRoutes::default(),
             controllers: Switches::default(),
             shutdown_grace: Duration::from_secs(30),
             clock: Arc::new(SystemClock),

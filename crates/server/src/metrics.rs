@@ -3,7 +3,8 @@
 //! Those crates count without knowing metrics; the names, kinds and help texts are given here. Requests are measured in
 //! `keelson_http`.
 
-use keelson_http::metrics::{MetricKind, Sample};
+use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
+use keelson_outbound::{Durations, OutboundStats};
 use keelson_registry::Registry;
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
@@ -71,6 +72,46 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
         gauge("keelson_cache_history_events", "Changes that the cache remembers", sum(|stats| stats.events)),
     ]);
     samples
+}
+
+/// How long webhooks took to convert objects, as upstream names it.
+pub(crate) fn conversion_times(stats: &OutboundStats) -> Vec<HistogramSample> {
+    let histogram = |name, help, labels, took: Durations| HistogramSample {
+        name,
+        help,
+        labels,
+        sum: took.sum,
+        count: took.count,
+        buckets: took.ends.iter().copied().zip(took.counts).collect(),
+    };
+    let by_definition = stats.by_definition().into_iter().map(|(definition, key, took)| {
+        let labels = vec![
+            ("crd_name", definition),
+            ("from_version", key.from),
+            ("to_version", key.to),
+            ("succeeded", key.succeeded.to_string()),
+        ];
+        let help = "How long conversions by the webhook of a definition took, in seconds";
+        histogram("apiserver_crd_conversion_webhook_duration_seconds", help, labels, took)
+    });
+    let by_result = stats.by_result().into_iter().map(|((result, failure), took)| {
+        let labels = vec![("result", result.to_owned()), ("failure_type", failure.to_owned())];
+        let help = "How long requests to conversion webhooks took, in seconds";
+        histogram("apiserver_conversion_webhook_duration_seconds", help, labels, took)
+    });
+    by_definition.chain(by_result).collect()
+}
+
+/// How often webhooks were asked to convert objects, as upstream names it.
+pub(crate) fn conversion_samples(stats: &OutboundStats) -> Vec<Sample> {
+    let by_result = stats.by_result().into_iter();
+    by_result
+        .map(|((result, failure), took)| {
+            let help = "Requests to conversion webhooks, by result and kind of failure";
+            let labels = vec![("result", result.to_owned()), ("failure_type", failure.to_owned())];
+            Sample { labels, ..counter("apiserver_conversion_webhook_request_total", help, took.count) }
+        })
+        .collect()
 }
 
 /// What happened on the way to PostgreSQL.

@@ -23,6 +23,7 @@ use keelson_http::metrics::Metrics;
 use keelson_http::pages::Pages;
 use keelson_http::router::Router;
 use keelson_http::{Pipeline, listener};
+use keelson_outbound::{ClusterServices, Outbound};
 use keelson_registry::{Registry, ServiceAccountTokens};
 use keelson_storage::{BoundedStore, Fence, FencedStore, Store};
 use keelson_supervision::{Failure, Supervisor, TaskGroup};
@@ -36,7 +37,7 @@ use crate::config::Config;
 use crate::controllers::{self, Membership};
 use crate::documents::Documentation;
 use crate::history::Compactor;
-use crate::metrics::{registry_samples, server_info};
+use crate::metrics::{conversion_samples, conversion_times, registry_samples, server_info};
 use crate::peers::Peers;
 use crate::probe::{LogProbe, StoreProbe};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
@@ -65,6 +66,7 @@ struct Prepared {
     /// The store as this server writes to it.
     fenced: Arc<dyn Store>,
     registry: Arc<Registry>,
+    outbound: Arc<Outbound>,
     pki: Pki,
     tokens: Arc<ServiceAccountTokens>,
     kubeconfig: Option<PathBuf>,
@@ -79,6 +81,7 @@ pub struct RunningServer {
     pki: Pki,
     kubeconfig: Option<PathBuf>,
     registry: Arc<Registry>,
+    outbound: Arc<Outbound>,
     bootstrap: Arc<Progress>,
     store: Arc<dyn Store>,
     fence: Arc<Fence>,
@@ -141,6 +144,8 @@ impl Prepared {
             config.random.clone(),
             config.registry.clone(),
         ));
+        let services = ClusterServices::new(&registry, config.service_routes.clone(), config.random.clone());
+        let outbound = Outbound::new(Arc::new(services), config.random.clone());
         let (namespaces, pki) = tokio::join!(registry.ensure_system_namespaces(), pki);
         namespaces.context("making the system namespaces")?;
         let pki = pki.context("preparing certificates")?.context("preparing certificates")?;
@@ -158,6 +163,7 @@ impl Prepared {
             fence,
             fenced,
             registry,
+            outbound,
             pki,
             tokens,
             kubeconfig,
@@ -168,7 +174,7 @@ impl Prepared {
 
     /// Runs the server in its place. It answers requests when this returns.
     fn run(self, identity: IdentityLease, place: Membership) -> RunningServer {
-        let Self { config, supervisor, addr, store, fence, registry, pki, .. } = self;
+        let Self { config, supervisor, addr, store, fence, registry, outbound, pki, .. } = self;
         let identity = Some(IdentityTask::start(identity, &supervisor));
         let stopping = CancellationToken::new();
         let background = TaskGroup::new(&supervisor, &stopping);
@@ -179,7 +185,7 @@ impl Prepared {
         background.spawn("compactor", compactor.run(stopping.clone()));
         let bootstrap = controllers::spawn(&config, &registry, &pki, place, self.aggregation, &background);
 
-        let parts = (registry.clone(), self.tokens, self.metrics);
+        let parts = (registry.clone(), outbound.clone(), self.tokens, self.metrics);
         let standing = store_check(&config.store, fence.clone(), probe);
         let checks = (supervisor.clone(), standing);
         let pipeline = pipeline(&config, parts, addr, checks, &bootstrap, stopping.clone());
@@ -202,6 +208,7 @@ impl Prepared {
             pki,
             kubeconfig,
             registry,
+            outbound,
             bootstrap,
             store,
             fence,
@@ -238,6 +245,11 @@ impl RunningServer {
     /// The verbs, for callers in the same process.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
+    }
+
+    /// All that it calls.
+    pub fn outbound(&self) -> &Arc<Outbound> {
+        &self.outbound
     }
 
     /// Waits until what every cluster has is there: the server answers before. Says so in `/readyz` too.
@@ -448,7 +460,12 @@ fn health(
 
 fn pipeline(
     config: &Config,
-    (registry, tokens, store_metrics): (Arc<Registry>, Arc<ServiceAccountTokens>, StoreMetrics),
+    (registry, outbound, tokens, store_metrics): (
+        Arc<Registry>,
+        Arc<Outbound>,
+        Arc<ServiceAccountTokens>,
+        StoreMetrics,
+    ),
     addr: SocketAddr,
     (supervisor, store): (Supervisor, impl Fn() -> CheckResult + Send + Sync + 'static),
     bootstrap: &Arc<Progress>,
@@ -458,6 +475,9 @@ fn pipeline(
     let measured = registry.clone();
     metrics.add_source(move || registry_samples(&measured));
     metrics.add_source(store_metrics);
+    let calls = outbound.clone();
+    metrics.add_source(move || conversion_samples(calls.stats()));
+    metrics.add_histograms(move || conversion_times(outbound.stats()));
     let info = server_info(&config.server_id);
     metrics.add_source(move || vec![info.clone()]);
     let cache = registry.cache().clone();

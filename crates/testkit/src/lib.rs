@@ -5,6 +5,7 @@
 
 mod controller;
 mod endpoint;
+mod hook;
 mod kubectl;
 pub mod linear;
 mod process;
@@ -14,6 +15,7 @@ mod server;
 
 pub use controller::{BROKEN_IMAGE, TestController};
 pub use endpoint::Endpoint;
+pub use hook::{HookReply, HookRequest, HookServer};
 pub use keelson_teststores::{
     DiskFault, EtcdCluster, EtcdServer, EtcdServerBuilder, FragileDisk, LossyWay, PostgresServer, PostgresServerBuilder,
 };

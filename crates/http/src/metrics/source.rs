@@ -45,6 +45,55 @@ impl<F: Fn() -> Vec<Sample> + Send + Sync + 'static> MetricSource for F {
     }
 }
 
+/// One histogram.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistogramSample {
+    /// The name, exactly as it is shown.
+    pub name: &'static str,
+    /// What it measures, without a full stop.
+    pub help: &'static str,
+    /// Labels; the set of their values must be bounded.
+    pub labels: Vec<(&'static str, String)>,
+    /// All observations added up.
+    pub sum: f64,
+    /// How many there were.
+    pub count: u64,
+    /// The upper ends of the buckets, and how many observations each has that those before have not.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+/// Joins a source of histograms to the registry.
+pub(super) struct HistogramCollector<F>(F);
+
+impl<F> HistogramCollector<F> {
+    pub(super) fn new(source: F) -> Self {
+        Self(source)
+    }
+}
+
+impl<F> fmt::Debug for HistogramCollector<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HistogramCollector")
+    }
+}
+
+impl<F: Fn() -> Vec<HistogramSample> + Send + Sync + 'static> Collector for HistogramCollector<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for family in (self.0)().chunk_by(|one, other| one.name == other.name) {
+            let [HistogramSample { name, help, .. }, ..] = family else { continue };
+            let mut descriptor = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+            for HistogramSample { labels, sum, count, buckets, .. } in family {
+                // What is behind the last end.
+                let beyond = count - buckets.iter().map(|(_, count)| count).sum::<u64>();
+                let mut buckets = buckets.clone();
+                buckets.push((f64::INFINITY, beyond));
+                descriptor.encode_family(labels)?.encode_histogram::<NoLabelSet>(*sum, *count, &buckets, None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Joins a source to the registry.
 pub(super) struct SourceCollector(Box<dyn MetricSource>);
 

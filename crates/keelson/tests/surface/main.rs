@@ -5,6 +5,7 @@
 mod columns;
 mod converted;
 mod schemas;
+mod webhooks;
 
 use keelson_registry::{Contribution, Surfaces};
 use keelson_resources::{Resource, ServedVersion, Subresource};

@@ -1,0 +1,133 @@
+//! Connections to one host: where they go, and how they are secured.
+//!
+//! A service is looked up for each new connection, so that one that moved is found again. Its certificate has to name the service,
+//! whatever address it has. Calls speak HTTP/1.1, as upstream's do: each connection has one call at a time, and those to a service
+//! spread over its endpoints.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use keelson_supervision::outcome;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tokio_rustls::TlsConnector;
+use tower_service::Service;
+
+use crate::fault::DialError;
+use crate::services::Services;
+use crate::tls;
+use crate::wire::Wire;
+
+/// How long one address may take to accept a connection.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// How long the handshake of TLS may take, as upstream has it.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// Makes connections to one host.
+#[derive(Clone)]
+pub(crate) struct Dialer(Arc<Way>);
+
+struct Way {
+    to: Goal,
+    server_name: Result<ServerName<'static>, String>,
+    ca_bundle: Vec<u8>,
+    connector: OnceCell<TlsConnector>,
+    services: Arc<dyn Services>,
+}
+
+/// Where connections go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Goal {
+    Host { host: String, port: u16 },
+    Service { namespace: String, name: String, port: u16 },
+}
+
+impl Goal {
+    /// The name that the certificate has to have.
+    fn server_name(&self) -> String {
+        match self {
+            Self::Host { host, .. } => host.clone(),
+            Self::Service { namespace, name, .. } => format!("{name}.{namespace}.svc"),
+        }
+    }
+}
+
+impl Dialer {
+    pub(crate) fn new(to: Goal, ca_bundle: Vec<u8>, services: Arc<dyn Services>) -> Self {
+        let server_name = to.server_name();
+        let server_name = ServerName::try_from(server_name.clone())
+            .map_err(|_| format!("tls: {server_name:?} is no name that a certificate can have"));
+        Self(Arc::new(Way { to, server_name, ca_bundle, connector: OnceCell::new(), services }))
+    }
+
+    async fn dial(self) -> Result<Wire, DialError> {
+        let addresses = match &self.0.to {
+            Goal::Host { host, port } => vec![(host.clone(), *port)],
+            Goal::Service { namespace, name, port } => {
+                self.0.services.addresses(namespace, name, *port).map_err(DialError::Service)?
+            }
+        };
+        let connector = self.0.connector.get_or_try_init(|| self.connector()).await?;
+        let name = self.0.server_name.clone().map_err(DialError::Setup)?;
+        let stream = connected(&addresses).await?;
+        // Requests are small, and wait for nothing.
+        let _ = stream.set_nodelay(true);
+        match tokio::time::timeout(HANDSHAKE_TIME, connector.connect(name, stream)).await {
+            Ok(secured) => Ok(Wire::new(secured.map_err(DialError::Tls)?)),
+            Err(_) => Err(DialError::Setup("net/http: TLS handshake timeout".to_owned())),
+        }
+    }
+
+    async fn connector(&self) -> Result<TlsConnector, DialError> {
+        let bundle = self.0.ca_bundle.clone();
+        // The system's certificates are read from its disk.
+        let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&bundle))).await;
+        let mut config = config.map_err(DialError::Setup)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config).into())
+    }
+}
+
+/// A connection to the first address that takes one.
+async fn connected(addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
+    let mut failed = DialError::Setup("there is no address".to_owned());
+    for (host, port) in addresses {
+        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+        let found = match found {
+            Ok(found) => found.collect(),
+            Err(error) => {
+                let why =
+                    if error.to_string().contains("not known") { "no such host".to_owned() } else { error.to_string() };
+                failed = DialError::Lookup { host: host.clone(), why };
+                Vec::new()
+            }
+        };
+        for address in found {
+            let why = match tokio::time::timeout(CONNECT_TIME, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => error,
+                Err(_) => std::io::ErrorKind::TimedOut.into(),
+            };
+            failed = DialError::Connect { address: address.to_string(), why };
+        }
+    }
+    Err(failed)
+}
+
+impl Service<Uri> for Dialer {
+    type Response = Wire;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<Wire, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        Box::pin(self.clone().dial())
+    }
+}

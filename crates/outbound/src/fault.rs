@@ -1,0 +1,180 @@
+//! Failures of calls, in the words of Kubernetes' own client, which operators know and search for.
+//!
+//! The libraries that are used here have other words for them. What they tell is looked for in the causes of an error, and told as
+//! Go's `net`, `net/http` and `crypto/tls` tell the same.
+
+use std::error::Error as StdError;
+use std::io;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Why a call has no answer that can be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CallError {
+    /// As many calls to this host as there may be are under way, and as many as there may be wait.
+    #[error("too many calls to {host} are under way")]
+    Busy {
+        /// The host and its port.
+        host: String,
+    },
+    /// It took too long.
+    #[error("{0}")]
+    Late(String),
+    /// It failed, and what upstream's client would say of that.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub(crate) enum DialError {
+    /// The service leads nowhere.
+    #[error("{0}")]
+    Service(String),
+    /// The name is not known.
+    #[error("dial tcp: lookup {host}: {why}")]
+    Lookup { host: String, why: String },
+    /// Nobody takes the connection.
+    #[error("dial tcp {address}: {}", connect_text(.why))]
+    Connect { address: String, why: io::Error },
+    /// The peer could not be secured.
+    #[error("{}", tls_text(.0))]
+    Tls(io::Error),
+    /// What secures connections could not be set up.
+    #[error("{0}")]
+    Setup(String),
+}
+
+fn connect_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::TimedOut => "i/o timeout".to_owned(),
+        _ => format!("connect: {}", system_text(error)),
+    }
+}
+
+/// What the system says of an error, as Go writes it: in lower case, without the number.
+fn system_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
+        io::ErrorKind::BrokenPipe => "broken pipe".to_owned(),
+        io::ErrorKind::HostUnreachable => "no route to host".to_owned(),
+        io::ErrorKind::NetworkUnreachable => "network is unreachable".to_owned(),
+        _ => {
+            let text = error.to_string();
+            let text = text.split(" (os error").next().unwrap_or_default();
+            text.to_lowercase()
+        }
+    }
+}
+
+fn tls_text(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(fault)) => {
+            let text = match fault {
+                rustls::CertificateError::Other(other) => other.0.to_string(),
+                rustls::CertificateError::BadEncoding => "x509: malformed certificate".to_owned(),
+                other => format!("x509: {other}"),
+            };
+            format!("tls: failed to verify certificate: {text}")
+        }
+        Some(rustls::Error::InvalidMessage(_)) => "tls: first record does not look like a TLS handshake".to_owned(),
+        Some(rustls::Error::AlertReceived(alert)) => format!("remote error: tls: {}", alert_text(*alert)),
+        Some(rustls::Error::PeerIncompatible(_)) => "remote error: tls: protocol version not supported".to_owned(),
+        Some(other) => format!("tls: {other}"),
+        None => io_text(error),
+    }
+}
+
+/// An alert as Go names it: its name in words.
+fn alert_text(alert: rustls::AlertDescription) -> String {
+    let name = format!("{alert:?}");
+    let mut text = String::with_capacity(name.len() + 4);
+    for (place, letter) in name.chars().enumerate() {
+        if letter.is_ascii_uppercase() && place > 0 {
+            text.push(' ');
+        }
+        text.extend(letter.to_lowercase());
+    }
+    text
+}
+
+fn io_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+        io::ErrorKind::BrokenPipe => "write: broken pipe".to_owned(),
+        _ => format!("read: {}", system_text(error)),
+    }
+}
+
+/// What went wrong with a request, whichever layer noticed.
+pub(crate) fn text(error: &(dyn StdError + 'static)) -> String {
+    let causes = || std::iter::successors(Some(error), |error| (*error).source());
+    if let Some(dial) = causes().find_map(|cause| cause.downcast_ref::<DialError>()) {
+        return dial.to_string();
+    }
+    let http = causes().find_map(|cause| cause.downcast_ref::<hyper::Error>());
+    if http.is_some_and(hyper::Error::is_incomplete_message) {
+        return "EOF".to_owned();
+    }
+    if let Some(io) = causes().find_map(|cause| cause.downcast_ref::<io::Error>()) {
+        return io_text(io);
+    }
+    match http {
+        Some(error) if error.is_parse() => format!("net/http: HTTP/1.x transport connection broken: {error}"),
+        _ => causes().last().map(ToString::to_string).unwrap_or_default(),
+    }
+}
+
+/// Whether the connection broke before there was any answer, as one that was kept may when its peer has ended it meanwhile.
+pub(crate) fn is_broken_connection(error: &(dyn StdError + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| (*error).source()).any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let http = cause.downcast_ref::<hyper::Error>();
+        http.is_some_and(|error| error.is_incomplete_message() || error.is_closed() || error.is_canceled())
+            || matches!(
+                io,
+                Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof)
+            )
+    })
+}
+
+/// What is said of a call that had no head of an answer in time.
+pub(crate) const NO_HEAD: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+/// What is said of one whose answer did not end in time.
+pub(crate) const NO_END: &str = "context deadline exceeded (Client.Timeout or context cancellation while reading body)";
+
+/// Go's form of a duration of whole seconds.
+pub(crate) fn seconds(duration: Duration) -> String {
+    match duration.as_secs() {
+        minutes if minutes >= 60 => format!("{}m{}s", minutes / 60, minutes % 60),
+        seconds => format!("{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_read_as_upstreams_do() {
+        let refused = DialError::Connect {
+            address: "127.0.0.1:1".to_owned(),
+            why: io::Error::from(io::ErrorKind::ConnectionRefused),
+        };
+        assert_eq!(refused.to_string(), "dial tcp 127.0.0.1:1: connect: connection refused");
+        let late =
+            DialError::Connect { address: "10.0.0.1:443".to_owned(), why: io::Error::from(io::ErrorKind::TimedOut) };
+        assert_eq!(late.to_string(), "dial tcp 10.0.0.1:443: i/o timeout");
+        let tls = |error: rustls::Error| tls_text(&io::Error::new(io::ErrorKind::InvalidData, error));
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
+        assert_eq!(tls(alert), "remote error: tls: handshake failure");
+        let plain = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        assert_eq!(tls(plain), "tls: first record does not look like a TLS handshake");
+        assert_eq!(text(&io::Error::from(io::ErrorKind::UnexpectedEof)), "EOF");
+        assert_eq!(seconds(Duration::from_secs(30)), "30s");
+        assert_eq!(seconds(Duration::from_secs(90)), "1m30s");
+    }
+}

@@ -1,0 +1,130 @@
+//! All hosts that are called, and what calls to all of them share.
+//!
+//! Those who call the same host with the same authorities share its connections and its bounds, however many webhooks lead there.
+//! A host that nobody may call any more is forgotten with its connections.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use http::Uri;
+use keelson_meta::Random;
+use parking_lot::Mutex;
+
+use crate::client_config::{ClientConfig, Destination};
+use crate::dial::{Dialer, Goal};
+use crate::peer::{Host, Peer, Reading};
+use crate::services::Services;
+use crate::stats::OutboundStats;
+
+/// All that a server calls.
+pub struct Outbound {
+    services: Arc<dyn Services>,
+    random: Arc<dyn Random>,
+    /// One for each host and bundle, as long as somebody may call it, so that all who do share its connections and its bounds.
+    hosts: Mutex<HashMap<HostKey, Weak<Host>>>,
+    reading: Arc<Reading>,
+    stats: OutboundStats,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct HostKey {
+    authority: String,
+    to: Goal,
+    ca_bundle: Vec<u8>,
+}
+
+impl Outbound {
+    /// Calls those behind services where these lead.
+    pub fn new(services: Arc<dyn Services>, random: Arc<dyn Random>) -> Arc<Self> {
+        Arc::new(Self {
+            services,
+            random,
+            hosts: Mutex::default(),
+            reading: Arc::default(),
+            stats: OutboundStats::default(),
+        })
+    }
+
+    /// Whoever a configuration says is called. Nothing is dialled yet.
+    ///
+    /// # Errors
+    /// When the configuration names nobody who can be called.
+    pub fn peer(&self, config: &ClientConfig) -> Result<Peer, String> {
+        let (authority, to, path) = match &config.destination {
+            Destination::Url(url) => {
+                let uri: Uri = url.parse().map_err(|error| format!("Unparsable URL: {error}"))?;
+                let (Some("https"), Some(authority), Some(host)) = (uri.scheme_str(), uri.authority(), uri.host())
+                else {
+                    return Err(format!("Unparsable URL: {url:?} is not of the form https://host[/path]"));
+                };
+                let host = host.trim_matches(['[', ']']).to_owned();
+                let goal = Goal::Host { host, port: uri.port_u16().unwrap_or(443) };
+                (authority.as_str().to_owned(), goal, clean(uri.path()))
+            }
+            Destination::Service { namespace, name, port, path } => {
+                let goal = Goal::Service { namespace: namespace.clone(), name: name.clone(), port: *port };
+                (format!("{name}.{namespace}.svc:{port}"), goal, clean(path))
+            }
+        };
+        let key = HostKey { authority, to, ca_bundle: config.ca_bundle.clone() };
+        Ok(Peer::new(self.host(key), path))
+    }
+
+    fn host(&self, key: HostKey) -> Arc<Host> {
+        let mut hosts = self.hosts.lock();
+        if let Some(known) = hosts.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        hosts.retain(|_, host| host.strong_count() > 0);
+        let dialer = Dialer::new(key.to.clone(), key.ca_bundle.clone(), self.services.clone());
+        let host = Arc::new(Host::new(key.authority.clone(), dialer, self.reading.clone()));
+        hosts.insert(key, Arc::downgrade(&host));
+        host
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> &OutboundStats {
+        &self.stats
+    }
+
+    pub(crate) fn random(&self) -> &dyn Random {
+        &*self.random
+    }
+}
+
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbound").field("services", &self.services).finish_non_exhaustive()
+    }
+}
+
+/// A path as Go's client has it: one slash between segments and none at the end, nothing that leads upwards.
+fn clean(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            segment => segments.push(segment),
+        }
+    }
+    format!("/{}", segments.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clean;
+
+    #[test]
+    fn paths_are_cleaned() {
+        let check = |path: &str, expected: &str| assert_eq!(clean(path), expected, "{path}");
+        check("", "/");
+        check("/", "/");
+        check("/convert", "/convert");
+        check("a//b/./c/../d/", "/a/b/d");
+        check("/../..", "/");
+    }
+}

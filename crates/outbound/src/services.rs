@@ -1,0 +1,189 @@
+//! Services of the cluster: each leads to a ready endpoint of its slices, as the cache shows them, or where the operator said.
+//!
+//! A server beside a cluster's network reaches no endpoint. There, and where nothing keeps slices, `--service-route` says where a
+//! service is. Only the way changes: the certificate has to be that of the service in any case.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Weak};
+
+use http::Uri;
+use keelson_cache::{Entry, IndexTerm};
+use keelson_meta::go_format::quote;
+use keelson_meta::json::Value;
+use keelson_meta::{Object, Random, Revision};
+use keelson_registry::Registry;
+
+/// The label of a slice that names its service.
+const SLICE_SERVICE: &str = "kubernetes.io/service-name";
+/// How many addresses of a service are told, of which the first that takes a connection is used.
+const ADDRESSES: usize = 3;
+/// How many endpoints of a service are looked at.
+const LOOKED_AT: usize = 1000;
+
+/// Whoever knows where services lead.
+pub trait Services: fmt::Debug + Send + Sync {
+    /// Hosts and ports of a port of a service, in the order in which they are to be tried: at least one.
+    ///
+    /// # Errors
+    /// Why there is none, as upstream says it.
+    fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<(String, u16)>, String>;
+}
+
+/// A service that is reached elsewhere than at its endpoints: `NAMESPACE/NAME=URL`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceRoute {
+    namespace: String,
+    name: String,
+    host: String,
+    port: u16,
+}
+
+impl FromStr for ServiceRoute {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const FORM: &str = "a route is NAMESPACE/NAME=https://HOST[:PORT]";
+        let (service, url) = text.split_once('=').ok_or(FORM)?;
+        let (namespace, name) = service.split_once('/').ok_or(FORM)?;
+        let url: Uri = url.parse().map_err(|_| FORM)?;
+        let (Some("https"), Some(host), "/" | "", None) = (url.scheme_str(), url.host(), url.path(), url.query())
+        else {
+            return Err(FORM.to_owned());
+        };
+        if namespace.is_empty() || name.is_empty() || name.contains('/') || url.authority().is_none_or(has_user) {
+            return Err(FORM.to_owned());
+        }
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let port = url.port_u16().unwrap_or(443);
+        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned(), host, port })
+    }
+}
+
+fn has_user(authority: &http::uri::Authority) -> bool {
+    authority.as_str().contains('@')
+}
+
+/// All routes of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceRoutes(BTreeMap<(String, String), (String, u16)>);
+
+impl FromIterator<ServiceRoute> for ServiceRoutes {
+    fn from_iter<I: IntoIterator<Item = ServiceRoute>>(routes: I) -> Self {
+        Self(routes.into_iter().map(|route| ((route.namespace, route.name), (route.host, route.port))).collect())
+    }
+}
+
+/// The services of a cluster.
+pub struct ClusterServices {
+    /// Not held: what is called belongs to what is served, which the registry holds.
+    registry: Weak<Registry>,
+    routes: ServiceRoutes,
+    random: Arc<dyn Random>,
+}
+
+impl ClusterServices {
+    /// Those that a registry has, but for what is routed elsewhere.
+    pub fn new(registry: &Arc<Registry>, routes: ServiceRoutes, random: Arc<dyn Random>) -> Self {
+        Self { registry: Arc::downgrade(registry), routes, random }
+    }
+}
+
+impl fmt::Debug for ClusterServices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterServices").field("routes", &self.routes).finish_non_exhaustive()
+    }
+}
+
+impl Services for ClusterServices {
+    fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
+        if let Some(routed) = self.routes.0.get(&(namespace.to_owned(), name.to_owned())) {
+            return Ok(vec![routed.clone()]);
+        }
+        let registry = self.registry.upgrade().ok_or("the server is stopping")?;
+        let surface = registry.surface();
+        let collection = |group, plural| {
+            let target = surface.target(group, plural).map_err(|error| error.to_string())?;
+            target.collection().cloned().map_err(|error| error.to_string())
+        };
+        let service = collection("", "services")?.get(&format!("{namespace}/{name}"));
+        let service = service.ok_or_else(|| format!("service {} not found", quote(name)))?;
+        let port_name = port_name(&service.object.decode(Revision::ZERO), name, port)?;
+        let slices = collection("discovery.k8s.io", "endpointslices")?.snapshot();
+        let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
+        let mut found: Vec<(String, u16)> = slices
+            .select(&[IndexTerm::Label { key: SLICE_SERVICE, value: name }], &from, Some(&to))
+            .filter(|slice| slice.labels.get(SLICE_SERVICE) == Some(name))
+            .flat_map(|slice| ready(slice, &port_name))
+            .take(LOOKED_AT)
+            .collect();
+        if found.is_empty() {
+            return Err(format!("no endpoints available for service {}", quote(name)));
+        }
+        // Each of them has its part of the calls.
+        let first = self.random.u64() % found.len() as u64;
+        found.rotate_left(usize::try_from(first).unwrap_or_default());
+        found.truncate(ADDRESSES);
+        Ok(found)
+    }
+}
+
+/// The name of a port of a service.
+fn port_name(service: &Object, name: &str, port: u16) -> Result<String, String> {
+    let kind = service.get(&["spec", "type"]).and_then(Value::as_str).unwrap_or("ClusterIP");
+    let ports = service.get(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
+    let found = ports.into_iter().find(|stated| stated["port"].as_u64() == Some(port.into()));
+    if !matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer") {
+        return Err(format!("unsupported service type {}", quote(kind)));
+    }
+    match found {
+        Some(found) => Ok(found["name"].as_str().unwrap_or_default().to_owned()),
+        None => Err(format!("no service port {port} found for service {}", quote(name))),
+    }
+}
+
+/// The addresses of a slice that are ready, at this port.
+fn ready(slice: &Arc<Entry>, port_name: &str) -> Vec<(String, u16)> {
+    let slice = slice.object.decode(Revision::ZERO);
+    let list = |field: &str| slice.get(&[field]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let port = list("ports").iter().find(|port| port["name"].as_str().unwrap_or_default() == port_name);
+    let Some(port) = port.and_then(|port| u16::try_from(port["port"].as_u64()?).ok()) else { return Vec::new() };
+    let ready = list("endpoints").iter().filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
+    let addresses = ready.filter_map(|endpoint| endpoint["addresses"].as_array()?.first()?.as_str());
+    addresses.map(|address| (address.to_owned(), port)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_route_names_a_service_and_where_it_is() {
+        let route: ServiceRoute = "team/hook=https://127.0.0.1:8443".parse().unwrap();
+        let expected = ("team".to_owned(), "hook".to_owned(), "127.0.0.1".to_owned(), 8443);
+        assert_eq!((route.namespace, route.name, route.host, route.port), expected);
+        let route: ServiceRoute = "a/b=https://[::1]/".parse().unwrap();
+        assert_eq!((&*route.host, route.port), ("::1", 443));
+        let bad = ["a/b", "a=https://h", "a/b=http://h", "a/b=https://h/p", "/b=https://h", "a/b=https://u@h", "a/b=h"];
+        for bad in bad {
+            assert!(bad.parse::<ServiceRoute>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_found_by_its_number_and_known_by_its_name() {
+        let check = |spec: Value, port: u16, expected: Result<&str, &str>| {
+            let service = Object::from_value(json!({ "spec": spec })).unwrap();
+            let found = port_name(&service, "s", port);
+            assert_eq!(found.as_deref().map_err(String::as_str), expected);
+        };
+        let ports = json!([{ "port": 443, "name": "https" }, { "port": 80 }]);
+        check(json!({ "ports": ports.clone() }), 443, Ok("https"));
+        check(json!({ "ports": ports.clone(), "type": "NodePort" }), 80, Ok(""));
+        check(json!({ "ports": ports }), 99, Err("no service port 99 found for service \"s\""));
+        check(json!({ "type": "ExternalName" }), 443, Err("unsupported service type \"ExternalName\""));
+    }
+}

@@ -1,0 +1,119 @@
+//! Counts and times of calls, for metrics.
+//!
+//! The names under which they are told are given elsewhere. What was counted of a definition goes when that is served no longer.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Upper ends of the buckets of conversions of one definition, in seconds: from 1 ms on, each twice the one before.
+pub const LATENCY_BUCKETS: [f64; 15] =
+    [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384];
+/// Upper ends of the buckets of all conversions, in seconds.
+const REQUEST_BUCKETS: [f64; 15] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1., 2., 5., 10., 20., 30., 45., 60.];
+
+/// What a webhook converted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConversionKey {
+    /// The version from which.
+    pub from: String,
+    /// The version to which.
+    pub to: String,
+    /// Whether there was an answer that can be read.
+    pub succeeded: bool,
+}
+
+/// Why a webhook did not convert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureKind {
+    Call,
+    MalformedResponse,
+}
+
+/// How long something took, how often.
+#[derive(Clone, Debug)]
+pub struct Durations {
+    /// How many took no longer than the end of each bucket, and longer than that of the one before.
+    pub counts: [u64; 15],
+    /// How many there were.
+    pub count: u64,
+    /// How long they took together, in seconds.
+    pub sum: f64,
+    /// The upper ends of the buckets, in seconds.
+    pub ends: &'static [f64; 15],
+}
+
+impl Durations {
+    fn new(ends: &'static [f64; 15]) -> Self {
+        Self { counts: [0; 15], count: 0, sum: 0., ends }
+    }
+
+    fn note(&mut self, took: Duration) {
+        let took = took.as_secs_f64();
+        if let Some(bucket) = self.ends.iter().position(|end| took <= *end) {
+            self.counts[bucket] += 1;
+        }
+        self.count += 1;
+        self.sum += took;
+    }
+}
+
+/// What was counted of one definition, as long as it is served.
+#[derive(Debug, Default)]
+pub(crate) struct OfDefinition(Mutex<BTreeMap<ConversionKey, Durations>>);
+
+impl OfDefinition {
+    pub(crate) fn note(&self, key: ConversionKey, took: Duration) {
+        self.0.lock().entry(key).or_insert_with(|| Durations::new(&LATENCY_BUCKETS)).note(took);
+    }
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub struct OutboundStats {
+    /// By the name of the definition.
+    definitions: Mutex<HashMap<String, Weak<OfDefinition>>>,
+    /// By result and the kind of failure.
+    conversions: Mutex<BTreeMap<(&'static str, &'static str), Durations>>,
+}
+
+impl OutboundStats {
+    pub(crate) fn of_definition(&self, name: &str) -> Arc<OfDefinition> {
+        let mut definitions = self.definitions.lock();
+        if let Some(known) = definitions.get(name).and_then(Weak::upgrade) {
+            return known;
+        }
+        let stats = Arc::default();
+        definitions.insert(name.to_owned(), Arc::downgrade(&stats));
+        stats
+    }
+
+    pub(crate) fn note_conversion(&self, failure: Option<FailureKind>, took: Duration) {
+        let labels = match failure {
+            None => ("success", ""),
+            Some(FailureKind::Call) => ("failure", "conversion_webhook_call_failure"),
+            Some(FailureKind::MalformedResponse) => ("failure", "conversion_webhook_malformed_response_failure"),
+        };
+        self.conversions.lock().entry(labels).or_insert_with(|| Durations::new(&REQUEST_BUCKETS)).note(took);
+    }
+
+    /// How long conversions took, by the name of the definition and what was converted. Definitions that are gone are not told.
+    pub fn by_definition(&self) -> Vec<(String, ConversionKey, Durations)> {
+        let mut definitions = self.definitions.lock();
+        definitions.retain(|_, stats| stats.strong_count() > 0);
+        let mut found = Vec::new();
+        for (name, stats) in &*definitions {
+            let Some(stats) = stats.upgrade() else { continue };
+            found.extend(stats.0.lock().iter().map(|(key, took)| (name.clone(), key.clone(), took.clone())));
+        }
+        found.sort_by(|left, right| (&left.0, &left.1).cmp(&(&right.0, &right.1)));
+        found
+    }
+
+    /// How long conversions took, by result and the kind of failure, as upstream names them.
+    pub fn by_result(&self) -> Vec<((&'static str, &'static str), Durations)> {
+        self.conversions.lock().iter().map(|(labels, took)| (*labels, took.clone())).collect()
+    }
+}

@@ -1,0 +1,210 @@
+//! Whose certificates are believed: those that the authorities of a bundle have signed, or the system's where there is no bundle.
+//!
+//! Certificates are verified by `webpki`. What it refuses is looked at again, to tell it in the words of Go's `crypto/x509`, in the
+//! order in which that looks: time, name, signature. One thing is accepted that `webpki` refuses: a certificate that is in the
+//! bundle itself and is an authority too, as people make them with one command of openssl.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_meta::clock::rfc3339;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+/// How many names of a certificate are told that has not the one that was wanted.
+const TOLD_NAMES: usize = 100;
+
+/// The settings of connections to those whose certificates the authorities of a bundle (PEM) have signed, or the system's.
+///
+/// Cost: without a bundle the system's certificates are read from its disk.
+///
+/// # Errors
+/// When the bundle holds no certificate.
+pub(crate) fn client_config(ca_bundle: &[u8]) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let trusted = if ca_bundle.is_empty() { system_roots() } else { certificates(ca_bundle)? };
+    let verifier = Verifier::new(trusted, provider.clone())?;
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    Ok(config)
+}
+
+fn certificates(bundle: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read: Vec<_> = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
+    if read.is_empty() {
+        return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
+    }
+    Ok(read)
+}
+
+fn system_roots() -> Vec<CertificateDer<'static>> {
+    let loaded = rustls_native_certs::load_native_certs();
+    for error in &loaded.errors {
+        tracing::warn!(%error, "some of the system's certificates can't be read");
+    }
+    loaded.certs
+}
+
+struct Verifier {
+    /// `None` where nobody is trusted.
+    roots: Option<Arc<WebPkiServerVerifier>>,
+    trusted: Vec<CertificateDer<'static>>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Verifier {
+    fn new(trusted: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(trusted.iter().cloned());
+        let algorithms = provider.signature_verification_algorithms;
+        let roots = if roots.is_empty() {
+            None
+        } else {
+            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+            Some(verifier.build().map_err(|error| error.to_string())?)
+        };
+        Ok(Self { roots, trusted, algorithms })
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier").field("trusted", &self.trusted.len()).finish_non_exhaustive()
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = self
+            .roots
+            .as_ref()
+            .ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))
+            .and_then(|roots| roots.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now));
+        let Err(error) = verified else { return verified };
+        let parsed = ParsedCertificate::try_from(end_entity)?;
+        let is_named = rustls::client::verify_server_name(&parsed, server_name).is_ok();
+        let Ok((_, certificate)) = X509Certificate::from_der(end_entity) else { return Err(error) };
+        if let Some(told) = time_fault(&certificate, now) {
+            return Err(x509(told));
+        }
+        if !is_named {
+            return Err(x509(name_fault(&certificate, server_name)));
+        }
+        if self.trusted.iter().any(|trusted| trusted == end_entity) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(x509(match error {
+            // Another authority may have the same name.
+            Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+                "x509: certificate signed by unknown authority".to_owned()
+            }
+            Error::InvalidCertificate(other) => format!("x509: {other}"),
+            other => return Err(other),
+        }))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+#[derive(Debug)]
+struct Told(String);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Told {}
+
+fn x509(text: String) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Told(text)))))
+}
+
+fn time_fault(certificate: &X509Certificate<'_>, now: UnixTime) -> Option<String> {
+    const WHAT: &str = "x509: certificate has expired or is not yet valid: current time";
+    let seconds = i64::try_from(now.as_secs()).ok()?;
+    let text = |seconds: i64| {
+        let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+        rfc3339(std::time::UNIX_EPOCH + since)
+    };
+    let (from, to) = (certificate.validity().not_before.timestamp(), certificate.validity().not_after.timestamp());
+    if seconds > to {
+        return Some(format!("{WHAT} {} is after {}", text(seconds), text(to)));
+    }
+    (seconds < from).then(|| format!("{WHAT} {} is before {}", text(seconds), text(from)))
+}
+
+fn name_fault(certificate: &X509Certificate<'_>, wanted: &ServerName<'_>) -> String {
+    let wanted_text = wanted.to_str();
+    let stated = certificate.subject_alternative_name().ok().flatten();
+    let common = certificate.subject().iter_common_name().find_map(|name| name.as_str().ok());
+    if stated.is_none() && common == Some(&*wanted_text) {
+        return "x509: certificate relies on legacy Common Name field, use SANs instead".to_owned();
+    }
+    let names = stated.iter().flat_map(|stated| &stated.value.general_names);
+    let is_address = matches!(wanted, ServerName::IpAddress(_));
+    let told: Vec<String> = names
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) if !is_address => Some((*name).to_owned()),
+            GeneralName::IPAddress(bytes) if is_address => address(bytes).map(|address| address.to_string()),
+            _ => None,
+        })
+        .take(TOLD_NAMES)
+        .collect();
+    match (told.is_empty(), is_address) {
+        (true, true) => {
+            format!("x509: cannot validate certificate for {wanted_text} because it doesn't contain any IP SANs")
+        }
+        (true, false) => {
+            format!("x509: certificate is not valid for any names, but wanted to match {wanted_text}")
+        }
+        (false, _) => format!("x509: certificate is valid for {}, not {wanted_text}", told.join(", ")),
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+}

@@ -1,0 +1,197 @@
+//! Somebody whom the server calls: an HTTPS server in the test, whose answers the test makes, good ones and bad ones.
+//!
+//! Its certificate is signed by an authority of its own, and names whatever the test wants.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _};
+use http::{Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+/// What was sent.
+#[derive(Clone, Debug)]
+pub struct HookRequest {
+    /// Path and query.
+    pub path: String,
+    /// The header fields.
+    pub headers: http::HeaderMap,
+    /// The body.
+    pub body: Value,
+}
+
+/// What is answered.
+#[derive(Clone, Debug)]
+pub enum HookReply {
+    /// 200 with JSON.
+    Json(Value),
+    /// Any answer: code, header fields, body.
+    Other(u16, Vec<(&'static str, String)>, String),
+    /// The same after a while.
+    After(Duration, Box<HookReply>),
+    /// Nothing, ever.
+    Hangs,
+    /// The end of the connection.
+    Closes,
+    /// The beginning of an answer, and then the end of the connection.
+    DiesInTheMiddle,
+    /// A body that never ends.
+    Endless,
+}
+
+type Handler = dyn Fn(HookRequest) -> BoxFuture<'static, HookReply> + Send + Sync;
+type Body = BoxBody<Bytes, std::io::Error>;
+
+/// A server that is called. It ends when it is dropped.
+#[derive(Debug)]
+pub struct HookServer {
+    addr: SocketAddr,
+    ca: String,
+    connections: Arc<AtomicUsize>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl HookServer {
+    /// A server on a free port of the loopback address, whose certificate has these names.
+    pub async fn start<F: Future<Output = HookReply> + Send + 'static>(
+        names: &[&str],
+        answer: impl Fn(HookRequest) -> F + Send + Sync + 'static,
+    ) -> Self {
+        let params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        Self::with_certificate(params.expect("names that a certificate can have"), answer).await
+    }
+
+    /// The same with a certificate of one's own making.
+    pub async fn with_certificate<F: Future<Output = HookReply> + Send + 'static>(
+        params: CertificateParams,
+        answer: impl Fn(HookRequest) -> F + Send + Sync + 'static,
+    ) -> Self {
+        let (tls, ca) = certified(params);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let addr = listener.local_addr().expect("a bound socket has an address");
+        let answer: Arc<Handler> = Arc::new(move |request| Box::pin(answer(request)));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let serving = tokio::spawn({
+            let connections = connections.clone();
+            async move {
+                let acceptor = TlsAcceptor::from(tls);
+                // Dropped with the task, which ends all connections.
+                let mut open = tokio::task::JoinSet::new();
+                while let Ok((stream, _)) = listener.accept().await {
+                    connections.fetch_add(1, Ordering::SeqCst);
+                    open.spawn(serve(acceptor.clone(), stream, answer.clone()));
+                    while open.try_join_next().is_some() {}
+                }
+            }
+        });
+        Self { addr, ca, connections, serving }
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// A URL there.
+    pub fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.addr)
+    }
+
+    /// The authority that signed its certificate, as configurations have it: PEM in base64.
+    pub fn ca_bundle(&self) -> String {
+        base64::engine::general_purpose::STANDARD.encode(&self.ca)
+    }
+
+    /// How many connections were made to it.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for HookServer {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// The settings of a listener with a fresh certificate, and the authority that signed that.
+fn certified(mut params: CertificateParams) -> (Arc<ServerConfig>, String) {
+    let key = |what| KeyPair::generate().unwrap_or_else(|error| panic!("a key for {what}: {error}"));
+    let ca_key = key("the authority");
+    let mut ca = CertificateParams::default();
+    ca.distinguished_name.push(DnType::CommonName, "authority of a test");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_pem = ca.self_signed(&ca_key).expect("an authority").pem();
+    let server_key = key("the server");
+    params.use_authority_key_identifier_extension = true;
+    let certificate = params.signed_by(&server_key, &Issuer::new(ca, ca_key)).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let private = PrivateKeyDer::try_from(server_key.serialize_der()).expect("a key just made");
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], private)
+        .expect("the key is that of the certificate");
+    (Arc::new(config), ca_pem)
+}
+
+async fn serve(acceptor: TlsAcceptor, stream: TcpStream, answer: Arc<Handler>) {
+    // Callers that do not believe the certificate leave here.
+    let Ok(secured) = acceptor.accept(stream).await else { return };
+    let service = service_fn(move |request| respond(request, answer.clone()));
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(secured), service).await;
+}
+
+async fn respond(request: Request<Incoming>, answer: Arc<Handler>) -> std::io::Result<Response<Body>> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+    let body = serde_json::from_slice(&body).unwrap_or_default();
+    let mut reply = answer(HookRequest { path, headers: head.headers, body }).await;
+    while let HookReply::After(wait, next) = reply {
+        tokio::time::sleep(wait).await;
+        reply = *next;
+    }
+    match reply {
+        HookReply::Json(value) => Ok(whole(200, &[("content-type", "application/json".to_owned())], value.to_string())),
+        HookReply::Other(code, headers, body) => Ok(whole(code, &headers, body)),
+        HookReply::Hangs | HookReply::After(..) => std::future::pending().await,
+        HookReply::Closes => Err(std::io::Error::other("the connection ends here")),
+        HookReply::DiesInTheMiddle => {
+            let begun = Ok(Frame::data(Bytes::from_static(b"{\"kind\":")));
+            let end = Err(std::io::Error::other("the connection ends here"));
+            // The beginning is sent before the end is seen.
+            let later = stream::once(async {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                end
+            });
+            Ok(Response::new(BodyExt::boxed(StreamBody::new(stream::iter([begun]).chain(later)))))
+        }
+        HookReply::Endless => {
+            let frames = stream::repeat_with(|| Ok(Frame::data(Bytes::from(vec![b' '; 64 << 10]))));
+            Ok(Response::new(BodyExt::boxed(StreamBody::new(frames))))
+        }
+    }
+}
+
+fn whole(code: u16, headers: &[(&'static str, String)], body: String) -> Response<Body> {
+    let response =
+        headers.iter().fold(Response::builder().status(code), |response, (name, value)| response.header(*name, value));
+    response.body(Full::from(body).map_err(|never| match never {}).boxed()).expect("fields that can be sent")
+}
