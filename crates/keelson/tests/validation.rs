@@ -244,6 +244,34 @@ async fn a_definition_keeps_the_versions_that_objects_may_be_stored_in() {
 }
 
 #[tokio::test]
+async fn a_definition_is_refused_for_what_its_schema_says() {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let definition = |spec: Value| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.org"}, "spec": {"group": "example.org", "scope": "Namespaced",
+                "names": {"plural": "widgets", "kind": "Widget"}, "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}]}})
+    };
+    let at = |below: &str| format!("spec.validation.openAPIV3Schema.properties[spec]{below}");
+    let missing = [(&*at(".items"), "Required", "Required value: must be specified")];
+    check_create(&raw, DEFINITIONS, definition(json!({"type": "array"})), &missing).await;
+    let default = json!({"type": "integer", "minimum": 5, "default": 3});
+    let too_small = "Invalid value: 3:  in body should be greater than or equal to 5";
+    check_create(&raw, DEFINITIONS, definition(default), &[(&*at(".default"), "Invalid", too_small)]).await;
+    let rule = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self > 'a'"}]});
+    let compiled = "Invalid value: {\"Rule\":\"self \\u003e 'a'\",\"Message\":\"\",\"MessageExpression\":\"\",\"Reason\":null,\
+                    \"FieldPath\":\"\",\"OptionalOldSelf\":null}: compilation failed: ERROR: <input>:1:6: found no matching \
+                    overload for '_>_' applied to '(int, string)'\n | self > 'a'\n | .....^";
+    let causes = [(&*at(".x-kubernetes-validations[0].rule"), "Invalid", compiled)];
+    check_create(&raw, DEFINITIONS, definition(rule), &causes).await;
+    let unknown = definition(json!({"type": "string", "format": "colour"}));
+    let answer = raw.post(DEFINITIONS, &unknown).await.expect(201);
+    assert_eq!(answer.header("warning"), "299 - \"unrecognized format \\\"colour\\\"\"");
+}
+
+#[tokio::test]
 async fn a_storage_version_says_what_its_servers_write() {
     const VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
     let server = TestServer::start().await;

@@ -43,6 +43,8 @@ pub enum FieldErrorKind {
         /// The value given.
         value: Value,
     },
+    /// Its value appears twice where values must differ, and says nothing more that is worth to be shown.
+    DuplicateUnshown,
     /// Its value is not one of those that are known.
     NotSupported {
         /// The value given.
@@ -110,6 +112,11 @@ impl FieldError {
     /// The value appears twice.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(field, FieldErrorKind::Duplicate { value: value.into() }, "")
+    }
+
+    /// The value appears twice, but is not shown.
+    pub fn duplicate_unshown(field: impl Into<String>) -> Self {
+        Self::new(field, FieldErrorKind::DuplicateUnshown, "")
     }
 
     /// The value is not one of `supported`.
@@ -187,7 +194,7 @@ impl FieldErrorKind {
         match self {
             Self::Required => "FieldValueRequired",
             Self::Invalid { .. } | Self::InvalidUnshown | Self::InvalidInGo { .. } => "FieldValueInvalid",
-            Self::Duplicate { .. } => "FieldValueDuplicate",
+            Self::Duplicate { .. } | Self::DuplicateUnshown => "FieldValueDuplicate",
             Self::NotSupported { .. } => "FieldValueNotSupported",
             Self::NotFound { .. } => "FieldValueNotFound",
             Self::Forbidden => "FieldValueForbidden",
@@ -204,7 +211,7 @@ impl FieldErrorKind {
             Self::Invalid { .. } | Self::InvalidUnshown | Self::InvalidInGo { .. } | Self::TypeInvalid { .. } => {
                 "Invalid value"
             }
-            Self::Duplicate { .. } => "Duplicate value",
+            Self::Duplicate { .. } | Self::DuplicateUnshown => "Duplicate value",
             Self::NotSupported { .. } => "Unsupported value",
             Self::NotFound { .. } => "Not found",
             Self::Forbidden => "Forbidden",
@@ -227,7 +234,12 @@ impl FieldErrorKind {
             }),
             Self::TooMany { actual } => Some(actual.to_string()),
             Self::InvalidInGo { shown } => Some((*shown).to_owned()),
-            Self::InvalidUnshown | Self::Required | Self::Forbidden | Self::TooLong | Self::Internal => None,
+            Self::InvalidUnshown
+            | Self::DuplicateUnshown
+            | Self::Required
+            | Self::Forbidden
+            | Self::TooLong
+            | Self::Internal => None,
         }
     }
 }

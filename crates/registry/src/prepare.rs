@@ -40,22 +40,28 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
     }
 }
 
-/// What the schema of the request's version says against an object, which is in that version, and was `old` before. Only custom
-/// resources are judged so.
-pub(crate) fn schema_faults(target: &Target, old: Option<&mut Object>, object: &mut Object) -> Vec<FieldError> {
+/// What the schema of the request's version says against an object, which is in that version, and was `old` before; it warns of what
+/// was so before. Only custom resources are judged so.
+pub(crate) fn schema_faults(
+    target: &Target,
+    old: Option<&mut Object>,
+    object: &mut Object,
+    warnings: &Warnings,
+) -> Vec<FieldError> {
     let Some(rules) = target.version.structural() else { return Vec::new() };
     let value = Value::Object(std::mem::take(&mut object.0));
-    let faults = match old {
-        None => rules.faults(&value, None),
+    let found = match old {
+        None => rules.judge(&value, None),
         Some(old) => {
             let before = Value::Object(std::mem::take(&mut old.0));
-            let faults = rules.faults(&value, Some(&before));
+            let found = rules.judge(&value, Some(&before));
             *old = Object::from_value(before).unwrap_or_default();
-            faults
+            found
         }
     };
     *object = Object::from_value(value).unwrap_or_default();
-    faults
+    warnings.extend(found.warnings);
+    found.faults
 }
 
 /// Refuses an object that has to be converted before all else that is wrong with it can be known.

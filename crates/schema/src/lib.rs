@@ -6,6 +6,7 @@
 
 pub mod builder;
 pub mod fault;
+pub mod field_path;
 pub mod layout;
 mod schemas;
 mod structural;
@@ -14,5 +15,5 @@ mod walk;
 pub use fault::{Fault, FaultKind};
 pub use layout::{ListType, MapType, Type};
 pub use schemas::{PatchStrategy, Schema, SchemaRef, Schemas};
-pub use structural::{Structural, StructuralError};
+pub use structural::{Expression, Expressions, Findings, Judged, Part, Structural, StructuralError, is_known_format};
 pub use walk::{WalkOptions, WalkReport};

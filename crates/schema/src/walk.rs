@@ -48,6 +48,12 @@ impl SchemaRef<'_> {
         // A fatal error stands in the report; nothing is left to do.
         let _ = walker.object(self, &mut object.0, &Path::Root);
     }
+
+    /// The same for a value of any type.
+    pub(crate) fn walk_value(self, value: &mut Value, report: &mut WalkReport, options: WalkOptions) {
+        let mut walker = Walker { options, report, quiet: false };
+        let _ = walker.value(self, value, &Path::Root);
+    }
 }
 
 /// The decoder that is being followed would stop here.

@@ -10,6 +10,7 @@ mod devices;
 mod extensions;
 mod networking;
 mod pods;
+mod schemas;
 mod services;
 mod volumes;
 mod warnings;

@@ -9,11 +9,15 @@ mod secret;
 mod service;
 mod storage;
 
+use std::collections::BTreeSet;
+
 use keelson_meta::Object;
 use keelson_meta::go_format::quote;
+use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::DNS_LABEL;
+use crate::groups::definition_schema::unknown_formats;
 
 /// What the writer of an object of this group and kind should be told; `old` is what it was, `None` for a new one.
 pub(crate) fn warnings((group, kind): (&str, &str), old: Option<&Object>, object: &Object) -> Vec<String> {
@@ -35,11 +39,24 @@ pub(crate) fn warnings((group, kind): (&str, &str), old: Option<&Object>, object
         ("", "ServiceAccount") => service_account(at, told_to),
         ("", "PersistentVolume") => storage::of_volume(at, told_to),
         ("", "PersistentVolumeClaim") => storage::of_claim(at, told_to),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(old, object, told_to),
         ("networking.k8s.io", "Ingress") if old.is_none() => ingress(at, told_to),
         ("storage.k8s.io", "CSIDriver") => storage::of_driver(at, told_to),
         _ => {}
     }
     told
+}
+
+/// Formats that are not known are not looked at. Of those that were there before nobody is told again.
+fn definition(old: Option<&Object>, object: &Object, told: &mut Vec<String>) {
+    let formats = |object: &Object| -> BTreeSet<String> {
+        let versions = object.get(&["spec", "versions"]).and_then(Value::as_array).into_iter().flatten();
+        let schemas = versions.filter_map(|version| version.get("schema")?.get("openAPIV3Schema"));
+        schemas.flat_map(|schema| unknown_formats(schema).into_iter().map(str::to_owned)).collect()
+    };
+    let known = old.map(formats).unwrap_or_default();
+    let new = formats(object);
+    told.extend(new.difference(&known).map(|format| format!("unrecognized format {}", quote(format))));
 }
 
 /// The generation counts the changes of what a workload asks for.

@@ -2,10 +2,10 @@
 //!
 //! The names that a definition leaves out follow from its kind.
 
-use keelson_meta::json::Map;
+use keelson_meta::json::{Map, json};
 
 use super::admissionregistration::CLIENT;
-use crate::shape::Rule::{Always, In, Text};
+use crate::shape::Rule::In;
 use crate::shape::{Shape, Step, is_unset, set, text};
 
 /// The shape of a kind of `apiextensions.k8s.io`.
@@ -19,18 +19,27 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
 const DEFINITION: Shape = Shape::of(&[(
     "spec",
     In(&const {
-        Shape::of(&[
-            (
-                "names",
-                In(&const { Shape { fields: &[], then: &[Step::Run(&["kind", "singular", "listKind"], names)] } }),
-            ),
-            ("conversion", Always(&CONVERSION)),
-        ])
+        Shape {
+            fields: &[
+                (
+                    "names",
+                    In(&const { Shape { fields: &[], then: &[Step::Run(&["kind", "singular", "listKind"], names)] } }),
+                ),
+                ("conversion", In(&CONVERSION)),
+            ],
+            then: &[Step::Run(&["conversion"], conversion)],
+        }
     }),
 )]);
 
-const CONVERSION: Shape =
-    Shape::of(&[("strategy", Text("None")), ("webhook", In(&const { Shape::of(&[("clientConfig", In(&CLIENT))]) }))]);
+const CONVERSION: Shape = Shape::of(&[("webhook", In(&const { Shape::of(&[("clientConfig", In(&CLIENT))]) }))]);
+
+/// A conversion that is stated has to name its strategy.
+fn conversion(spec: &mut Map) {
+    if is_unset(spec, "conversion") {
+        set(spec, "conversion", json!({ "strategy": "None" }));
+    }
+}
 
 fn names(names: &mut Map) {
     let kind = text(names, "kind").to_owned();

@@ -4,6 +4,7 @@
 
 mod columns;
 mod converted;
+mod rules;
 mod schemas;
 mod webhooks;
 

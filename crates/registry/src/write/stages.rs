@@ -85,7 +85,8 @@ impl Registry {
             self.admit_changes(&attributes, &mut object, &mut managed_fields).await?;
         }
         // Convert, prepare. What the schema of the request's version says is asked before, and told with the rest.
-        let faults = schema_faults(target, None, &mut object);
+        self.prepare_for_schema(target, &mut object);
+        let faults = schema_faults(target, None, &mut object, caller.warnings());
         let faults = refuse_unconverted(target, &object, faults)?;
         let mut object = self.to_storage(target, object).await?;
         is_changed |= self.prepare_new(target, &mut object, caller);
@@ -127,7 +128,7 @@ impl Registry {
             self.admit_changes(attributes, &mut next, &mut managed_fields).await?;
         }
         // Convert.
-        let faults = schema_faults(target, Some(&mut live.object), &mut next);
+        let faults = schema_faults(target, Some(&mut live.object), &mut next, caller.warnings());
         let faults = refuse_unconverted(target, &next, faults)?;
         let (stored, next) = self.both_as_stored(target, &live.object, next).await?;
         // Prepare. What admission fills in is no change, so the generation is counted after it.
@@ -188,14 +189,21 @@ impl Registry {
         Ok((managed_fields, is_changed))
     }
 
-    /// Gives a new object, which is in the version that is stored, what only the server can give it. Says whether the kind changed it
-    /// besides.
-    fn prepare_new(&self, target: &Target, object: &mut Object, caller: &Caller) -> bool {
-        let strategy = target.strategy();
+    /// Gives a new object what its schema is asked about: it has a name by then, and no status that is written by itself.
+    fn prepare_for_schema(&self, target: &Target, object: &mut Object) {
         if object.name().is_empty() && !object.generate_name().is_empty() {
             let name = generate_name(object.generate_name(), &*self.random);
             object.set_meta("name", name);
         }
+        if target.version.structural().is_some() && target.resource.has_status() {
+            object.0.remove("status");
+        }
+    }
+
+    /// Gives a new object, which is in the version that is stored, what only the server can give it. Says whether the kind changed it
+    /// besides.
+    fn prepare_new(&self, target: &Target, object: &mut Object, caller: &Caller) -> bool {
+        let strategy = target.strategy();
         let mut is_changed = strategy.attribute(object, caller.user());
         stamp_new(self, target, object);
         drop_closed(target, None, object);

@@ -5,20 +5,28 @@
 //! by their hash, so that the work grows with the length of a list and not with its square.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::hash::Hash;
 
 use keelson_meta::field_error::{FAULTS_MAX, FieldError};
 use keelson_meta::go_format;
 use keelson_meta::json::{Found, Map, Value};
 
+use super::at::{At, Step, nowhere};
 use super::rules::{Bound, Identity, Kind, Node, Others};
 use super::same::{Alike, SameKeys, same};
-use super::{MAX_DEPTH, formats};
+use super::{MAX_DEPTH, embedded, formats};
 
-pub(super) fn faults(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+/// What is wrong with a value, but for the objects in it and what is there twice.
+pub(super) fn value_faults(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut faults = Vec::new();
     value(root, object, old, &At::ROOT, &mut faults);
+    faults
+}
+
+/// What is wrong with an object, which was `old` before.
+pub(super) fn faults(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut faults = value_faults(root, object, old);
+    embedded::faults(root, object, false, &At::ROOT, &mut faults);
     let mut twice = Vec::new();
     lists(root, object, &At::ROOT, &mut twice);
     let mut before = Vec::new();
@@ -30,50 +38,6 @@ pub(super) fn faults(root: &Node, object: &Value, old: Option<&Value>) -> Vec<Fi
     }
     faults.truncate(FAULTS_MAX);
     faults
-}
-
-/// Where a value is: a chain on the stack, written out only when there is something to tell.
-struct At<'a> {
-    parent: Option<&'a At<'a>>,
-    step: Step<'a>,
-    depth: usize,
-}
-
-#[derive(Clone, Copy)]
-enum Step<'a> {
-    Root,
-    Field(&'a str),
-    /// A member of a map, where it is told in brackets.
-    Key(&'a str),
-    Index(usize),
-}
-
-impl<'a> At<'a> {
-    const ROOT: Self = Self { parent: None, step: Step::Root, depth: 0 };
-
-    fn then(&'a self, step: Step<'a>) -> Self {
-        Self { parent: Some(self), step, depth: self.depth + 1 }
-    }
-
-    fn field(&self, name: &str) -> String {
-        self.then(Step::Field(name)).to_string()
-    }
-}
-
-impl fmt::Display for At<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(parent) = self.parent {
-            parent.fmt(f)?;
-        }
-        let first = self.depth == 1;
-        match self.step {
-            Step::Root => Ok(()),
-            Step::Field(name) if first => f.write_str(name),
-            Step::Field(name) => write!(f, ".{name}"),
-            Step::Key(key) => write!(f, "[{key}]"),
-            Step::Index(index) => write!(f, "[{index}]"),
-        }
-    }
 }
 
 /// What is wrong with a value and all below it.
@@ -125,11 +89,6 @@ fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldEr
         faults.push(nowhere(format!("Checked value must be of type integer (default format) in {at}")));
     }
     false
-}
-
-/// A fault that upstream gives no field.
-fn nowhere(detail: String) -> FieldError {
-    FieldError::invalid("<nil>", "", detail)
 }
 
 fn is_whole(value: &Value) -> bool {
@@ -259,8 +218,7 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
     if let Some(most) = objects.max_properties.filter(|most| map.len() > *most) {
         faults.push(FieldError::too_many(at.to_string(), map.len(), most));
     }
-    let embedded = if node.embedded { &["apiVersion", "kind"][..] } else { &[] };
-    for name in embedded.iter().copied().chain(objects.required.iter().map(String::as_str)) {
+    for name in &objects.required {
         if !map.contains_key(name) {
             faults.push(FieldError::required(at.field(name), ""));
         }

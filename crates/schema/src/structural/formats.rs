@@ -53,6 +53,21 @@ const FORMATS: &[(&str, Judge)] = &[
     ("uuid5", Judge::Text(|text| is_uuid(text, Some(b'5')) && has_variant(text))),
 ];
 
+/// Whether a format of this name is one of values of a type. Of others the writer of a definition is warned.
+pub fn is_known(of: &str, name: &str) -> bool {
+    let plain = |name: &str| name.replace('-', "");
+    match of {
+        "string" => {
+            let is_text =
+                |(known, judge): &(&str, Judge)| matches!(judge, Judge::Text(_)) && plain(known) == plain(name);
+            name == "password" || FORMATS.iter().any(is_text)
+        }
+        "integer" => matches!(name, "int32" | "int64"),
+        "number" => matches!(name, "float" | "double"),
+        _ => false,
+    }
+}
+
 impl Format {
     /// The format of this name, if it is one that is looked at.
     pub(super) fn named(name: &str) -> Option<Self> {

@@ -6,7 +6,7 @@ use keelson_meta::json::{Map, Value};
 use regex::Regex;
 
 use super::formats::Format;
-use super::{MAX_DEPTH, StructuralError, pattern};
+use super::{MAX_DEPTH, StructuralError};
 
 /// What one schema says of a value.
 #[derive(Debug, Default)]
@@ -15,6 +15,8 @@ pub(super) struct Node {
     pub(super) nullable: bool,
     pub(super) int_or_string: bool,
     pub(super) embedded: bool,
+    /// Whether values are or hold objects of their own.
+    pub(super) embeds: bool,
     pub(super) format: Option<Format>,
     pub(super) numbers: Numbers,
     pub(super) texts: Texts,
@@ -116,6 +118,16 @@ impl Node {
         Some(&properties[found].1)
     }
 
+    /// The schemas of what a value consists of.
+    fn parts(&self) -> impl Iterator<Item = &Node> {
+        let others = match &self.objects.others {
+            Others::Node(node) => Some(&**node),
+            Others::Free | Others::Forbidden => None,
+        };
+        let properties = self.objects.properties.iter().map(|(_, node)| node);
+        properties.chain(others).chain(self.lists.items.as_deref())
+    }
+
     /// What is said of a member of an object.
     pub(super) fn member(&self, name: &str) -> Option<&Node> {
         self.property(name).or(match &self.objects.others {
@@ -143,11 +155,12 @@ impl Reader {
         let size = |name: &str| schema.get(name).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok());
         let bound = |name: &str, exclusive: &str| number(name).map(|value| Bound { value, exclusive: flag(exclusive) });
         let list = |name: &str| schema.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        Ok(Node {
+        let mut node = Node {
             of: text("type").map(|of| self.kind(of)).transpose()?,
             nullable: flag("nullable"),
             int_or_string: flag("x-kubernetes-int-or-string"),
             embedded: flag("x-kubernetes-embedded-resource"),
+            embeds: false,
             format: text("format").and_then(Format::named),
             numbers: Numbers {
                 maximum: bound("maximum", "exclusiveMaximum"),
@@ -178,7 +191,9 @@ impl Reader {
             any_of: self.combined("anyOf", list("anyOf"))?,
             one_of: self.combined("oneOf", list("oneOf"))?,
             not: self.below("not", schema.get("not"))?.map(Box::new),
-        })
+        };
+        node.embeds = node.embedded || node.parts().any(|part| part.embeds);
+        Ok(node)
     }
 
     fn kind(&self, of: &str) -> Result<Kind, StructuralError> {
@@ -194,7 +209,7 @@ impl Reader {
     }
 
     fn pattern(&self, text: &str) -> Result<(String, Regex), StructuralError> {
-        let compiled = pattern::compile(text).map_err(|why| self.error(&why))?;
+        let compiled = keelson_cel::library::regex::compile(text).map_err(|why| self.error(&why))?;
         Ok((text.to_owned(), compiled))
     }
 

@@ -13,11 +13,17 @@ use crate::schemas::{SchemaRef, Schemas};
 /// The definition of what every kind has as its metadata.
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-pub(super) fn compile(kind: &GroupVersionKind, document: &Value) -> Schemas {
+/// `whole`: whether the schema is that of objects with metadata of their own.
+pub(super) fn compile(kind: &GroupVersionKind, document: &Value, whole: bool) -> Schemas {
     let mut tables = Tables { builder: Builder::default() };
-    let root = tables.node(document, true);
+    let root = tables.node(document, whole);
     tables.builder.kind(&kind.group, &kind.version, &kind.kind, root);
     Schemas::from_compiled(tables.builder.finish())
+}
+
+/// The schema of the metadata of every object.
+pub(super) fn metadata() -> Option<SchemaRef<'static>> {
+    Schemas::builtin().definition(METADATA)
 }
 
 struct Tables {
@@ -84,7 +90,7 @@ impl Tables {
             .collect();
         if whole {
             let text = self.builder.add(NodeSpec { flags: STRUCTURAL, ..NodeSpec::leaf(Type::String, "") });
-            let metadata = Schemas::builtin().definition(METADATA).map(|metadata| self.copy(metadata));
+            let metadata = metadata().map(|metadata| self.copy(metadata));
             node.fields.extend(["apiVersion", "kind"].map(|name| field(name, text, 0, String::new())));
             node.fields.extend(metadata.map(|metadata| field("metadata", metadata, 0, String::new())));
         }

@@ -1,5 +1,5 @@
 //! Definitions of custom resources: names, group, scope, versions and which of them is stored, columns, subresources, and
-//! how versions are converted. Of schemas it is judged whether they say what type everything has.
+//! how versions are converted. What their schemas may say is in `definition_schema`.
 //!
 //! What all versions say alike belongs to the whole definition upstream, so that complaints about it name no version.
 
@@ -16,6 +16,7 @@ use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
 
 use super::admissionregistration::stated_review_versions;
 use super::definition_form::VERSION;
+use super::definition_schema::Before;
 use super::definition_versions::{hoisted, own_parts, schema_of, shared_parts, version_parts};
 
 pub(super) const KINDS: &[Kind] = &[kind("CustomResourceDefinition").object(&DEFINITION).below(&[("status", &STATUS)])];
@@ -35,6 +36,7 @@ const SPEC: Shape = Shape::of(&[
     ("versions", Check("a schema each", schemas_are_there)),
     ("versions", Check("names, schemas, columns and subresources", each_version)),
     ("versions", Check("unique names, exactly one is stored", one_is_stored)),
+    ("versions", Check("the first one's name again, as upstream has it", first_name)),
     (
         "names",
         Always(
@@ -64,9 +66,10 @@ fn spec_text<'v>(run: &Run<'v>, path: &[&str]) -> &'v str {
 
 fn named_by_plural_and_group(metadata: &At<'_, '_>, run: &mut Run<'_>) {
     let required = format!("{}.{}", spec_text(run, &["spec", "names", "plural"]), spec_text(run, &["spec", "group"]));
-    let name = metadata.field("name");
-    if run.before.is_none() && !name.text().is_empty() && name.text() != required {
-        name.invalid(run, name.text(), "must be spec.names.plural+\".\"+spec.group");
+    for name in ["generateName", "name"].map(|name| metadata.field(name)) {
+        if run.before.is_none() && !name.text().is_empty() && name.text() != required {
+            name.invalid(run, name.text(), "must be spec.names.plural+\".\"+spec.group");
+        }
     }
 }
 
@@ -97,16 +100,17 @@ fn group(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn schemas_are_there(versions: &At<'_, '_>, run: &mut Run<'_>) {
     for version in versions.items().filter(|version| schema_of(version.value).is_null()) {
-        version.field("schema").field("openAPIV3Schema").required(run, "schemas are required");
+        version.field("schema").field("openAPIV3Schema").required(run, "");
     }
 }
 
 fn each_version(versions: &At<'_, '_>, run: &mut Run<'_>) {
     let own = own_parts(versions.value);
+    let before = Before::of(run);
     for version in versions.items() {
         let name = version.field("name");
         joined(&name, &DNS_1035_LABEL.faults(name.text()), run);
-        version_parts(&version, &own, run);
+        version_parts(&version, &own, &before, run);
     }
 }
 
@@ -120,6 +124,17 @@ fn one_is_stored(versions: &At<'_, '_>, run: &mut Run<'_>) {
     ];
     for (_, detail) in faults.iter().filter(|(wrong, _)| *wrong) {
         versions.invalid(run, VERSION.list(&hoisted(versions.value)), *detail);
+    }
+}
+
+/// Upstream has a field for the name of the first version, which is judged once more.
+fn first_name(versions: &At<'_, '_>, run: &mut Run<'_>) {
+    let first = versions.index(0);
+    let name = first.field("name");
+    if !name.is_empty()
+        && let Some(spec) = versions.parent()
+    {
+        joined(&spec.field("version").holding(name.value), &DNS_1035_LABEL.faults(name.text()), run);
     }
 }
 

@@ -38,7 +38,8 @@ static COLUMN: Form = Form(&[
 ]);
 static SELECTABLE: Form = Form(&[("JSONPath", "jsonPath", Text)]);
 
-static SCHEMA: Form = Form(&[
+/// A schema.
+pub(super) static SCHEMA: Form = Form(&[
     ("ID", "id", Text),
     ("Schema", "$schema", Text),
     ("Ref", "$ref", Plain),
@@ -85,7 +86,8 @@ static SCHEMA: Form = Form(&[
     ("XValidations", "x-kubernetes-validations", List(&RULE)),
 ]);
 static DOCS: Form = Form(&[("Description", "description", Text), ("URL", "url", Text)]);
-static RULE: Form = Form(&[
+/// A rule of a schema.
+pub(super) static RULE: Form = Form(&[
     ("Rule", "rule", Text),
     ("Message", "message", Text),
     ("MessageExpression", "messageExpression", Text),

@@ -1,22 +1,27 @@
-//! The parts of a version of a custom resource: schema, subresources, columns and the word that it is deprecated.
+//! The parts of a version of a custom resource: subresources, columns, selectable fields and the word that it is deprecated. What a
+//! schema may say is in `definition_schema`.
 //!
 //! Upstream lifts a part that all versions have alike to the definition as a whole, and judges it there.
 
+use std::collections::HashSet;
+
+use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format::is_print;
 use keelson_meta::json::Value;
+use keelson_schema::field_path;
 
 use crate::at::At;
 use crate::shape::Run;
 
-/// The parts that can be lifted: the name in a version, and the name in the whole.
-const PARTS: [(&str, &str); 4] = [
-    ("schema", "validation"),
-    ("subresources", "subresources"),
-    ("additionalPrinterColumns", "additionalPrinterColumns"),
-    ("selectableFields", "selectableFields"),
-];
+use super::definition_schema::{self as schema, Before};
+
+/// The parts that can be lifted.
+const PARTS: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+
+/// What is said of a text that is no path at all.
+const NO_PATH: &str = "must be a simple json path starting with .";
 
 /// The schema of a version; null for none.
 pub(super) fn schema_of(version: &Value) -> &Value {
@@ -31,7 +36,7 @@ fn is_shared(versions: &Value, part: &str) -> bool {
 /// The versions without what is lifted from them.
 pub(super) fn hoisted(versions: &Value) -> Value {
     let mut lifted = versions.clone();
-    for (part, _) in PARTS.iter().filter(|(part, _)| is_shared(versions, part)) {
+    for part in PARTS.into_iter().filter(|part| is_shared(versions, part)) {
         for version in lifted.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
             version.remove(part);
         }
@@ -41,14 +46,36 @@ pub(super) fn hoisted(versions: &Value) -> Value {
 
 /// The parts that versions do not have alike.
 pub(super) fn own_parts(versions: &Value) -> Vec<&'static str> {
-    PARTS.iter().map(|(part, _)| *part).filter(|part| !is_shared(versions, part)).collect()
+    PARTS.into_iter().filter(|part| !is_shared(versions, part)).collect()
 }
 
 /// What a version says for itself; `own` are the parts that versions do not have alike.
-pub(super) fn version_parts(version: &At<'_, '_>, own: &[&'static str], run: &mut Run<'_>) {
+pub(super) fn version_parts(version: &At<'_, '_>, own: &[&'static str], before: &Before<'_>, run: &mut Run<'_>) {
     deprecation(version, run);
-    for part in own {
-        judge(part, &version.field(part), run);
+    let is_own = |part: &str| own.contains(&part);
+    if is_own("schema") {
+        let has_status = has_status(version.value);
+        schema::judge(
+            &version.field("schema").field("openAPIV3Schema"),
+            has_status,
+            version.field("name").text(),
+            before,
+            run,
+        );
+    }
+    if is_own("subresources") {
+        scale(&version.field("subresources").field("scale"), run);
+    }
+    if is_own("additionalPrinterColumns") {
+        version.field("additionalPrinterColumns").items().for_each(|each| column(&each, run));
+    }
+    let fields = version.field("selectableFields");
+    if is_own("selectableFields") && !fields.is_empty() {
+        if is_own("schema") && !schema_of(version.value).is_null() {
+            selectable(&fields, schema_of(version.value), run);
+        } else {
+            fields.invalid(run, "", "may only be set when `version.schema.openAPIV3Schema` is not included");
+        }
     }
 }
 
@@ -56,67 +83,69 @@ pub(super) fn version_parts(version: &At<'_, '_>, own: &[&'static str], run: &mu
 pub(super) fn shared_parts(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let versions = spec.field("versions");
     let first = versions.index(0);
-    for (part, whole) in PARTS.iter().filter(|(part, _)| is_shared(versions.value, part)) {
-        judge(part, &spec.field(whole).holding(first.field(part).value), run);
+    let shared = |part: &'static str| is_shared(versions.value, part).then(|| first.field(part).value);
+    let schemas = shared("schema");
+    if let Some(held) = schemas {
+        let has_status = versions.list().iter().any(has_status);
+        let before = Before::of(run);
+        let at = spec.field("validation");
+        let at = at.holding(held);
+        schema::judge(&at.field("openAPIV3Schema"), has_status, first.field("name").text(), &before, run);
+    }
+    if let Some(held) = shared("subresources") {
+        scale(&spec.field("subresources").holding(held).field("scale"), run);
+    }
+    if let Some(held) = shared("additionalPrinterColumns") {
+        spec.field("additionalPrinterColumns").holding(held).items().for_each(|each| column(&each, run));
+    }
+    if let Some(held) = shared("selectableFields") {
+        let at = spec.field("selectableFields");
+        let fields = at.holding(held);
+        match schemas.map(|_| schema_of(first.value)).filter(|schema| !schema.is_null()) {
+            _ if fields.is_empty() => {}
+            Some(schema) => selectable(&fields, schema, run),
+            None => fields.invalid(run, "", "may only be set when `validations.schema` is included"),
+        }
     }
 }
 
-fn judge(part: &str, at: &At<'_, '_>, run: &mut Run<'_>) {
-    match part {
-        "schema" => schema(&at.field("openAPIV3Schema"), Level::Root, run),
-        "subresources" => scale(&at.field("scale"), run),
-        "additionalPrinterColumns" => at.items().for_each(|each| column(&each, run)),
-        _ => at.items().for_each(|each| selectable(&each, run)),
-    }
+fn has_status(version: &Value) -> bool {
+    let status = version.get("subresources").and_then(|subresources| subresources.get("status"));
+    status.is_some_and(|status| !status.is_null())
 }
 
-fn selectable(at: &At<'_, '_>, run: &mut Run<'_>) {
-    let path = at.field("jsonPath");
-    if path.is_empty() {
-        path.required(run, "");
+/// The fields that objects can be selected by.
+fn selectable(fields: &At<'_, '_>, schema: &Value, run: &mut Run<'_>) {
+    const MOST: usize = 8;
+    const OF_TYPE: &str = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats \
+                           are allowed.";
+    let mut seen = HashSet::new();
+    for field in fields.items() {
+        let path = field.field("jsonPath");
+        if path.is_empty() {
+            path.required(run, "");
+            continue;
+        }
+        let found = match field_path::resolve(path.text(), schema, false) {
+            Ok(found) => found,
+            Err(why) => {
+                path.invalid(run, path.text(), format!("is an invalid path: {why}"));
+                continue;
+            }
+        };
+        if found.root == "metadata" {
+            path.invalid(run, path.text(), "must not point to fields in metadata");
+        }
+        let of = found.schema.get("type").and_then(Value::as_str).unwrap_or_default();
+        if !matches!(of, "string" | "boolean" | "integer") {
+            path.invalid(run, path.text(), OF_TYPE);
+        }
+        if !seen.insert(found.path) {
+            path.duplicate(run, path.text());
+        }
     }
-}
-
-/// Where in a schema a schema stands.
-#[derive(Clone, Copy, PartialEq)]
-enum Level {
-    Root,
-    Field,
-    Item,
-}
-
-fn schema(at: &At<'_, '_>, level: Level, run: &mut Run<'_>) {
-    if at.tree().is_none() {
-        return;
-    }
-    let (kind, items) = (at.field("type"), at.field("items"));
-    if kind.text() == "array" && !items.is_set() {
-        items.required(run, "must be specified");
-    }
-    let [embedded, number_or_text, open] =
-        ["x-kubernetes-embedded-resource", "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"]
-            .map(|name| at.field(name).is_true());
-    schema(&items, Level::Item, run);
-    let [properties, others] = ["properties", "additionalProperties"].map(|name| at.field(name));
-    for (_, property) in properties.entries() {
-        schema(&property, Level::Field, run);
-    }
-    schema(&others, Level::Field, run);
-    if embedded && kind.text() != "object" {
-        const OBJECT: &str = "must be object if x-kubernetes-embedded-resource is true";
-        if kind.is_empty() { kind.required(run, OBJECT) } else { kind.invalid(run, kind.text(), OBJECT) }
-    } else if kind.is_empty() && !number_or_text && !open {
-        kind.required(
-            run,
-            match level {
-                Level::Root => "must not be empty at the root",
-                Level::Field => "must not be empty for specified object fields",
-                Level::Item => "must not be empty for specified array items",
-            },
-        );
-    }
-    if level == Level::Root && !matches!(kind.text(), "" | "object") {
-        kind.invalid(run, kind.text(), "must be object at the root");
+    if seen.len() > MOST {
+        run.tell(|| FieldError::too_many(fields.path(), seen.len(), MOST));
     }
 }
 
@@ -151,12 +180,16 @@ fn scale(at: &At<'_, '_>, run: &mut Run<'_>) {
         let path = at.field(name);
         if path.is_empty() {
             path.required(run, "");
+        } else if !path.text().starts_with('.') {
+            path.invalid(run, path.text(), NO_PATH);
         } else if !path.text().starts_with(&format!("{part}.")) {
             path.invalid(run, path.text(), format!("should be a json path under {part}"));
         }
     }
     let selector = at.field("labelSelectorPath");
-    if !selector.is_empty() && ![".spec.", ".status."].iter().any(|part| selector.text().starts_with(part)) {
+    if !selector.is_empty() && !selector.text().starts_with('.') {
+        selector.invalid(run, selector.text(), NO_PATH);
+    } else if !selector.is_empty() && ![".spec.", ".status."].iter().any(|part| selector.text().starts_with(part)) {
         selector.invalid(run, selector.text(), "should be a json path under either .spec or .status");
     }
 }
@@ -175,7 +208,10 @@ fn column(at: &At<'_, '_>, run: &mut Run<'_>) {
     if !format.is_empty() && !COLUMN_FORMATS.contains(&format.text()) {
         format.invalid(run, format.text(), format!("must be one of {}", COLUMN_FORMATS.join(",")));
     }
-    if at.field("jsonPath").is_empty() {
-        at.field("JSONPath").required(run, "");
+    let path = at.field("jsonPath");
+    if path.is_empty() {
+        path.called("JSONPath").required(run, "");
+    } else if !path.text().starts_with('.') {
+        path.called("JSONPath").invalid(run, path.text(), NO_PATH);
     }
 }

@@ -31,6 +31,11 @@ pub(super) enum Shown {
 }
 
 impl Form {
+    /// The names of the fields, in Go and in the API.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.0.iter().map(|(go, name, _)| (*go, *name))
+    }
+
     /// An object in this form.
     pub(super) fn of(&self, value: &Value) -> Value {
         let field = |name: &str| value.get(name).unwrap_or(&Value::Null);

@@ -107,7 +107,7 @@ fn versions_of_definitions() {
             ("/spec/versions/1/schema", Value::Null),
         ],
         &[
-            "spec.versions[1].schema.openAPIV3Schema: Required value: schemas are required",
+            "spec.versions[1].schema.openAPIV3Schema: Required value",
             "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[a].items: Required value: must be specified",
             "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified \
              object fields",

@@ -1,0 +1,66 @@
+//! Places in a value that is judged by its schema, and how faults name them.
+//!
+//! A place is a chain on the stack, which becomes a text only where there is something to tell.
+
+use std::fmt;
+
+use keelson_meta::field_error::FieldError;
+
+/// The field of a fault that upstream gives none.
+pub(super) const NOWHERE: &str = "<nil>";
+
+/// Where a value is: a chain on the stack, written out only when there is something to tell.
+pub(super) struct At<'a> {
+    parent: Option<&'a At<'a>>,
+    step: Step<'a>,
+    /// How many steps lead here.
+    pub(super) depth: usize,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Step<'a> {
+    /// None.
+    Root,
+    /// `.name`
+    Field(&'a str),
+    /// A member of a map, where it is told in brackets.
+    Key(&'a str),
+    /// `[3]`
+    Index(usize),
+}
+
+impl<'a> At<'a> {
+    /// The whole value.
+    pub(super) const ROOT: Self = Self { parent: None, step: Step::Root, depth: 0 };
+
+    /// A place below this one.
+    pub(super) fn then(&'a self, step: Step<'a>) -> Self {
+        Self { parent: Some(self), step, depth: self.depth + 1 }
+    }
+
+    /// The way to a field of what is here.
+    pub(super) fn field(&self, name: &str) -> String {
+        self.then(Step::Field(name)).to_string()
+    }
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        let first = self.depth == 1;
+        match self.step {
+            Step::Root => Ok(()),
+            Step::Field(name) if first => f.write_str(name),
+            Step::Field(name) => write!(f, ".{name}"),
+            Step::Key(key) => write!(f, "[{key}]"),
+            Step::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// A fault that upstream gives no field.
+pub(super) fn nowhere(detail: String) -> FieldError {
+    FieldError::invalid(NOWHERE, "", detail)
+}

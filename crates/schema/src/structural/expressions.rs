@@ -1,0 +1,161 @@
+//! The rules of a schema that are written as expressions (`x-kubernetes-validations`).
+//!
+//! They are compiled once, against the type that the schema declares where they stand. Whether a definition may have them, for what
+//! they might cost among other things, is judged where definitions are; what is said against a value is in `run`.
+
+mod run;
+
+use std::sync::Arc;
+
+use keelson_cel::decl::{self, Decl};
+use keelson_cel::{CompileError, Environment, Program, Type, environments};
+use keelson_meta::json::Value;
+
+pub use run::Findings;
+pub(super) use run::{run, run_for_default};
+
+use crate::field_path;
+
+/// The name that the type of a rule's value has in messages. Upstream's ends with a number that changes.
+const TYPE_NAME: &str = "selfType0";
+/// The variable that holds what a value was.
+const OLD_SELF: &str = "oldSelf";
+
+/// The rules of one schema.
+#[derive(Debug)]
+pub struct Expressions {
+    decl: Arc<Decl>,
+    /// In the order in which they are stated.
+    pub rules: Vec<Expression>,
+}
+
+/// A rule.
+#[derive(Debug)]
+pub struct Expression {
+    /// What a value must be, or why it can't be compiled.
+    pub rule: Result<Program, CompileError>,
+    /// What makes the text for a value that is not.
+    pub message: Option<Result<Program, CompileError>>,
+    /// The expression that it is made by, as it is stated.
+    message_text: String,
+    /// The text where there is no such expression, or where it fails.
+    plain_message: String,
+    /// What stands for the rule in messages about it.
+    shown: String,
+    reason: Reason,
+    /// The field that is told, below that of the value.
+    field: String,
+    optional_old_self: bool,
+}
+
+/// The reason that a fault is told with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Invalid,
+    Forbidden,
+    Required,
+    Duplicate,
+}
+
+/// The rules of a schema and of all below it; only schemas that have some are there.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    own: Option<Expressions>,
+    /// The type that is stated, which is what is shown of a value that could not be judged.
+    of: String,
+    /// By name.
+    properties: Vec<(String, Checks)>,
+    values: Option<Box<Checks>>,
+    items: Option<Box<Checks>>,
+    /// The fields by which the items of a list are told apart, if they are.
+    keys: Option<Vec<String>>,
+}
+
+impl Expressions {
+    /// Compiles the rules of a schema, without those below it; `None` where expressions can't see the values. `is_root`: whether it
+    /// is that of an object with metadata of its own.
+    pub fn compile(schema: &Value, is_root: bool) -> Option<Self> {
+        let decl = decl::from_schema(schema, TYPE_NAME, is_root)?;
+        let [plain, optional] = [false, true].map(|optional| environments::rule(&decl, optional));
+        let stated = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
+        let rules = stated.map(|rule| Expression::compile(rule, schema, &plain, &optional)).collect();
+        Some(Self { decl, rules })
+    }
+
+    /// How many bytes a value has at least.
+    pub fn min_size(&self) -> u64 {
+        self.decl.min_size
+    }
+}
+
+impl Expression {
+    fn compile(stated: &Value, schema: &Value, plain: &Environment, optional: &Environment) -> Self {
+        let text = |name: &str| stated.get(name).and_then(Value::as_str).unwrap_or_default();
+        let optional_old_self = stated.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default();
+        let environment = if optional_old_self { optional } else { plain };
+        let rule = Program::compile_rule(text("rule"), environment);
+        // What is wrong with the message is of no interest while the rule is wrong.
+        let message = Some(text("messageExpression"))
+            .filter(|message| !message.is_empty() && rule.is_ok())
+            .map(|message| Program::compile_to(message, environment, &[Type::String]));
+        let (stated_rule, stated_message) = (text("rule").trim(), text("message").trim());
+        let has_message = !text("message").is_empty();
+        Self {
+            rule,
+            message,
+            message_text: text("messageExpression").to_owned(),
+            plain_message: if has_message { stated_message.to_owned() } else { format!("failed rule: {stated_rule}") },
+            shown: if has_message { stated_message } else { stated_rule }.to_owned(),
+            reason: match text("reason") {
+                "FieldValueForbidden" => Reason::Forbidden,
+                "FieldValueRequired" => Reason::Required,
+                "FieldValueDuplicate" => Reason::Duplicate,
+                _ => Reason::Invalid,
+            },
+            field: field_path::resolve(text("fieldPath"), schema, true)
+                .map_or_else(|_| String::new(), |field| field.path),
+            optional_old_self,
+        }
+    }
+
+    /// Whether it looks at what the value was.
+    pub fn uses_old_self(&self) -> bool {
+        self.rule.as_ref().is_ok_and(|rule| rule.uses(OLD_SELF))
+    }
+}
+
+impl Checks {
+    /// Compiles the rules of a schema and of all below it; `None` if there are none.
+    pub(super) fn compile(schema: &Value, is_root: bool) -> Option<Self> {
+        let list = |name: &str| schema.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();
+        let below = |schema: Option<&Value>| {
+            let schema = schema.filter(|schema| schema.is_object())?;
+            Self::compile(schema, is_embedded(schema))
+        };
+        let members = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let mut properties: Vec<(String, Self)> =
+            members.filter_map(|(name, schema)| Some((name.to_owned(), below(Some(schema))?))).collect();
+        properties.sort_by(|(left, _), (right, _)| left.cmp(right));
+        let has_own = !list("x-kubernetes-validations").is_empty();
+        let made = Self {
+            own: if has_own { Expressions::compile(schema, is_root) } else { None },
+            of: text("type").to_owned(),
+            properties,
+            values: below(schema.get("additionalProperties")).map(Box::new),
+            items: below(schema.get("items")).map(Box::new),
+            keys: (text("x-kubernetes-list-type") == "map").then(|| {
+                let keys = list("x-kubernetes-list-map-keys").iter();
+                keys.filter_map(Value::as_str).map(str::to_owned).collect()
+            }),
+        };
+        let is_empty =
+            made.own.is_none() && made.properties.is_empty() && made.values.is_none() && made.items.is_none();
+        (!is_empty).then_some(made)
+    }
+}
+
+/// Whether a schema is that of an object with metadata of its own.
+pub(super) fn is_embedded(schema: &Value) -> bool {
+    schema.get("x-kubernetes-embedded-resource").and_then(Value::as_bool).unwrap_or_default()
+}

@@ -1,0 +1,328 @@
+//! Runs the rules of a schema over a value, in upstream's order and words and within its budget.
+//!
+//! A rule is asked about a value that is there and not null. What it was before is the value in the same place, as far as that can be
+//! told: through fields, keys of maps, and items of lists that are told apart by keys. A fault of a value that did not change is a
+//! warning, unless the rule looks at the change itself.
+
+use std::collections::HashMap;
+
+use keelson_cel::cost::limits;
+use keelson_cel::{EvalError, Meter, Program, Value as Cel, values};
+use keelson_meta::field_error::{FAULTS_MAX, FieldError};
+use keelson_meta::go_format;
+use keelson_meta::json::{Map, Value};
+
+use super::{Checks, Expression, Expressions, OLD_SELF, Reason};
+use crate::structural::MAX_DEPTH;
+use crate::structural::at::{At, NOWHERE, Step};
+use crate::structural::same::{SameKeys, same};
+
+/// How many bytes a message may have that an expression makes.
+const MAX_MESSAGE: usize = 5 * 1024;
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// What is said of a value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// What is wrong with it.
+    pub faults: Vec<FieldError>,
+    /// What is wrong with it and was before.
+    pub warnings: Vec<String>,
+}
+
+/// Asks all rules about an object, which was `old` before.
+pub(in crate::structural) fn run(checks: &Checks, object: &Value, old: Option<&Value>, found: &mut Findings) {
+    let mut run = Run { left: limits::OBJECT, excuses: true, found };
+    // The end of the run has been told.
+    let _ = run.value(checks, object, old, old.map(|old| (object, old)), &At::ROOT);
+}
+
+/// Asks all rules about a default within what is left of a budget. It may stand for what the value was too, which excuses nothing.
+pub(in crate::structural) fn run_for_default(
+    checks: &Checks,
+    default: &Value,
+    old: Option<&Value>,
+    mut budget: u64,
+) -> (Vec<FieldError>, u64) {
+    let mut found = Findings::default();
+    let mut run = Run { left: budget, excuses: false, found: &mut found };
+    let _ = run.value(checks, default, old, None, &At::ROOT);
+    budget = run.left;
+    (found.faults, budget)
+}
+
+struct Run<'f> {
+    /// What the rules may still cost.
+    left: u64,
+    /// Whether what did not change is only warned of.
+    excuses: bool,
+    found: &'f mut Findings,
+}
+
+/// No more rules are asked.
+struct Ended;
+
+/// A value and what it was; of one whose old value can't be told, those of the nearest around it.
+type Nearest<'v> = Option<(&'v Value, &'v Value)>;
+
+impl Run<'_> {
+    fn value<'v>(
+        &mut self,
+        checks: &Checks,
+        value: &'v Value,
+        old: Option<&'v Value>,
+        nearest: Nearest<'v>,
+        at: &At<'_>,
+    ) -> Result<(), Ended> {
+        if value.is_null() || at.depth > MAX_DEPTH {
+            return Ok(());
+        }
+        let old = old.filter(|old| !old.is_null());
+        if let Some(own) = &checks.own {
+            self.own(own, checks, value, old, nearest, at)?;
+        }
+        match value {
+            Value::Array(items) => self.items(checks, items, old, nearest, at),
+            Value::Object(map) => self.members(checks, map, old, nearest, at),
+            _ => Ok(()),
+        }
+    }
+
+    fn items<'v>(
+        &mut self,
+        checks: &Checks,
+        items: &'v [Value],
+        old: Option<&'v Value>,
+        nearest: Nearest<'v>,
+        at: &At<'_>,
+    ) -> Result<(), Ended> {
+        let Some(of_items) = &checks.items else { return Ok(()) };
+        let mut partners = HashMap::new();
+        if let (Some(keys), Some(Value::Array(old))) = (&checks.keys, old) {
+            for item in old.iter().filter(|item| item.is_object()) {
+                partners.entry(SameKeys { keys, item }).or_insert(item);
+            }
+        }
+        for (index, item) in items.iter().enumerate() {
+            let keys = checks.keys.as_deref().filter(|_| !partners.is_empty());
+            let old = keys.and_then(|keys| partners.get(&SameKeys { keys, item }).copied());
+            let nearest = old.map(|old| (item, old)).or(nearest);
+            self.value(of_items, item, old, nearest, &at.then(Step::Index(index)))?;
+        }
+        Ok(())
+    }
+
+    fn members<'v>(
+        &mut self,
+        checks: &Checks,
+        map: &'v Map,
+        old: Option<&'v Value>,
+        nearest: Nearest<'v>,
+        at: &At<'_>,
+    ) -> Result<(), Ended> {
+        let mut member = |checks: &Checks, name: &str, value: &'v Value, step: Step<'_>| {
+            let old = old.and_then(|old| old.get(name));
+            let nearest = old.map(|old| (value, old)).or(nearest);
+            self.value(checks, value, old, nearest, &at.then(step))
+        };
+        if let Some(of_values) = &checks.values {
+            let mut names: Vec<&str> = map.keys().collect();
+            names.sort_unstable();
+            for name in names {
+                member(of_values, name, &map[name], Step::Key(name))?;
+            }
+        }
+        for (name, checks) in &checks.properties {
+            if let Some(value) = map.get(name) {
+                member(checks, name, value, Step::Field(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the rules that stand here.
+    fn own(
+        &mut self,
+        own: &Expressions,
+        checks: &Checks,
+        value: &Value,
+        old: Option<&Value>,
+        nearest: Nearest<'_>,
+        at: &At<'_>,
+    ) -> Result<(), Ended> {
+        let here = Here { value, nearest, of: &checks.of, at };
+        if self.left == 0 {
+            return self.end(&here, OUT_OF_BUDGET.to_owned());
+        }
+        let read = |value| values::from_tree(value, Some(&own.decl));
+        let (this, before) = (read(value), old.map(read));
+        for rule in &own.rules {
+            let Ok(program) = &rule.rule else { continue };
+            let uses_old = rule.uses_old_self();
+            if uses_old && before.is_none() && !rule.optional_old_self {
+                continue;
+            }
+            let was = match &before {
+                Some(before) if rule.optional_old_self => Cel::some(before.clone()),
+                Some(before) => before.clone(),
+                None if rule.optional_old_self => Cel::Optional(None),
+                None => Cel::Null,
+            };
+            let variables = [this.clone(), was];
+            let mut meter = Meter::new(limits::EVALUATION);
+            let outcome = program.holds(&variables, &mut meter);
+            if !self.pay(&meter) {
+                return self.end(&here, OUT_OF_BUDGET.to_owned());
+            }
+            match outcome {
+                Ok(true) => {}
+                Ok(false) => self.failed(rule, &variables, before.is_some(), &here)?,
+                Err(EvalError::TooCostly) => {
+                    let shown = &rule.shown;
+                    let why = format!(
+                        "'{}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}",
+                        EvalError::TooCostly
+                    );
+                    return self.end(&here, why);
+                }
+                Err(error) => {
+                    let (error, shown) = (error.to_string(), &rule.shown);
+                    self.fault(here.unjudged(if error.starts_with("no such overload") {
+                        format!(
+                            "'{error}': call arguments did not match a supported operator, function or macro signature \
+                             for rule: {shown}"
+                        )
+                    } else {
+                        format!("{error} evaluating rule: {shown}")
+                    }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what an evaluation cost from what is left; whether there was as much.
+    fn pay(&mut self, meter: &Meter) -> bool {
+        let left = self.left.checked_sub(meter.used());
+        self.left = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    /// Tells why no more rules are asked.
+    fn end(&mut self, here: &Here<'_>, why: String) -> Result<(), Ended> {
+        self.fault(here.unjudged(why));
+        self.left = 0;
+        Err(Ended)
+    }
+
+    fn fault(&mut self, fault: FieldError) {
+        if self.found.faults.len() < FAULTS_MAX {
+            self.found.faults.push(fault);
+        }
+    }
+
+    /// Tells that a rule does not hold.
+    fn failed(
+        &mut self,
+        rule: &Expression,
+        variables: &[Cel<'_>],
+        has_old: bool,
+        here: &Here<'_>,
+    ) -> Result<(), Ended> {
+        let field = here.field(&rule.field);
+        let was_so = self.excuses && !rule.uses_old_self() && here.nearest.is_some_and(|(value, old)| same(value, old));
+        let (fault, ended) = match self.message(rule, variables, has_old) {
+            Ok(message) => {
+                let detail = message.as_deref().unwrap_or(&rule.plain_message);
+                (here.broken(field, rule.reason, detail), false)
+            }
+            Err(why) => (FieldError::invalid(field, here.of, why), true),
+        };
+        if !was_so {
+            self.fault(fault);
+        } else if self.found.warnings.len() < FAULTS_MAX {
+            self.found.warnings.push(fault.to_string());
+        }
+        if ended {
+            self.left = 0;
+            return Err(Ended);
+        }
+        Ok(())
+    }
+
+    /// The message that a rule's expression makes, if it makes one that can be shown.
+    ///
+    /// # Errors
+    /// That no more rules are asked.
+    fn message(&mut self, rule: &Expression, variables: &[Cel<'_>], has_old: bool) -> Result<Option<String>, String> {
+        let Some(Ok(program)) = &rule.message else { return Ok(None) };
+        if !has_old && !rule.optional_old_self && program.uses(OLD_SELF) {
+            return Ok(None);
+        }
+        let mut meter = Meter::new(limits::EVALUATION);
+        let outcome = text_of(program, variables, &mut meter);
+        if !self.pay(&meter) {
+            return Err(
+                "messageExpression evaluation failed due to running out of cost budget, no further validation rules \
+                        will be run"
+                    .to_owned(),
+            );
+        }
+        match outcome {
+            Ok(text) => {
+                let text = text.trim();
+                let can_be_shown = !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
+                Ok(can_be_shown.then(|| text.to_owned()))
+            }
+            Err(EvalError::TooCostly) => Err(format!(
+                "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+                go_format::quote(&rule.message_text)
+            )),
+            Err(EvalError::Failed(_)) => Ok(None),
+        }
+    }
+}
+
+fn text_of(program: &Program, variables: &[Cel<'_>], meter: &mut Meter) -> Result<String, EvalError> {
+    match program.evaluate(variables, meter)? {
+        Cel::String(text) => Ok(text.to_string()),
+        _ => Err(EvalError::no_overload()),
+    }
+}
+
+/// The value that rules are asked about.
+struct Here<'h> {
+    value: &'h Value,
+    nearest: Nearest<'h>,
+    of: &'h str,
+    at: &'h At<'h>,
+}
+
+impl Here<'_> {
+    /// The field that is told, which the rule may have below the value's.
+    fn field(&self, below: &str) -> String {
+        match (self.at.depth, below) {
+            (0, "") => NOWHERE.to_owned(),
+            (0, below) => below.to_owned(),
+            (_, "") => self.at.to_string(),
+            (_, below) => self.at.field(below),
+        }
+    }
+
+    fn unjudged(&self, why: String) -> FieldError {
+        FieldError::invalid(self.field(""), self.of, why)
+    }
+
+    fn broken(&self, field: String, reason: Reason, detail: &str) -> FieldError {
+        let is_shown = !matches!(self.of, "object" | "array");
+        match reason {
+            Reason::Invalid if is_shown => FieldError::invalid(field, self.value.clone(), detail),
+            Reason::Invalid => FieldError::invalid_unshown(field, detail),
+            Reason::Forbidden => FieldError::forbidden(field, detail),
+            Reason::Required => FieldError::required(field, detail),
+            Reason::Duplicate if is_shown => FieldError::duplicate(field, self.value.clone()),
+            Reason::Duplicate => FieldError::duplicate_unshown(field),
+        }
+    }
+}
