@@ -182,12 +182,9 @@ fn unreadable(text: &str, scheme: &str, host: &str) -> Option<String> {
 
 /// The service through which a server is called: its names, its port and the path.
 pub(crate) fn webhook_service(at: &At<'_, '_>, run: &mut Run<'_>) {
-    // Upstream mixes the two up: of one that is missing it tells under the name of the other.
-    for (field, told) in
-        [("namespace", "name"), ("name", "namespace")].map(|(field, told)| (at.field(field), at.field(told)))
-    {
+    for field in ["name", "namespace"].map(|field| at.field(field)) {
         if field.is_empty() {
-            told.required(run, "");
+            field.required(run, "");
         }
     }
     let port = at.field("port");
@@ -282,7 +279,7 @@ mod tests {
             client_config,
             &json!({"service": {"name": "a", "port": 0, "path": "/a//b"}}),
             &[
-                "at.service.name: Required value",
+                "at.service.namespace: Required value",
                 "at.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive",
                 "at.service.path: Invalid value: \"/a//b\": segment[1] may not be empty",
             ],

@@ -10,6 +10,8 @@ pub(crate) struct Block {
     pub(crate) has_headers: bool,
     /// Whether there is no content.
     pub(crate) is_empty: bool,
+    /// Whether the content is one sequence in DER, as that of a certificate is.
+    pub(crate) is_sequence: bool,
 }
 
 /// The next block, and what stands behind it. What is damaged is passed over.
@@ -33,7 +35,8 @@ pub(crate) fn next(bytes: &[u8]) -> (Option<Block>, &[u8]) {
         let coded: String = lines.collect();
         // A block that can't be decoded is none.
         let Some(decoded) = decode(&coded) else { continue };
-        return (Some(Block { label, has_headers, is_empty: decoded.is_empty() }), after);
+        let (is_empty, is_sequence) = (decoded.is_empty(), is_sequence(&decoded));
+        return (Some(Block { label, has_headers, is_empty, is_sequence }), after);
     }
     (None, &[])
 }
@@ -67,6 +70,21 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Whether bytes are one sequence in DER, by its tag and its length.
+fn is_sequence(bytes: &[u8]) -> bool {
+    const SEQUENCE: u8 = 0x30;
+    const LONG: u8 = 0x80;
+    let [SEQUENCE, first, rest @ ..] = bytes else { return false };
+    if *first < LONG {
+        return rest.len() == usize::from(*first);
+    }
+    let digits = usize::from(*first - LONG);
+    let Some((length, content)) = rest.split_at_checked(digits).filter(|_| (1..=4).contains(&digits)) else {
+        return false;
+    };
+    length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)) == content.len()
+}
+
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)
 }
@@ -85,6 +103,14 @@ mod tests {
         check("YWJj+/8=", Some(b"abc\xfb\xff"));
         check("Y", None);
         check("Y*==", None);
+    }
+
+    #[test]
+    fn a_sequence_has_the_length_that_it_says() {
+        assert!(is_sequence(b"\x30\x02ab") && is_sequence(&[&b"\x30\x82\x01\x00"[..], &[7; 256]].concat()));
+        for bad in [&b""[..], b"\x30", b"\x30\x03ab", b"\x31\x02ab", b"\x30\x82\x01", b"\x30\x80ab"] {
+            assert!(!is_sequence(bad), "{bad:?}");
+        }
     }
 
     #[test]

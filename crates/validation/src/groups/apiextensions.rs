@@ -11,6 +11,7 @@ use keelson_meta::json::{Value, json};
 use crate::at::At;
 use crate::domains::client_config;
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN};
+use crate::pem;
 use crate::shape::Rule::{Always, Check, Required};
 use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
 
@@ -175,6 +176,7 @@ fn conversion(at: &At<'_, '_>, run: &mut Run<'_>) {
     if strategy.text() == "Webhook" {
         if client.is_set() {
             client_config(&client, run);
+            ca_bundle(&client, run);
         } else {
             client.required(run, "required when strategy is set to Webhook");
         }
@@ -192,6 +194,42 @@ fn conversion(at: &At<'_, '_>, run: &mut Run<'_>) {
     if !reviews.is_empty() {
         reviews.forbidden(run, NOT_SET);
     }
+}
+
+/// A bundle that could be used does not become one that can't. A new one may be anything: whoever issues certificates fills it in.
+fn ca_bundle(client: &At<'_, '_>, run: &mut Run<'_>) {
+    const BEFORE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
+    let Some(before) = run.before else { return };
+    let before = before.get(&BEFORE).and_then(Value::as_str).unwrap_or_default();
+    if root_certificates(before).is_err() {
+        return;
+    }
+    let bundle = client.field("caBundle");
+    if let Err(fault) = root_certificates(bundle.text()) {
+        bundle.invalid(run, bundle.text(), format!("unable to load root certificates: {fault}"));
+    }
+}
+
+/// Whether a bundle (PEM in base64) holds a certificate, or nothing.
+fn root_certificates(bundle: &str) -> Result<(), &'static str> {
+    let bytes = pem::from_base64(bundle);
+    let mut rest = &bytes[..];
+    let mut fault = None;
+    while !rest.is_empty() {
+        let (Some(block), after) = pem::next(rest) else {
+            fault.get_or_insert("unable to parse bytes as PEM block");
+            break;
+        };
+        rest = after;
+        match block.label == "CERTIFICATE" && !block.has_headers {
+            true if block.is_sequence => return Ok(()),
+            true => {
+                fault.get_or_insert("failed to parse certificate: x509: malformed certificate");
+            }
+            false => {}
+        }
+    }
+    if bytes.is_empty() { Ok(()) } else { Err(fault.unwrap_or("no valid certificate authority data seen")) }
 }
 
 fn names_stay(spec: &At<'_, '_>, run: &mut Run<'_>) {

@@ -193,6 +193,32 @@ fn conversion_of_custom_resources() {
     );
 }
 
+#[test]
+fn a_bundle_that_can_be_used_does_not_become_one_that_can_t() {
+    // A sequence of two bytes stands for a certificate: what is in it is not looked at.
+    const GOOD: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BSUJBQT09Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
+    const BAD: &str = "bm9wZQ==";
+    let with = |bundle: Value| {
+        let client = json!({"url": "https://example.com/c", "caBundle": bundle});
+        let webhook = json!({"clientConfig": client, "conversionReviewVersions": ["v1"]});
+        change(&definition(), &[("/spec/conversion", json!({"strategy": "Webhook", "webhook": webhook}))])
+    };
+    let bundle = "/spec/conversion/webhook/clientConfig/caBundle";
+    let faulty = |fault: &str| {
+        format!(
+            "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"{BAD}\": unable to load root certificates: {fault}"
+        )
+    };
+    check_new(&with(json!(BAD)), &[], &[]);
+    let no_pem = faulty("unable to parse bytes as PEM block");
+    for before in [json!(GOOD), Value::Null] {
+        check_update(&with(before.clone()), &[(bundle, json!(BAD))], &[&no_pem]);
+        check_update(&with(before), &[(bundle, json!(GOOD))], &[]);
+    }
+    check_update(&with(json!(BAD)), &[(bundle, json!("Cg=="))], &[]);
+    check_update(&with(json!(GOOD)), &[(bundle, Value::Null)], &[]);
+}
+
 /// `-----BEGIN CERTIFICATE REQUEST-----`, a few bytes, and the end.
 const REQUEST: &str =
     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIUQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
