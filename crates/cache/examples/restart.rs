@@ -88,6 +88,7 @@ async fn main() {
         dispatch: Some(0),
         namespaced: true,
         complete: None,
+        typed_items: false,
     };
     let begun = Instant::now();
     let config = CacheConfig::new(Arc::new(SystemClock));

@@ -87,8 +87,8 @@ pub struct CollectionStats {
 impl Collection {
     /// An empty collection, before it is loaded.
     pub(crate) fn new(spec: CollectionSpec, environment: Arc<Environment>) -> Self {
-        let CollectionSpec { prefix, fields, dispatch, namespaced: _, complete } = spec;
-        let layout = Arc::new(Layout::new(fields, dispatch));
+        let CollectionSpec { prefix, fields, dispatch, namespaced: _, complete, typed_items } = spec;
+        let layout = Arc::new(Layout::new(fields, dispatch).with_typed_items(typed_items));
         let trees = Trees::empty(layout.clone());
         let dispatch = Dispatch::new(layout.clone());
         let history = History::new(Revision::ZERO, trees.clone(), dispatch, environment.budget.clone());
@@ -424,6 +424,7 @@ mod tests {
             dispatch: None,
             namespaced: false,
             complete: None,
+            typed_items: false,
         };
         Arc::new(Collection::new(spec, Arc::new(Environment::new(u64::MAX))))
     }

@@ -96,7 +96,7 @@ impl Decoder {
             rewritten,
             terminating: summary.deletion_timestamp.is_some(),
             owners: summary.owners,
-            list_bytes: list_bytes(object, revision),
+            list_bytes: list_bytes(object, revision, &self.layout),
             layout: self.layout.clone(),
             fields: Fields::join(&summary.fields),
         }
@@ -114,7 +114,7 @@ impl Entry {
             layout: self.layout.clone(),
             fields: Fields(self.fields.0.clone()),
             owners: None,
-            list_bytes: list_bytes(&object, self.revision),
+            list_bytes: list_bytes(&object, self.revision, &self.layout),
             object,
             ..*self
         }
@@ -151,14 +151,28 @@ impl Entry {
         std::str::from_utf8(cursor.raw()).ok()
     }
 
+    /// Whether it names its kind and version in lists too.
+    pub fn is_typed_item(&self) -> bool {
+        self.layout.typed_items
+    }
+
+    /// Appends the object as it stands in a list.
+    pub fn write_item(&self, out: &mut Vec<u8>) {
+        match self.is_typed_item() {
+            true => self.object.write_object(self.revision, out),
+            false => self.object.write_item(self.revision, out),
+        }
+    }
+
     /// How many bytes the object takes in a list.
     pub fn list_bytes(&self) -> u64 {
         self.list_bytes.into()
     }
 }
 
-fn list_bytes(object: &StoredObject, revision: Revision) -> u32 {
-    u32::try_from(object.item_len(revision)).expect("the marks of an object are smaller numbers")
+fn list_bytes(object: &StoredObject, revision: Revision, layout: &Layout) -> u32 {
+    let length = if layout.typed_items { object.object_len(revision) } else { object.item_len(revision) };
+    u32::try_from(length).expect("the marks of an object are smaller numbers")
 }
 
 impl Fields {
@@ -205,8 +219,16 @@ mod tests {
         assert_eq!([entry.field(0), entry.field(1), entry.field(2), entry.field(3)], ["", "n1", "true", ""]);
         assert_eq!(entry.labels.get("app"), Some("web"));
         let mut item = Vec::new();
-        entry.object.write_item(entry.revision, &mut item);
+        entry.write_item(&mut item);
         assert_eq!(entry.list_bytes(), item.len() as u64);
+        assert!(item.starts_with(b"{\"metadata\":"));
+        let mut typed = decoder(&[]);
+        typed.layout = Arc::new(Layout::default().with_typed_items(true));
+        let entry = typed.decode("team-a/web-0".into(), &Bytes::from_static(value), Revision::new(7)).unwrap();
+        let mut item = Vec::new();
+        entry.write_item(&mut item);
+        assert_eq!(entry.list_bytes(), item.len() as u64);
+        assert!(item.starts_with(b"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":"));
     }
 
     #[test]

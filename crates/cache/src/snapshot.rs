@@ -247,7 +247,7 @@ fn compress(entries: &[Arc<Entry>], weight: u64) -> DeflateBlock {
         if place > 0 {
             text.push(b',');
         }
-        entry.object.write_item(entry.revision, &mut text);
+        entry.write_item(&mut text);
     }
     let block = DeflateBlock::compress(&text, BLOCK_LEVEL);
     // The compressor's buffer has room to spare, and this copy is kept for long.

@@ -22,6 +22,8 @@ pub struct CollectionSpec {
     pub namespaced: bool,
     /// What an object is completed by when it is read.
     pub complete: Option<Arc<dyn Complete>>,
+    /// Whether its objects name their kind and version in lists too, as custom resources do.
+    pub typed_items: bool,
 }
 
 /// Which fields are kept beside the objects of a collection, and where.
@@ -34,13 +36,20 @@ pub struct Layout {
     /// The paths of these fields as they are written: `spec.nodeName`.
     names: Vec<Box<str>>,
     pub(crate) dispatch: Option<usize>,
+    /// Whether objects name their kind and version in lists.
+    pub(crate) typed_items: bool,
 }
 
 impl Layout {
     /// These fields, one of which may be the one by which events are dispatched and objects are indexed.
     pub(crate) fn new(fields: Vec<FieldPath>, dispatch: Option<usize>) -> Self {
         let names = fields.iter().map(|path| path.steps().join(".").into()).collect();
-        Self { fields, names, dispatch }
+        Self { fields, names, dispatch, typed_items: false }
+    }
+
+    /// The same of objects that name their kind and version in lists, or that do not.
+    pub(crate) fn with_typed_items(self, typed_items: bool) -> Self {
+        Self { typed_items, ..self }
     }
 
     /// The place of a field, such as `spec.nodeName`, among those that are kept. Linear in their number, of which there are

@@ -22,7 +22,7 @@ fn body(number: u32) -> Body {
 fn things(number: usize) -> CollectionSpec {
     let prefix = format!("/registry/things{number:04}.example.com/");
     let fields = vec![FieldPath::parse("data.number")];
-    CollectionSpec { prefix, fields, dispatch: None, namespaced: true, complete: None }
+    CollectionSpec { prefix, fields, dispatch: None, namespaced: true, complete: None, typed_items: false }
 }
 
 async fn put(store: &dyn Store, key: String, number: u32) {

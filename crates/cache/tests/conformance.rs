@@ -47,6 +47,7 @@ impl CachedStore {
             dispatch: None,
             namespaced: true,
             complete: None,
+            typed_items: false,
         };
         let config = CacheConfig::new(Arc::new(SystemClock));
         let cache = Cache::start(engine.clone(), vec![spec], config).await.unwrap();

@@ -29,6 +29,7 @@ fn things() -> Vec<CollectionSpec> {
         dispatch: None,
         namespaced: true,
         complete: None,
+        typed_items: false,
     };
     (0..COUNT).map(one).collect()
 }

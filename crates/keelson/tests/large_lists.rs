@@ -161,3 +161,47 @@ async fn a_list_whose_snapshot_keeps_too_much_is_cut() {
         assert_eq!(count().await, is_cut, "{limit}");
     }
 }
+
+/// A list in protobuf says its length first, so what only the store remembers is read twice rather than kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_in_protobuf_of_what_only_the_store_remembers_is_what_it_was() {
+    const SCALERS: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let server = TestServer::builder().configure(|config| config.history_bytes = 0).start().await;
+    let raw = server.raw();
+    for number in 0..30 {
+        let metadata = json!({ "name": format!("map-{number:02}") });
+        raw.post(CONFIG_MAPS, &json!({ "metadata": metadata, "data": { "all": "x".repeat(700_000) } }))
+            .await
+            .expect(201);
+    }
+    for number in 0..3 {
+        let target = json!({ "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" });
+        let spec = json!({ "maxReplicas": 3, "scaleTargetRef": target, "targetCPUUtilizationPercentage": 50 + number });
+        raw.post(SCALERS, &json!({ "metadata": { "name": format!("s{number}") }, "spec": spec })).await.expect(201);
+    }
+    let mut known = Vec::new();
+    for path in [CONFIG_MAPS, SCALERS] {
+        let list = raw.get(format!("{path}?limit=1")).await.expect(200).json();
+        let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
+        let then = format!("{path}?resourceVersion={revision}&resourceVersionMatch=Exact");
+        let list = raw.get(then.as_str()).header("accept", PROTOBUF).await.expect(200).body;
+        known.push((path, then, list));
+    }
+    // More changes than the cache keeps whatever it is told.
+    for (path, name) in [(CONFIG_MAPS, "small"), (SCALERS, "s0")] {
+        if path == CONFIG_MAPS {
+            raw.post(path, &json!({ "metadata": { "name": name } })).await.expect(201);
+        }
+        for number in 0..200 {
+            let newer = json!({ "metadata": { "annotations": { "number": number.to_string() } } });
+            raw.patch(format!("{path}/{name}"), "application/merge-patch+json", &newer).await.expect(200);
+        }
+    }
+    for (path, then, expected) in known {
+        let list = raw.get(then).header("accept", PROTOBUF).await.expect(200).body;
+        assert!(list == expected, "{path}: {} bytes, {} then", list.len(), expected.len());
+    }
+    let metrics = raw.get("/metrics").await.expect(200).text();
+    let from_store = metrics.lines().find(|line| line.starts_with("keelson_lists_from_store_total "));
+    assert_eq!(from_store, Some("keelson_lists_from_store_total 2.0"), "the cache has forgotten it");
+}

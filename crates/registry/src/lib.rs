@@ -51,7 +51,7 @@ pub use create::Created;
 pub use delete::Deleted;
 pub use estimate::Estimate;
 pub use intake::{accept, fit, object_of};
-pub use list::{HistoryItems, ListItems, ListPage};
+pub use list::{HistoryItems, HistoryPages, ListItems, ListPage};
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
 pub use registry::Registry;

@@ -52,10 +52,15 @@ pub enum ListItems {
     History(HistoryItems),
 }
 
+/// Pages of entries, read while they are used.
+pub type HistoryPages = BoxStream<'static, Result<Vec<Arc<Entry>>, ApiError>>;
+
 /// Objects of a past that only the store knows, page by page: nothing but the page in hand is held.
 pub struct HistoryItems {
     /// The pages, in key order.
-    pub pages: BoxStream<'static, Result<Vec<Arc<Entry>>, ApiError>>,
+    pub pages: HistoryPages,
+    /// The same pages, to be read by who measures them first: what is of the past does not change.
+    pub again: HistoryPages,
     /// The fewest bytes that they have in JSON.
     pub least_bytes: u64,
 }

@@ -94,6 +94,7 @@ pub fn specs() -> Vec<CollectionSpec> {
         dispatch,
         namespaced,
         complete: None,
+        typed_items: false,
     };
     vec![spec(PODS, &["data.number", "spec.nodeName"], Some(1), true), spec(NODES, &[], None, false)]
 }

@@ -139,6 +139,7 @@ mod tests {
             dispatch: None,
             namespaced: true,
             complete: None,
+            typed_items: false,
         };
         let config = CacheConfig::new(Arc::new(SystemClock));
         let cache = Cache::start(Arc::new(MemoryStore::new()), vec![spec], config).await.unwrap();

@@ -17,6 +17,8 @@ use crate::service::ApiRequest;
 /// About how many bytes of objects are kept to be measured before they are sent, which somebody was asked to convert: a longer list
 /// in protobuf is only to be had in chunks.
 const MEASURED_BYTES: u64 = 16 << 20;
+/// About how many bytes of objects are kept to be sorted that the cache does not hold: a longer table is only to be had in chunks.
+const SORTED_BYTES: u64 = 16 << 20;
 
 pub(super) async fn handle(
     registry: &Registry,
@@ -74,7 +76,11 @@ pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<S
         source = converted(source, renderer.view(), measured).await?;
     }
     if let Some(order) = renderer.row_order() {
-        let (entries, renderer) = (source.into_entries().await?, renderer.clone());
+        let most = match &source {
+            Source::Range(..) | Source::Chosen(_) => u64::MAX,
+            Source::History(_) | Source::Converted { .. } => SORTED_BYTES,
+        };
+        let (entries, renderer) = (source.into_entries_within(most).await?, renderer.clone());
         let bytes = bytes_of(&entries);
         let sorted = move || {
             let entries = entries.into_iter();
@@ -87,11 +93,8 @@ pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<S
         return Ok(Source::Chosen(sorted.into_iter()));
     }
     match source {
-        Source::Converted { again: None, .. } if measured && renderer.view().asks() => {
+        Source::Converted { again: None, .. } if measured => {
             Ok(Source::Chosen(source.into_entries_within(MEASURED_BYTES).await?.into_iter()))
-        }
-        Source::History(_) | Source::Converted { again: None, .. } if measured => {
-            Ok(Source::Chosen(source.into_entries().await?.into_iter()))
         }
         source => Ok(source),
     }

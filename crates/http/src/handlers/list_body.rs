@@ -83,13 +83,13 @@ impl Source {
         }
     }
 
-    /// How many bytes the items take in a form, which leaves remember; `measure` adds that up. `None` when they are still
-    /// to be read.
+    /// How many bytes the items take in a form, which leaves remember; `measure` adds that up. `None` when they are not to be had
+    /// twice.
     ///
     /// # Errors
     /// Those of `measure`, and 500 when an item can't be converted.
     pub(super) async fn size_in(
-        // Exclusive, though nothing changes: items still to be read can be sent to another thread, but not shared with it.
+        // Exclusive: what is read only to be measured is used up.
         &mut self,
         form: u16,
         measure: Arc<impl Fn(&[Arc<Entry>]) -> Result<usize, ApiError> + Send + Sync + 'static>,
@@ -100,6 +100,13 @@ impl Source {
             while let Some(batch) = batches.next().await.transpose()? {
                 let measure = measure.clone();
                 size += done(bytes_of(batch.entries()), move || measure(batch.entries())).await?;
+            }
+            return Ok(Some(size));
+        }
+        if let Self::History(items) = self {
+            while let Some(page) = items.again.next().await.transpose()? {
+                let measure = measure.clone();
+                size += done(bytes_of(&page), move || measure(&page)).await?;
             }
             return Ok(Some(size));
         }
@@ -136,18 +143,10 @@ impl Source {
         Ok(Some(size))
     }
 
-    /// The entries, collected: for those that can't be used one by one.
+    /// The entries, collected, where they have about so many bytes at the most: for those that can't be used one by one.
     ///
     /// # Errors
-    /// Why some of them are not to be had.
-    pub(super) async fn into_entries(self) -> Result<Vec<Arc<Entry>>, ApiError> {
-        self.into_entries_within(u64::MAX).await
-    }
-
-    /// The same, where they have about so many bytes at the most.
-    ///
-    /// # Errors
-    /// 413 when they have more.
+    /// Why some of them are not to be had, and 413 when they have more.
     pub(super) async fn into_entries_within(mut self, most: u64) -> Result<Vec<Arc<Entry>>, ApiError> {
         let (mut collected, mut bytes) = (Vec::new(), 0);
         while let Some(batch) = poll_fn(|context| self.poll_next(context)).await? {
@@ -301,7 +300,7 @@ impl GzipListBody {
     fn add(&mut self, writer: &mut ListWriter, batch: &Batch, written: &mut usize) -> bool {
         if let Batch::Leaf(leaf) = batch
             && *written == 0
-            && writer.is_canonical()
+            && writer.shows_as_stored(leaf.entries())
         {
             let is_fresh = !leaf.has_block();
             if let Some(block) = leaf.block() {
@@ -334,7 +333,10 @@ impl GzipListBody {
         let batch = ready!(source.poll_next(context))?;
         match batch {
             Some(Batch::Leaf(leaf))
-                if writer.is_canonical() && leaf.is_whole() && !leaf.has_block() && leaf.bytes() > HEAVY_BYTES =>
+                if leaf.is_whole()
+                    && !leaf.has_block()
+                    && leaf.bytes() > HEAVY_BYTES
+                    && writer.shows_as_stored(leaf.entries()) =>
             {
                 let compressed = move || {
                     leaf.block();

@@ -81,3 +81,44 @@ async fn a_resource_is_discovered_and_used_while_it_is_served() {
     raw.get("/api/v1/pods").await.expect(200);
     assert!(!counted().await, "nothing is counted of what is gone");
 }
+
+/// The items of built-in kinds do not name themselves, those of custom resources do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn items_of_lists_name_their_kind_and_the_version_that_was_asked_for() {
+    let server = TestServer::start().await;
+    let surfaces = server.running().registry().surfaces();
+    put(surfaces, vec![resource("bindings", "Mooring", &["v1", "v2"])]).await;
+    let raw = server.raw();
+    for number in 0..200 {
+        let spec = json!({ "text": "x".repeat(1_000) });
+        let made = json!({ "metadata": { "name": format!("a{number:03}") }, "spec": spec });
+        raw.post(THINGS, &made).await.expect(201);
+    }
+    for version in ["v1", "v2"] {
+        let path = THINGS.replace("/v1/", &format!("/{version}/"));
+        let typed = |list: Value| {
+            let items = list["items"].as_array().unwrap().clone();
+            assert_eq!(items.len(), 200);
+            for item in items {
+                let named = (&item["kind"], &item["apiVersion"]);
+                assert_eq!(named, (&json!("Mooring"), &json!(format!("{GROUP}/{version}"))));
+            }
+        };
+        typed(raw.get(path.as_str()).await.expect(200).json());
+        let pretty = raw.get(format!("{path}?pretty=true")).await.expect(200);
+        typed(pretty.json());
+        for _ in 0..2 {
+            let gzip = raw.get(path.as_str()).header("accept-encoding", "gzip").await.expect(200);
+            assert_eq!(gzip.header("content-encoding"), "gzip");
+            let mut plain = String::new();
+            std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&gzip.body[..]), &mut plain).unwrap();
+            typed(serde_json::from_str(&plain).unwrap());
+        }
+        let yaml = raw.get(path.as_str()).header("accept", "application/yaml").await.expect(200).text();
+        assert_eq!(yaml.matches(&format!("apiVersion: {GROUP}/{version}\n")).count(), 201, "the list and its items");
+    }
+    let gone = raw.delete(THINGS.to_owned()).await.expect(200).json();
+    assert_eq!(gone["items"][0]["kind"], "Mooring");
+    let namespaces = raw.get("/api/v1/namespaces").await.expect(200).json();
+    assert_eq!(namespaces["items"][0]["kind"], Value::Null);
+}

@@ -116,15 +116,20 @@ impl Registry {
         selection: &Selection,
         span: Span,
     ) -> Result<HistoryItems, StoreError> {
-        let (collection, selection) = (collection.clone(), selection.clone());
-        let mut pages = Box::pin(pages(self.store().clone(), span).map_ok(move |page| {
-            let entries = page.into_iter().filter_map(|stored| shown(&collection, &stored));
-            entries.filter(|entry| selection.matches(entry)).collect::<Vec<_>>()
-        }));
+        let read = || {
+            let (collection, selection) = (collection.clone(), selection.clone());
+            Box::pin(pages(self.store().clone(), span.clone()).map_ok(move |page| {
+                let entries = page.into_iter().filter_map(|stored| shown(&collection, &stored));
+                entries.filter(|entry| selection.matches(entry)).collect::<Vec<_>>()
+            }))
+        };
+        let mut pages = read();
         let first = pages.try_next().await?.unwrap_or_default();
         let least_bytes = first.iter().map(|entry| entry.object.bytes().len() as u64).sum();
         let pages = stream::once(future::ready(Ok(first))).chain(pages.map_err(store_error)).boxed();
-        Ok(HistoryItems { pages, least_bytes })
+        // Nothing is read of this unless somebody asks for it.
+        let again = read().map_err(store_error).boxed();
+        Ok(HistoryItems { pages, again, least_bytes })
     }
 
     /// Reads entries until the chunk is full or the range is over.

@@ -39,7 +39,7 @@ pub fn collection_specs() -> Vec<CollectionSpec> {
     let completed = |collection: &Collection| {
         let versions = collection.resources.iter().flat_map(|resource| resource.versions.iter().zip(repeat(resource)));
         let kinds = versions.map(|(version, resource)| resource.gvk(&version.name));
-        CollectionSpec { complete: Completion::of(kinds.map(rules_of)), ..spec(collection) }
+        CollectionSpec { complete: Completion::of(kinds.map(rules_of)), typed_items: false, ..spec(collection) }
     };
     Catalogue::builtin().collections().iter().map(|collection| completed(collection)).collect()
 }
@@ -65,7 +65,7 @@ fn schema_of(kind: &GroupVersionKind) -> Option<Schema> {
     Schema::builtin(&kind.group, &kind.version, &kind.kind)
 }
 
-/// What a cache has to hold for a collection whose objects lack nothing.
+/// What a cache has to hold for a collection that others contribute.
 pub(super) fn spec(collection: &Collection) -> CollectionSpec {
     CollectionSpec {
         prefix: collection.key_prefix(),
@@ -73,6 +73,7 @@ pub(super) fn spec(collection: &Collection) -> CollectionSpec {
         dispatch: collection.dispatch,
         namespaced: collection.namespaced,
         complete: None,
+        typed_items: true,
     }
 }
 

@@ -97,6 +97,7 @@ async fn come_and_go(server: Arc<Registry>, progress: Arc<Progress>) {
         dispatch: None,
         namespaced: true,
         complete: None,
+        typed_items: false,
     };
     let before = server.cache().stats().collections;
     loop {

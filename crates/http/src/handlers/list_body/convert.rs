@@ -12,7 +12,7 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use keelson_cache::{Entry, RangeCursor};
 use keelson_meta::ApiError;
-use keelson_registry::{BATCH_BYTES, BATCH_OBJECTS, VersionedView};
+use keelson_registry::{BATCH_BYTES, BATCH_OBJECTS, HistoryItems, VersionedView};
 
 use super::ahead::{BLOCK_BYTES, BLOCKS_AHEAD, beside};
 use super::{Batch, Converted, Source, bytes_of};
@@ -55,6 +55,14 @@ pub(in crate::handlers) async fn converted(
         Source::Range(cursor, bytes) => Some(Source::Range(cursor.clone(), *bytes)),
         Source::Chosen(entries) => Some(Source::Chosen(entries.clone())),
         Source::History(_) | Source::Converted { .. } => None,
+    };
+    let (source, again) = match source {
+        // What is read of the past is read again.
+        Source::History(items) if measured && !view.asks() => {
+            let read = |pages| HistoryItems { pages, again: stream::empty().boxed(), least_bytes: items.least_bytes };
+            (Source::History(read(items.pages)), Some(Source::History(read(items.again))))
+        }
+        source => (source, again),
     };
     let again = again.map(|source| batches_of(source, view));
     let mut batches = batches_of(source, view);

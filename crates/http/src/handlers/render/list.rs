@@ -84,6 +84,12 @@ impl ListWriter {
         renderer.representation.object_form == ObjectForm::Whole && matches!(frame, Frame::Json)
     }
 
+    /// Whether these items are shown as their canonical bytes: those that name their version have to be in the one asked for.
+    pub(in crate::handlers) fn shows_as_stored(&self, entries: &[Arc<Entry>]) -> bool {
+        let view = &self.form.renderer.view;
+        self.is_canonical() && entries.iter().all(|entry| !entry.is_typed_item() || view.is_same(&entry.object))
+    }
+
     /// Whether items are copied out of what is stored, so that they cost hardly more than to send them.
     pub(in crate::handlers) fn copies(&self) -> bool {
         let ListForm { renderer, frame } = &*self.form;
@@ -164,8 +170,9 @@ impl Renderer {
     /// Appends an item of a list in JSON: an object, a row, or bare metadata.
     fn write_item(&self, entry: &Entry, out: &mut Vec<u8>) {
         match self.representation.object_form {
-            // Items do not name their version.
-            ObjectForm::Whole => entry.object.write_item(entry.revision, out),
+            ObjectForm::Whole if entry.is_typed_item() => self.view.write_object(&entry.object, entry.revision, out),
+            // Other items do not name their version.
+            ObjectForm::Whole => entry.write_item(out),
             ObjectForm::Table(version) => self.write_row(version, &entry.object, entry.revision, out),
             ObjectForm::Metadata(version) => write_metadata(version, &entry.object, entry.revision, out),
         }
