@@ -33,8 +33,8 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 /// Whoever knows how the objects of a kind get from one of its versions to another.
 #[async_trait]
 pub trait Converter: fmt::Debug + Send + Sync {
-    /// The objects of the batch in the other version, in the same order. They are without `metadata.managedFields` where those are
-    /// kept beside them; what becomes of metadata other than labels and annotations does not matter.
+    /// The objects of the batch in the other version, in the same order. They are without a resourceVersion, and without
+    /// `metadata.managedFields` where those are kept beside them; what becomes of metadata other than labels and annotations does not matter.
     ///
     /// # Errors
     /// Why none of them, or one of them, can't be converted.

@@ -15,9 +15,13 @@ use keelson_meta::go_format::quote;
 use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
 
 use crate::converter::{BATCH_BYTES, BATCH_OBJECTS, ask};
+use crate::kept::Looked;
 use crate::surface::{KindVersion, ServedResource, VersionChange};
 use crate::target::Target;
 use crate::versions::{unconvertible, version_of};
+
+/// After decoding or encoding objects of so many bytes for a converter others have their turn.
+const REST_FROM_BYTES: usize = 64 << 10;
 
 /// A collection in the version of a request.
 #[derive(Clone)]
@@ -70,18 +74,13 @@ impl VersionedView {
     ///
     /// # Errors
     /// 500 when it can't be converted.
-    pub async fn show<'o>(
-        &self,
-        object: &'o StoredObject,
-        revision: Revision,
-    ) -> Result<Cow<'o, StoredObject>, ApiError> {
+    pub async fn show<'o>(&self, object: &'o StoredObject) -> Result<Cow<'o, StoredObject>, ApiError> {
         if self.fits(object) {
             return Ok(Cow::Borrowed(object));
         }
         match self.resource.change(object.api_version(), &self.version) {
             Some(VersionChange::Asked(_)) => {
-                let objects = [object.decode(revision)];
-                let mut shown = self.ask(object.api_version(), &objects).await?;
+                let mut shown = self.asked(std::slice::from_ref(object)).await?;
                 Ok(shown.pop().map_or(Cow::Borrowed(object), Cow::Owned))
             }
             _ => self.converted(object, &name_in(object)).map(Cow::Owned),
@@ -100,10 +99,8 @@ impl VersionedView {
         let mut shown = entries;
         let mut place = 0;
         while let Some(batch) = self.batch(&shown, place) {
-            let from = shown[batch[0]].object.api_version().to_owned();
-            let objects: Vec<Object> =
-                batch.iter().map(|place| shown[*place].object.decode(shown[*place].revision)).collect();
-            let converted = self.ask(&from, &objects).await?;
+            let objects: Vec<StoredObject> = batch.iter().map(|place| shown[*place].object.clone()).collect();
+            let converted = self.asked(&objects).await?;
             for (place, object) in batch.iter().zip(converted) {
                 shown[*place] = Arc::new(shown[*place].with_object(object));
             }
@@ -143,18 +140,59 @@ impl VersionedView {
         (!batch.is_empty()).then_some(batch)
     }
 
-    async fn ask(&self, from: &str, objects: &[Object]) -> Result<Vec<StoredObject>, ApiError> {
-        let unknown = || unconvertible(&self.resource, objects.first(), from, self.kind(), "nothing leads there");
+    /// Objects of one version in this one, of which somebody is asked for those that are not kept and that nobody else is asking for.
+    async fn asked(&self, objects: &[StoredObject]) -> Result<Vec<StoredObject>, ApiError> {
+        let Some((kept, version)) = self.resource.kept(&self.version) else { return self.ask(objects).await };
+        let mut found = vec![None; objects.len()];
+        loop {
+            let missing: Vec<usize> = (0..objects.len()).filter(|place| found[*place].is_none()).collect();
+            if missing.is_empty() {
+                return Ok(found.into_iter().flatten().collect());
+            }
+            let wanted: Vec<&StoredObject> = missing.iter().map(|place| &objects[*place]).collect();
+            let Looked { kept: mut shown, claim, others } = kept.look(version, &wanted);
+            if let Some(claim) = claim {
+                let answer = self.ask(claim.stored()).await;
+                for (place, object) in claim.places.iter().zip(answer.iter().flatten()) {
+                    shown[*place] = Some(object.clone());
+                }
+                claim.land(answer.as_deref());
+                answer?;
+            }
+            // ORDER: behind the own answer, so that no two wait for each other.
+            for other in others {
+                other.land(&mut shown).await?;
+            }
+            for (place, object) in missing.into_iter().zip(shown) {
+                found[place] = object;
+            }
+        }
+    }
+
+    /// Asks for objects of one version in this one. Others have their turn in between: a batch is more than a thread that requests
+    /// share should do at once.
+    async fn ask(&self, objects: &[StoredObject]) -> Result<Vec<StoredObject>, ApiError> {
+        let from = objects.first().map_or("", StoredObject::api_version);
+        let mut decoded = Vec::with_capacity(objects.len());
+        let mut turn = Turn::default();
+        for object in objects {
+            let mut object_alone = object.decode(Revision::ZERO);
+            object_alone.remove_meta("resourceVersion");
+            decoded.push(object_alone);
+            turn.rest(object).await;
+        }
+        let unknown = || unconvertible(&self.resource, decoded.first(), from, self.kind(), "nothing leads there");
         let converter = self.resource.converter().ok_or_else(unknown)?;
         let source = version_of(&self.resource, from).ok_or_else(unknown)?;
-        let converted = ask(&**converter, &source, self.kind(), objects).await?;
-        Ok(converted
-            .into_iter()
-            .map(|mut object| {
-                self.version.complete(&mut object);
-                StoredObject::encode(&object)
-            })
-            .collect())
+        let converted = ask(&**converter, &source, self.kind(), &decoded).await?;
+        let mut encoded = Vec::with_capacity(converted.len());
+        for mut object in converted {
+            self.version.complete(&mut object);
+            let object = StoredObject::encode(&object);
+            turn.rest(&object).await;
+            encoded.push(object);
+        }
+        Ok(encoded)
     }
 
     /// The object converted by code here.
@@ -189,6 +227,22 @@ impl VersionedView {
             object.write_object(revision, out);
         } else {
             object.write_object_as(self.kind(), revision, out);
+        }
+    }
+}
+
+/// Lets others have their turn while many objects are decoded or encoded.
+#[derive(Default)]
+struct Turn {
+    bytes: usize,
+}
+
+impl Turn {
+    async fn rest(&mut self, object: &StoredObject) {
+        self.bytes += object.bytes().len();
+        if self.bytes > REST_FROM_BYTES {
+            self.bytes = 0;
+            tokio::task::yield_now().await;
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_outbound::{Durations, OutboundStats};
-use keelson_registry::Registry;
+use keelson_registry::{KeptStats, Registry};
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
 
@@ -71,7 +71,27 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
         gauge("keelson_cache_watchers", "Watches that follow the cache", sum(|stats| stats.watchers)),
         gauge("keelson_cache_history_events", "Changes that the cache remembers", sum(|stats| stats.events)),
     ]);
+    samples.extend(conversions_kept(registry.surfaces().kept().stats()));
     samples
+}
+
+/// What converters have told and is kept, and what that spared.
+fn conversions_kept(kept: KeptStats) -> [Sample; 4] {
+    let gauge = |name, help, value: usize| sample(name, help, MetricKind::Gauge, value as u64);
+    [
+        gauge(
+            "keelson_converted_bytes",
+            "Bytes of objects that are kept with what a converter made of them",
+            kept.bytes,
+        ),
+        gauge("keelson_converted_objects", "Objects that are kept with what a converter made of them", kept.objects),
+        counter("keelson_conversions_asked_total", "Objects for which a converter was asked to show them", kept.asked),
+        counter(
+            "keelson_conversions_spared_total",
+            "Objects that were shown in another version without asking, since that was kept or somebody else was asking",
+            kept.spared,
+        ),
+    ]
 }
 
 /// How long webhooks took to convert objects, as upstream names it.

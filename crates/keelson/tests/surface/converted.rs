@@ -161,22 +161,19 @@ async fn every_verb_shows_and_takes_the_version_that_was_asked_for() {
 async fn a_list_is_converted_by_the_page_and_selected_counted_and_continued_without_it() {
     let (_server, raw, pilot) = harbour().await;
     fill(&raw, 0, 1_100).await;
-    let all = raw.get(OTHER).await.expect(200).json();
     let expected: Vec<String> = (0..1_100).map(|number| format!("h:{number}")).collect();
-    assert_eq!(addresses(&all), expected);
-    let calls = pilot.take_calls();
-    assert_eq!(calls.iter().sum::<usize>(), 1_100);
-    assert!(calls.len() <= 4 && calls.iter().all(|objects| *objects <= 500), "{calls:?}");
-
+    let selected = raw.get(format!("{OTHER}?labelSelector=even%3Dtrue&limit=10")).await.expect(200).json();
+    assert_eq!((addresses(&selected).len(), pilot.take_calls()), (10, vec![10]), "only what is shown is asked for");
     let chunk = raw.get(format!("{OTHER}?limit=400")).await.expect(200).json();
-    assert_eq!(pilot.take_calls(), [400], "one call for a chunk");
+    assert_eq!(pilot.take_calls(), [390], "one call for a chunk, for what was not told before");
     assert_eq!(chunk["metadata"]["remainingItemCount"], 700);
     let token = chunk["metadata"]["continue"].as_str().unwrap();
     let next = raw.get(format!("{OTHER}?limit=400&continue={token}")).await.expect(200).json();
     assert_eq!([addresses(&chunk), addresses(&next)].concat(), expected[..800]);
-    pilot.take_calls();
-    let selected = raw.get(format!("{OTHER}?labelSelector=even%3Dtrue&limit=10")).await.expect(200).json();
-    assert_eq!((addresses(&selected).len(), pilot.take_calls()), (10, vec![10]), "only what is shown is asked for");
+    assert_eq!(pilot.take_calls(), [400]);
+    let all = raw.get(OTHER).await.expect(200).json();
+    assert_eq!(addresses(&all), expected);
+    assert_eq!(pilot.take_calls().iter().sum::<usize>(), 300);
 
     let table = raw.get(OTHER).header("accept", TABLE).await.expect(200).json();
     assert_eq!(table["rows"].as_array().unwrap().len(), 1_100);
@@ -207,8 +204,11 @@ async fn what_can_t_be_converted_is_an_error_and_nothing_is_shown_or_written() {
     let (_server, raw, pilot) = harbour().await;
     fill(&raw, 0, 2).await;
     let one = format!("{OTHER}/b0000");
-    let current = raw.get(&*one).await.expect(200).json();
-    let listed = raw.get(OTHER).await.expect(200).json();
+    // Nothing was told of them yet: what is known is shown, whatever has become of who told it.
+    let mut current = raw.get(format!("{STORED}/b0000")).await.expect(200).json();
+    current["apiVersion"] = json!(format!("{GROUP}/v2"));
+    current["spec"] = json!({ "address": "h:0" });
+    let listed = raw.get(STORED).await.expect(200).json();
     let revision = listed["metadata"]["resourceVersion"].as_str().unwrap();
     let mut watch = raw.get(format!("{OTHER}?watch=1&resourceVersion={revision}")).stream().await;
     let fresh = json!({ "metadata": { "name": "new" }, "spec": { "address": "x:1" } });
@@ -274,6 +274,9 @@ async fn what_is_kept_of_converted_objects_is_bounded() {
     }
     let list = raw.get(format!("{OTHER}?limit=500")).await.expect(200).json();
     assert_eq!(list["items"].as_array().unwrap().len(), 28);
+    for name in ["b0000", "b0027"] {
+        raw.patch(format!("{STORED}/{name}"), MERGE, &json!({ "spec": { "port": 99 } })).await.expect(200);
+    }
     pilot.be(Mood::FailsAt("b0000"));
     raw.get(OTHER).await.expect(500);
     pilot.be(Mood::FailsAt("b0027"));
@@ -285,6 +288,44 @@ async fn what_is_kept_of_converted_objects_is_bounded() {
     assert_eq!(status.status, 413, "a list that is measured would have to be kept");
     let chunk = raw.get(format!("{OTHER}?limit=5")).header("accept", measured).await.expect(200);
     assert!(chunk.body.starts_with(b"k8s\0"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_asked_again_for_what_was_told() {
+    let (server, raw, pilot) = harbour().await;
+    fill(&raw, 0, 700).await;
+    let all = raw.get(OTHER).await.expect(200).json();
+    assert_eq!(pilot.take_calls().iter().sum::<usize>(), 700);
+    assert_eq!(raw.get(OTHER).await.expect(200).json(), all);
+    raw.get(format!("{OTHER}/b0007")).await.expect(200);
+    let initial = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1";
+    let mut watch = raw.get(format!("{OTHER}?{initial}")).stream().await;
+    for _ in 0..700 {
+        assert_eq!(watch.next_json().await.unwrap()["type"], "ADDED");
+    }
+    assert_eq!(pilot.take_calls(), Vec::<usize>::new());
+
+    // Watchers of one version share what is told of an event, and lists find it.
+    let revision = all["metadata"]["resourceVersion"].as_str().unwrap();
+    let mut watches = Vec::new();
+    for _ in 0..20 {
+        watches.push(raw.get(format!("{OTHER}?watch=1&resourceVersion={revision}")).stream().await);
+    }
+    raw.patch(format!("{STORED}/b0007"), MERGE, &json!({ "spec": { "port": 7000 } })).await.expect(200);
+    for watch in &mut watches {
+        assert_eq!(watch.next_json().await.unwrap()["object"]["spec"]["address"], "h:7000");
+    }
+    assert_eq!(addresses(&raw.get(OTHER).await.expect(200).json())[7], "h:7000");
+    assert_eq!(pilot.take_calls(), [1]);
+    let metrics = raw.get("/metrics").await.expect(200).text();
+    assert!(metrics.lines().any(|line| line == "keelson_conversions_asked_total 701.0"), "{metrics}");
+
+    // What is served otherwise is asked for anew.
+    let converter: Arc<dyn Converter> = pilot.clone();
+    let berths = Contribution::new(resource("berths", "Berth", &["v1", "v2"])).converted_by(&converter);
+    server.running().registry().surfaces().put(vec![berths]).await.unwrap();
+    raw.get(format!("{OTHER}/b0007")).await.expect(200);
+    assert_eq!(pilot.take_calls(), [1]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

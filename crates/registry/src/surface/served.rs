@@ -17,6 +17,7 @@ use keelson_tables::Printer;
 use keelson_validation::Rules;
 
 use crate::converter::Converter;
+use crate::kept::{KeptObjects, KeptOf};
 use crate::kinds::{ClosedFields, MetadataRules, Ordinary, Strategy};
 
 /// The number of a collection: given out when it is added, and never again for another one.
@@ -45,6 +46,8 @@ pub struct ServedResource {
     builtin: bool,
     /// Who is asked for objects in other versions than they are in; nobody where code here leads to them.
     converter: Option<Arc<dyn Converter>>,
+    /// What that has answered.
+    kept: Option<Arc<KeptOf>>,
 }
 
 /// The kind of a resource in one version. It can be used like the [`ServedVersion`] that it is of.
@@ -105,11 +108,17 @@ impl ServedResource {
         builtin: bool,
     ) -> Self {
         let versions = versions.into_iter().map(Arc::new).collect();
-        Self { resource, versions, stored: None, storage_kind, group_priority, builtin, converter: None }
+        Self { resource, versions, stored: None, storage_kind, group_priority, builtin, converter: None, kept: None }
     }
 
     pub(super) fn converted_by(mut self, converter: Option<Arc<dyn Converter>>) -> Self {
         self.converter = converter;
+        self
+    }
+
+    /// Keeps what its converter answers among what is kept of all.
+    pub(super) fn kept_in(mut self, all: &Arc<KeptObjects>) -> Self {
+        self.kept = self.converter.is_some().then(|| KeptOf::new(all));
         self
     }
 
@@ -152,6 +161,12 @@ impl ServedResource {
     /// Who is asked for its objects in other versions than they are in, if somebody is: the same for all versions.
     pub fn converter(&self) -> Option<&Arc<dyn Converter>> {
         self.converter.as_ref()
+    }
+
+    /// What its converter has answered, and the place of a version in that.
+    pub(crate) fn kept(&self, version: &KindVersion) -> Option<(&Arc<KeptOf>, usize)> {
+        let place = self.versions.iter().position(|known| known.name == version.name)?;
+        self.kept.as_ref().map(|kept| (kept, place))
     }
 
     /// What leads an object of this `apiVersion` to one of its versions; `None` where nothing does.

@@ -18,6 +18,7 @@ use super::contribution::Contribution;
 use super::served::{CollectionId, ServedResource, StoredCollection};
 use super::{Surface, builtin};
 use crate::config::RegistryConfig;
+use crate::kept::KeptObjects;
 
 /// The surface of one server, as it is now.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ struct Shared {
     generation: watch::Sender<u64>,
     ids: AtomicU32,
     cache: Arc<Cache>,
+    /// What converters have answered, of all resources that have one.
+    kept: Arc<KeptObjects>,
 }
 
 /// Why resources can't be served.
@@ -55,6 +58,7 @@ impl Surfaces {
             generation: watch::Sender::new(0),
             ids: AtomicU32::new(0),
             cache,
+            kept: Arc::default(),
         };
         let contributions = builtin::contributions(config);
         let mut surface = Surface::default();
@@ -73,6 +77,11 @@ impl Surfaces {
     /// Cost: one atomic increment.
     pub fn current(&self) -> Arc<Surface> {
         self.0.current.load_full()
+    }
+
+    /// What converters have answered and is kept.
+    pub fn kept(&self) -> &KeptObjects {
+        &self.0.kept
     }
 
     /// Tells of each change by the number of the surface that came of it.
@@ -121,7 +130,7 @@ impl Shared {
         for stored in self.collections_for(layouts(&contributions), &replaced).await? {
             next.put_collection(stored);
         }
-        contributions.iter().for_each(|contribution| next.put(contribution.served()));
+        contributions.iter().for_each(|contribution| next.put(contribution.served().kept_in(&self.kept)));
         let gone = replaced.iter().filter_map(|served| served.stored());
         let gone = gone.filter(|stored| !next.collections.contains_key(&stored.layout.prefix));
         let ended: Vec<String> = gone.map(|stored| stored.layout.key_prefix()).collect();

@@ -79,6 +79,14 @@ impl<'e> Live<'e> {
     /// # Errors
     /// 500 when it is in no version of its kind, or can't be converted.
     pub(crate) async fn in_version_of(target: &Target, entry: &'e Entry) -> Result<Self, ApiError> {
+        if target.resource.converter().is_some() {
+            // What was told before is not asked for again.
+            let shown = target.view().show(&entry.object).await?;
+            let (mut object, _) = shown.decode_apart(entry.revision);
+            object.set_type(target.kind());
+            let (_, managed_fields) = entry.object.decode_apart(entry.revision);
+            return Ok(Self { object, managed_fields });
+        }
         let mut live = Self::stored(entry);
         convert(target, &mut live.object, target.kind()).await?;
         Ok(live)

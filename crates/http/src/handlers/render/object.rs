@@ -25,7 +25,7 @@ impl Renderer {
         object: &StoredObject,
         revision: Option<Revision>,
     ) -> Result<Response<ResponseBody>, ApiError> {
-        let object = &*self.view.show(object, revision.unwrap_or(Revision::ZERO)).await?;
+        let object = &*self.view.show(object).await?;
         let Some(revision) = revision else {
             let mut unborn = self.decode(object, Revision::ZERO);
             unborn.remove_meta("resourceVersion");

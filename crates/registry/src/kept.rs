@@ -1,0 +1,375 @@
+//! Objects that a converter has led to another version, kept while they are hot, so that nobody is asked again for what was told.
+//!
+//! What is kept hangs from the stored bytes that were converted: it is held together with them, so other bytes are never taken for
+//! the same. It belongs to the resource as it is served; when that is served otherwise, as with another converter or other defaults, it
+//! is dropped. All kinds share [`KEPT_BYTES`]. What has to go is picked blindly: a list that is longer than what can be kept then
+//! still finds its part, where an order of use would have it find nothing. Who wants what somebody else is being asked for waits for
+//! that answer, so that a thousand watchers of one event ask once.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use hashbrown::HashMap;
+use keelson_codec::StoredObject;
+use keelson_meta::ApiError;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+/// How many bytes are kept of all kinds together: stored ones, which the cache mostly has too, and converted ones.
+pub const KEPT_BYTES: usize = 256 << 20;
+/// What it costs to keep an object beside its bytes: about 200 bytes in two tables.
+const OVERHEAD_BYTES: usize = 200;
+
+/// All that is kept.
+#[derive(Default)]
+pub struct KeptObjects {
+    state: Mutex<State>,
+    asked: AtomicU64,
+    spared: AtomicU64,
+}
+
+/// What was counted of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptStats {
+    /// How many objects are kept.
+    pub objects: usize,
+    /// How many bytes they have.
+    pub bytes: usize,
+    /// For how many objects converters were asked to show them.
+    pub asked: u64,
+    /// How many objects were shown without that, since they were kept or somebody else was asking.
+    pub spared: u64,
+}
+
+#[derive(Default)]
+struct State {
+    tables: HashMap<u64, Table>,
+    /// One for each object that is kept, in no order, so that one of them can be picked.
+    slots: Vec<(u64, Key)>,
+    bytes: usize,
+    /// How many resources there have been.
+    resources: u64,
+    /// Picks what goes.
+    turn: u64,
+}
+
+#[derive(Default)]
+struct Table {
+    kept: HashMap<Key, Kept>,
+    under_way: HashMap<Key, Arc<Flight>>,
+}
+
+/// Stored bytes, and the place of the version that they are wanted in among those of the resource. As long as something is kept or
+/// under way under a key the bytes are held, and no others can have their address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    address: usize,
+    length: usize,
+    version: usize,
+}
+
+struct Kept {
+    /// Held for its address.
+    stored: StoredObject,
+    converted: StoredObject,
+}
+
+impl Kept {
+    fn size(&self) -> usize {
+        self.stored.bytes().len() + self.converted.bytes().len() + OVERHEAD_BYTES
+    }
+}
+
+/// Objects that somebody is being asked for.
+struct Flight {
+    /// How many they are.
+    objects: usize,
+    landed: CancellationToken,
+    /// Empty after that where who asked has gone.
+    outcome: OnceLock<Result<HashMap<Key, StoredObject>, ApiError>>,
+}
+
+impl Key {
+    fn new(stored: &StoredObject, version: usize) -> Self {
+        let bytes = stored.bytes();
+        Self { address: bytes.as_ptr().addr(), length: bytes.len(), version }
+    }
+}
+
+/// What is kept of one resource, as it is served.
+pub(crate) struct KeptOf {
+    id: u64,
+    all: Arc<KeptObjects>,
+}
+
+impl KeptObjects {
+    /// What was counted.
+    pub fn stats(&self) -> KeptStats {
+        let state = self.state.lock();
+        KeptStats {
+            objects: state.slots.len(),
+            bytes: state.bytes,
+            asked: self.asked.load(Ordering::Relaxed),
+            spared: self.spared.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl State {
+    fn keep(&mut self, id: u64, key: Key, kept: Kept) {
+        let size = kept.size();
+        let Some(table) = self.tables.get_mut(&id).filter(|_| size <= KEPT_BYTES) else { return };
+        match table.kept.insert(key, kept) {
+            Some(before) => self.bytes -= before.size(),
+            None => self.slots.push((id, key)),
+        }
+        self.bytes += size;
+        while self.bytes > KEPT_BYTES {
+            self.drop_one();
+        }
+    }
+
+    fn drop_one(&mut self) {
+        // A full cycle of 64-bit numbers, whose upper bits are as good as random.
+        self.turn = self.turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let picked = usize::try_from(self.turn >> 33).unwrap_or_default() % self.slots.len().max(1);
+        if picked >= self.slots.len() {
+            self.bytes = 0;
+            return;
+        }
+        let (id, key) = self.slots.swap_remove(picked);
+        if let Some(gone) = self.tables.get_mut(&id).and_then(|table| table.kept.remove(&key)) {
+            self.bytes -= gone.size();
+        }
+    }
+}
+
+/// What there is of some objects in another version.
+pub(crate) struct Looked {
+    /// What is kept of each.
+    pub(crate) kept: Vec<Option<StoredObject>>,
+    /// Those that nobody is being asked for: whoever looked has to ask.
+    pub(crate) claim: Option<Claim>,
+    /// Those that somebody else is asking for.
+    pub(crate) others: Vec<Awaited>,
+}
+
+/// Objects that whoever has this asks for. Dropped without an answer it leaves that to others.
+pub(crate) struct Claim {
+    /// Their places among those that were looked for.
+    pub(crate) places: Vec<usize>,
+    stored: Vec<StoredObject>,
+    version: usize,
+    flight: Arc<Flight>,
+    of: Arc<KeptOf>,
+}
+
+/// Objects that somebody else is asking for.
+pub(crate) struct Awaited {
+    places: Vec<(usize, Key)>,
+    flight: Arc<Flight>,
+}
+
+impl KeptOf {
+    pub(crate) fn new(all: &Arc<KeptObjects>) -> Arc<Self> {
+        let mut state = all.state.lock();
+        let id = state.resources;
+        state.resources += 1;
+        state.tables.insert(id, Table::default());
+        Arc::new(Self { id, all: all.clone() })
+    }
+
+    /// Looks for objects in the version at this place.
+    pub(crate) fn look(self: &Arc<Self>, version: usize, objects: &[&StoredObject]) -> Looked {
+        let mut looked = Looked { kept: Vec::with_capacity(objects.len()), claim: None, others: Vec::new() };
+        let mut places = Vec::new();
+        let mut state = self.all.state.lock();
+        let Some(table) = state.tables.get_mut(&self.id) else { return looked };
+        for (place, stored) in objects.iter().enumerate() {
+            let key = Key::new(stored, version);
+            let kept = table.kept.get(&key).map(|kept| kept.converted.clone());
+            match table.under_way.get(&key) {
+                _ if kept.is_some() => {}
+                Some(flight) => match looked.others.iter_mut().find(|other| Arc::ptr_eq(&other.flight, flight)) {
+                    Some(known) => known.places.push((place, key)),
+                    None => looked.others.push(Awaited { places: vec![(place, key)], flight: flight.clone() }),
+                },
+                None => places.push(place),
+            }
+            looked.kept.push(kept);
+        }
+        if !places.is_empty() {
+            let flight = Flight { objects: places.len(), landed: CancellationToken::new(), outcome: OnceLock::new() };
+            let flight = Arc::new(flight);
+            let stored: Vec<StoredObject> = places.iter().map(|place| objects[*place].clone()).collect();
+            for stored in &stored {
+                table.under_way.insert(Key::new(stored, version), flight.clone());
+            }
+            looked.claim = Some(Claim { places, stored, version, flight, of: self.clone() });
+        }
+        drop(state);
+        let asked = looked.claim.as_ref().map_or(0, |claim| claim.places.len());
+        self.all.asked.fetch_add(asked as u64, Ordering::Relaxed);
+        self.all.spared.fetch_add((objects.len() - asked) as u64, Ordering::Relaxed);
+        looked
+    }
+}
+
+impl Drop for KeptOf {
+    fn drop(&mut self) {
+        let mut state = self.all.state.lock();
+        let Some(table) = state.tables.remove(&self.id) else { return };
+        let id = self.id;
+        state.slots.retain(|(of, _)| *of != id);
+        state.bytes -= table.kept.values().map(Kept::size).sum::<usize>();
+        drop(state);
+        // It may be much, and whoever holds the resource last may be a request.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn_blocking(move || drop(table));
+        }
+    }
+}
+
+impl Claim {
+    /// The objects that are to be asked for.
+    pub(crate) fn stored(&self) -> &[StoredObject] {
+        &self.stored
+    }
+
+    /// Hands what was answered to those who wait for it, and keeps it.
+    pub(crate) fn land(self, answer: Result<&[StoredObject], &ApiError>) {
+        let keys = || self.stored.iter().map(|stored| Key::new(stored, self.version));
+        let outcome = match answer {
+            Ok(converted) => {
+                let mut state = self.of.all.state.lock();
+                for ((key, stored), converted) in keys().zip(&self.stored).zip(converted) {
+                    let kept = Kept { stored: stored.clone(), converted: converted.clone() };
+                    state.keep(self.of.id, key, kept);
+                }
+                Ok(keys().zip(converted.iter().cloned()).collect())
+            }
+            Err(error) => Err(error.clone()),
+        };
+        let _ = self.flight.outcome.set(outcome);
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // ORDER: what was answered is kept before nobody is asking for it any more, so that nobody asks in between.
+        if let Some(table) = self.of.all.state.lock().tables.get_mut(&self.of.id) {
+            for stored in &self.stored {
+                table.under_way.remove(&Key::new(stored, self.version));
+            }
+        }
+        self.flight.landed.cancel();
+    }
+}
+
+impl Awaited {
+    /// Waits for the answer, and puts the objects in their places; leaves those empty that there are none of, since who asked has
+    /// gone or was refused other objects too.
+    ///
+    /// # Errors
+    /// When exactly these objects were refused.
+    pub(crate) async fn land(self, found: &mut [Option<StoredObject>]) -> Result<(), ApiError> {
+        self.flight.landed.cancelled().await;
+        match self.flight.outcome.get() {
+            Some(Ok(converted)) => {
+                for (place, key) in self.places {
+                    found[place] = converted.get(&key).cloned();
+                }
+                Ok(())
+            }
+            Some(Err(error)) if self.flight.objects == self.places.len() => Err(error.clone()),
+            Some(Err(_)) | None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for KeptObjects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptObjects").field("stats", &self.stats()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::Object;
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    fn object(name: &str, bytes: usize) -> StoredObject {
+        let object = json!({"kind": "K", "apiVersion": "a/v1", "metadata": {"name": name}, "spec": "x".repeat(bytes)});
+        StoredObject::encode(&Object::from_value(object).unwrap())
+    }
+
+    fn kept_of() -> Arc<KeptOf> {
+        KeptOf::new(&Arc::default())
+    }
+
+    #[tokio::test]
+    async fn what_was_told_is_kept_with_the_very_bytes_and_the_version() {
+        let kept = kept_of();
+        let (stored, converted) = (object("a", 1), object("a", 2));
+        let claim = kept.look(0, &[&stored]).claim.expect("nobody has asked");
+        claim.land(Ok(std::slice::from_ref(&converted)));
+        assert_eq!(kept.look(0, &[&stored.clone()]).kept, [Some(converted.clone())]);
+        assert!(kept.look(1, &[&stored]).claim.is_some(), "another version");
+        assert!(kept.look(0, &[&object("a", 1)]).claim.is_some(), "other bytes, though they are equal");
+        let stats = kept.all.stats();
+        assert_eq!((stats.objects, stats.asked, stats.spared), (1, 3, 1));
+        let all = kept.all.clone();
+        drop(kept);
+        assert_eq!((all.stats().objects, all.stats().bytes), (0, 0), "it goes with the resource");
+    }
+
+    #[tokio::test]
+    async fn who_wants_what_somebody_asks_for_waits_for_the_answer() {
+        let kept = kept_of();
+        let (a, b, converted) = (object("a", 1), object("b", 1), object("c", 1));
+        let claim = kept.look(0, &[&a]).claim.unwrap();
+        let looked = kept.look(0, &[&a, &b]);
+        assert_eq!(looked.claim.as_ref().unwrap().places, [1], "the other one is not asked for");
+        let mut found = looked.kept;
+        let [awaited] = <[Awaited; 1]>::try_from(looked.others).ok().unwrap();
+        let wait = awaited.land(&mut found);
+        let mut wait = Box::pin(wait);
+        assert!(futures::poll!(&mut wait).is_pending());
+        claim.land(Ok(std::slice::from_ref(&converted)));
+        wait.await.unwrap();
+        assert_eq!(found, [Some(converted), None]);
+
+        // Who goes without an answer leaves it to others, and a refusal is that of all who wanted the same.
+        let awaits = |objects: &[&StoredObject]| kept.look(0, objects).others.pop().unwrap();
+        let d = object("d", 1);
+        let claim = kept.look(0, &[&d]).claim.unwrap();
+        let waits = awaits(&[&d]);
+        drop(claim);
+        let mut found = [None];
+        waits.land(&mut found).await.unwrap();
+        assert_eq!(found, [None]);
+        let claim = kept.look(0, &[&d]).claim.expect("it is asked for again");
+        let waits = awaits(&[&d]);
+        claim.land(Err(&ApiError::Unclassified("no".to_owned())));
+        assert_eq!(waits.land(&mut [None]).await.unwrap_err().to_string(), "no");
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_is_bounded_and_a_part_of_a_long_list_is_found_again() {
+        let kept = kept_of();
+        const LARGE: usize = 1 << 20;
+        let objects: Vec<StoredObject> = (0..200).map(|number| object(&number.to_string(), LARGE)).collect();
+        for object in &objects {
+            let claim = kept.look(0, &[object]).claim.unwrap();
+            claim.land(Ok(std::slice::from_ref(object)));
+            assert!(kept.all.stats().bytes <= KEPT_BYTES);
+        }
+        let stats = kept.all.stats();
+        assert_eq!(stats.objects, KEPT_BYTES / (2 * LARGE + OVERHEAD_BYTES));
+        let found = objects.iter().filter(|object| kept.look(0, &[object]).kept[0].is_some()).count();
+        assert_eq!(found, stats.objects);
+    }
+}
