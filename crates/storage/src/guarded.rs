@@ -66,6 +66,10 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
         self.store.current_revision().await
     }
 
+    fn known_revision(&self) -> Option<Revision> {
+        self.store.known_revision()
+    }
+
     async fn oldest_revision(&self) -> Result<Revision, StoreError> {
         self.store.oldest_revision().await
     }

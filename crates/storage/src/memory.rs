@@ -108,6 +108,10 @@ impl Store for MemoryStore {
         Ok(self.shared.state.lock().revision)
     }
 
+    fn known_revision(&self) -> Option<Revision> {
+        Some(self.shared.state.lock().revision)
+    }
+
     async fn oldest_revision(&self) -> Result<Revision, StoreError> {
         Ok(self.shared.state.lock().oldest)
     }

@@ -266,6 +266,13 @@ pub trait Store: Send + Sync + 'static {
     /// The newest revision. Sees every commit that was acknowledged before the call. Never 0: an empty store is at 1.
     async fn current_revision(&self) -> Result<Revision, StoreError>;
 
+    /// The same, from an engine that knows it without asking anybody, since all commits pass through it.
+    ///
+    /// Cost: a read of memory; it is asked for with every consistent read.
+    fn known_revision(&self) -> Option<Revision> {
+        None
+    }
+
     /// The oldest revision that [`Store::range`] can read at. A [`Store::tail`] may start after it.
     async fn oldest_revision(&self) -> Result<Revision, StoreError>;
 

@@ -239,6 +239,10 @@ impl Store for SqliteStore {
         Ok(self.shared.newest())
     }
 
+    fn known_revision(&self) -> Option<Revision> {
+        Some(self.shared.newest())
+    }
+
     async fn oldest_revision(&self) -> Result<Revision, StoreError> {
         Ok(self.shared.oldest())
     }

@@ -33,6 +33,7 @@ pub async fn a_failing_compare_returns_the_current_value_and_writes_nothing(fact
     };
     assert_eq!(texts(&read(&*store, None).await), pairs(&[("a", "one")]));
     assert_eq!(store.current_revision().await.unwrap(), revision);
+    assert!(store.known_revision().is_none_or(|known| known == revision));
 }
 
 /// Each condition, on keys that the transaction writes and on others.
@@ -147,6 +148,7 @@ pub async fn inv15_a_read_sees_every_acknowledged_write(factory: &mut impl Facto
             for round in 0..25 {
                 let name = format!("w{writer}/{round}");
                 let revision = commit(&*store, put(&name, "v")).await;
+                assert!(store.known_revision().is_none_or(|known| known >= revision), "known of {revision}");
                 assert!(store.current_revision().await.unwrap() >= revision);
                 assert_eq!(store.get(&key(&name)).await.unwrap().unwrap().revision, revision);
                 let page = read(&*store, None).await;
