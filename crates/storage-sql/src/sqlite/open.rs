@@ -32,8 +32,9 @@ const BUSY_TIMEOUT_MS: u64 = 5_000;
 /// How many prepared statements a connection keeps.
 const STATEMENT_CACHE: usize = 32;
 
-/// The page cache of the writer's connection, in KiB: the upper index pages of a large store.
-const WRITER_CACHE_KIB: i64 = 16 * 1024;
+/// The page cache of the writer's connection, in KiB: the upper index pages of a large store. SQLite looks through all of it at each
+/// commit once a page was moved (its rebalancing gives one a number far beyond the file's end), so more of it would cost every write.
+const WRITER_CACHE_KIB: i64 = 1024;
 
 /// The page cache of each other connection, in KiB.
 const READER_CACHE_KIB: i64 = 4 * 1024;
