@@ -25,7 +25,7 @@ const REST_FROM_BYTES: usize = 16 * 1024;
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Watch)?;
     let content_type = renderer.media().kind.watch_content_type();
@@ -55,6 +55,9 @@ fn frames(
         let deadline = watch.deadline();
         let told = async {
             let outputs = watch.next().await?;
+            if let Some(bytes) = encoder.encode_now(&outputs) {
+                return Some((bytes, false));
+            }
             // What has to be asked for to show it may take long, and does not hold up the end of the watch.
             tokio::time::timeout_at(deadline, encoder.encode(&outputs)).await.ok()
         };

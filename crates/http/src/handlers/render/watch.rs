@@ -31,6 +31,14 @@ impl EventEncoder {
         Self { renderer, columns_sent: false }
     }
 
+    /// What is told of the outputs, unless that takes time: when some of them have to be converted, or are large. Most need neither.
+    pub(in crate::handlers) fn encode_now(&mut self, outputs: &[WatchOutput]) -> Option<Bytes> {
+        let has_to_be_converted =
+            |output: &WatchOutput| shown(output).is_some_and(|entry| !self.renderer.view.fits(&entry.object));
+        let takes_time = size_of(outputs) > HEAVY_BYTES || outputs.iter().any(has_to_be_converted);
+        (!takes_time).then(|| self.joined(outputs, &mut std::iter::empty()))
+    }
+
     /// What is told of the outputs, whose objects are converted to the version that was asked for first, and whether that ends the
     /// watch: it does when one of them can't be converted.
     pub(in crate::handlers) async fn encode(&mut self, outputs: &[WatchOutput]) -> (Bytes, bool) {
@@ -53,7 +61,7 @@ impl EventEncoder {
     /// What is told of the outputs, made on another thread where it is much: one large object takes too long for a thread that
     /// requests share.
     async fn made(&mut self, outputs: &[WatchOutput], converted: Vec<Arc<Entry>>) -> Bytes {
-        let size = outputs.iter().map(WatchOutput::size).sum::<usize>() as u64;
+        let size = size_of(outputs);
         if size <= HEAVY_BYTES {
             return self.joined(outputs, &mut converted.into_iter());
         }
@@ -81,14 +89,18 @@ impl EventEncoder {
     }
 
     fn frame(&mut self, output: &WatchOutput, converted: &mut dyn Iterator<Item = Arc<Entry>>) -> Bytes {
+        let other_version;
         let entry = match shown(output) {
-            Some(entry) if self.renderer.view.fits(&entry.object) => Some(entry.clone()),
-            Some(_) => converted.next(),
+            Some(entry) if self.renderer.view.fits(&entry.object) => Some(&**entry),
+            Some(_) => {
+                other_version = converted.next();
+                other_version.as_deref()
+            }
             None => None,
         };
         match (output, entry) {
             (WatchOutput::Initial(_), Some(entry)) => self.object(EventType::Added, &entry.object, entry.revision),
-            (WatchOutput::Event(kind, event), Some(entry)) => self.event(*kind, event, &entry),
+            (WatchOutput::Event(kind, event), Some(entry)) => self.event(*kind, event, entry),
             (WatchOutput::Initial(_) | WatchOutput::Event(..), None) => Bytes::new(),
             (WatchOutput::Bookmark { revision, initial_events_end }, _) => {
                 self.bookmark(*revision, *initial_events_end)
@@ -190,6 +202,11 @@ const METADATA_V1_BETA1: ViewId = ViewId(2);
 const PROTOBUF: ViewId = ViewId(3);
 const METADATA_V1_PROTOBUF: ViewId = ViewId(4);
 const METADATA_V1_BETA1_PROTOBUF: ViewId = ViewId(5);
+
+/// About how many bytes it takes to tell of the outputs.
+fn size_of(outputs: &[WatchOutput]) -> u64 {
+    outputs.iter().map(WatchOutput::size).sum::<usize>() as u64
+}
 
 /// The object that an output shows.
 fn shown(output: &WatchOutput) -> Option<&Arc<Entry>> {
