@@ -29,9 +29,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::authentication::TokenAuthenticator;
-pub(crate) use self::flow_control::has_long_query;
 use self::flow_control::{Cost, FlowControl, Places, Sent};
 pub use self::flow_control::{FlowLimits, LevelLimits};
+pub(crate) use self::flow_control::{has_long_query, is_copied};
 use self::long_work::LongWork;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::metrics::{Metrics, Observation, ResourceNames};
@@ -174,7 +174,8 @@ impl Pipeline {
                 Err(seconds) => return (respond::overloaded(seconds), None),
             };
             let caller = Caller::new(user, self.authorizer.clone()).until(deadline);
-            let request = ApiRequest { info, parts, body, caller, error_form, stopping: self.stopping.clone() };
+            let request =
+                Box::new(ApiRequest { info, parts, body, caller, error_form, stopping: self.stopping.clone() });
             (self.route(request, target, cost).await, places)
         });
         let (response, places) = time_limit::within(deadline, answered).await?;
@@ -183,7 +184,7 @@ impl Pipeline {
 
     async fn route(
         self: &Arc<Self>,
-        request: ApiRequest,
+        request: Box<ApiRequest>,
         target: Option<Target>,
         cost: Cost,
     ) -> Response<ResponseBody> {
@@ -191,7 +192,8 @@ impl Pipeline {
             return self.router.route(request, target).await;
         }
         let pipeline = self.clone();
-        self.long_work.run(async move { pipeline.router.route(request, target).await }).await
+        // Boxed: few requests come here, and all would carry the room for it.
+        Box::pin(self.long_work.run(async move { pipeline.router.route(request, target).await })).await
     }
 }
 

@@ -24,7 +24,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::{self, BoxFuture, FutureExt as _};
 use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{Response, StatusCode};
@@ -34,7 +34,7 @@ use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens,
 use keelson_resources::{CreateHandler, SubresourceHandler};
 
 use crate::body::ResponseBody;
-use crate::filters::has_long_query;
+use crate::filters::{has_long_query, is_copied};
 use crate::request_info::{RequestInfo, Verb};
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
@@ -52,35 +52,41 @@ impl ResourceHandlers {
         Self { registry, tokens }
     }
 
-    async fn dispatch(self, request: ApiRequest, target: Target) -> Result<Response<ResponseBody>, ApiError> {
+    /// What answers a request. Each is boxed alone: one value that had room for the largest would be copied for the smallest.
+    fn dispatch<'r>(&'r self, request: Box<ApiRequest>, target: &'r Target) -> Answering<'r> {
         let registry = &*self.registry;
         match target.subresource.as_ref().map(|below| below.handler) {
             None if target.resource.create_handler == Some(CreateHandler::Binding) => {
-                return binding::handle(registry, &target, request).await;
+                return binding::handle(registry, target, request).boxed();
             }
             None | Some(SubresourceHandler::Part) => {}
-            Some(SubresourceHandler::Scale) => return scale::handle(registry, &target, request).await,
-            Some(SubresourceHandler::Binding) => return binding::handle(registry, &target, request).await,
-            Some(SubresourceHandler::Eviction) => return eviction::handle(registry, &target, request).await,
-            Some(SubresourceHandler::Token) => return token::create(&self.tokens, &target, request).await,
+            Some(SubresourceHandler::Scale) => return scale::handle(registry, target, request).boxed(),
+            Some(SubresourceHandler::Binding) => return binding::handle(registry, target, request).boxed(),
+            Some(SubresourceHandler::Eviction) => return eviction::handle(registry, target, request).boxed(),
+            Some(SubresourceHandler::Token) => return token::create(&self.tokens, target, request).boxed(),
             Some(SubresourceHandler::Kubelet | SubresourceHandler::PodProxy | SubresourceHandler::Proxy) => {
-                return remote::handle(registry, &target, request).await;
+                return remote::handle(registry, target, request).boxed();
             }
         }
         match request.info.verb {
-            Verb::Get => get::handle(registry, &target, request).await,
-            Verb::List => list::handle(registry, &target, request).await,
-            Verb::Watch => watch::handle(registry, &target, request).await,
-            Verb::Create if target.stored().is_none() => review::handle(registry, &self.tokens, &target, request).await,
-            Verb::Create => create::handle(registry, &target, request).await,
-            Verb::Update => update::handle(registry, &target, request).await,
-            Verb::Patch => patch::handle(registry, &target, request).await,
-            Verb::Delete => delete::one(registry, &target, request).await,
-            Verb::DeleteCollection => delete::collection(registry, &target, request).await,
-            Verb::Other(_) => Err(ApiError::MethodNotAllowed),
+            Verb::Get => get::handle(registry, target, request).boxed(),
+            Verb::List => list::handle(registry, target, request).boxed(),
+            Verb::Watch => watch::handle(registry, target, request).boxed(),
+            Verb::Create if target.stored().is_none() => {
+                review::handle(registry, &self.tokens, target, request).boxed()
+            }
+            Verb::Create => create::handle(registry, target, request).boxed(),
+            Verb::Update => update::handle(registry, target, request).boxed(),
+            Verb::Patch => patch::handle(registry, target, request).boxed(),
+            Verb::Delete => delete::one(registry, target, request).boxed(),
+            Verb::DeleteCollection => delete::collection(registry, target, request).boxed(),
+            Verb::Other(_) => future::ready(Err(ApiError::MethodNotAllowed)).boxed(),
         }
     }
 }
+
+/// An answer that is being made.
+type Answering<'r> = BoxFuture<'r, Result<Response<ResponseBody>, ApiError>>;
 
 /// Who calls, as it writes: under the name that the request's options call it, or else its program.
 fn writing(caller: Caller, parts: &Parts, field_manager: Option<&str>, dry_run: bool) -> Caller {
@@ -97,18 +103,16 @@ fn status_of(written: &Written) -> StatusCode {
 }
 
 impl ApiService for ResourceHandlers {
-    fn call(&self, request: ApiRequest, target: Target) -> BoxFuture<'static, Response<ResponseBody>> {
+    fn call(&self, mut request: Box<ApiRequest>, target: Target) -> BoxFuture<'static, Response<ResponseBody>> {
         let handlers = self.clone();
         Box::pin(async move {
             let media = request.error_form;
-            let version = target.version.clone();
             let warnings = Warnings::noted();
-            let caller = request.caller.warned_in(warnings.clone());
-            let request = ApiRequest { caller, ..request };
+            request.caller = request.caller.warned_in(warnings.clone());
             let mut response =
-                handlers.dispatch(request, target).await.unwrap_or_else(|error| respond::error(&error, media));
+                handlers.dispatch(request, &target).await.unwrap_or_else(|error| respond::error(&error, media));
             respond::add_warnings(response.headers_mut(), &warnings.take());
-            if let Some(warning) = version.deprecation() {
+            if let Some(warning) = target.version.deprecation() {
                 respond::add_first_warning(response.headers_mut(), warning);
             }
             response
@@ -127,6 +131,7 @@ impl ApiService for ResourceHandlers {
                 // What can't be read costs nothing, and is refused by the handler.
                 options.map(|options| self.registry.estimate_list(target, &options)).unwrap_or_default()
             }
+            Verb::Get if is_copied(parts) && target.version.is_sole() => Estimate::copied_object(),
             Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => self.registry.estimate_object(target),
             // The object is named in the body.
             Verb::Create if target.resource.create_handler == Some(CreateHandler::Binding) => Estimate::any_object(),

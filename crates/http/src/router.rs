@@ -45,8 +45,8 @@ impl Router {
     }
 
     /// Answers a request that passed the filters, and that is for [`target`](Self::target).
-    pub async fn route(&self, request: ApiRequest, target: Option<Target>) -> Response<ResponseBody> {
-        let ApiRequest { info, parts, error_form, .. } = &request;
+    pub async fn route(&self, request: Box<ApiRequest>, target: Option<Target>) -> Response<ResponseBody> {
+        let ApiRequest { info, parts, error_form, .. } = &*request;
         if !info.is_resource_request {
             return self.pages.answer(&(self.documents)(&(self.surface)()), info, parts).await;
         }
@@ -136,7 +136,7 @@ mod tests {
     struct Nothing;
 
     impl ApiService for Nothing {
-        fn call(&self, _: ApiRequest, _: Target) -> BoxFuture<'static, Response<ResponseBody>> {
+        fn call(&self, _: Box<ApiRequest>, _: Target) -> BoxFuture<'static, Response<ResponseBody>> {
             Box::pin(async { respond::no_such_page() })
         }
     }

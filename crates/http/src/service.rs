@@ -36,7 +36,7 @@ pub struct ApiRequest {
 pub trait ApiService: Send + Sync + 'static {
     /// Answers one request, which is for `target`. Dropped when the client goes away or the time for the head of the answer
     /// is over.
-    fn call(&self, request: ApiRequest, target: Target) -> BoxFuture<'static, Response<ResponseBody>>;
+    fn call(&self, request: Box<ApiRequest>, target: Target) -> BoxFuture<'static, Response<ResponseBody>>;
 
     /// What the objects are that a request is about, before it is answered. Quick, and never a reason to refuse.
     fn estimate(&self, _info: &RequestInfo, _parts: &Parts, _target: &Target) -> Estimate {

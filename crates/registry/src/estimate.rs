@@ -25,6 +25,11 @@ pub struct Estimate {
 const ANY_OBJECT_BYTES: u64 = 3 << 19;
 
 impl Estimate {
+    /// One object whose bytes are copied, which costs nothing to speak of, however many there are.
+    pub const fn copied_object() -> Self {
+        Self { bytes: 0, looked_at: 1, is_selected: false }
+    }
+
     /// One object, whichever it is.
     pub const fn any_object() -> Self {
         Self { bytes: ANY_OBJECT_BYTES, looked_at: 1, is_selected: false }

@@ -55,6 +55,11 @@ impl RequestBody {
         Self { begun: Vec::new(), failed: None, unread, held_back: false }
     }
 
+    /// Whether it is known that there is none.
+    pub fn is_empty(&self) -> bool {
+        self.begun.is_empty() && self.failed.is_none() && self.unread.as_ref().is_none_or(Body::is_end_stream)
+    }
+
     /// Whether the body has more than so many bytes. No more of it is read than it takes to tell; a client that
     /// stopped sending is told so by [`read`](Self::read).
     pub async fn has_more_than(&mut self, bytes: usize) -> bool {

@@ -22,8 +22,8 @@ use http::header::{HeaderName, HeaderValue};
 use keelson_access::User;
 use keelson_access::user::{MASTERS, UNAUTHENTICATED};
 
-pub(crate) use self::cost::has_long_query;
 pub(super) use self::cost::{Cost, Sent, of};
+pub(crate) use self::cost::{has_long_query, is_copied};
 use self::gate::Gate;
 pub(super) use self::gate::Places;
 use crate::body::ResponseBody;

@@ -13,7 +13,7 @@ use crate::service::ApiRequest;
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let binding = Posted::read(target, request).await?;
     if target.name.as_deref().is_some_and(|name| name != binding.object.name()) {

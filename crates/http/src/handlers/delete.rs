@@ -21,7 +21,7 @@ use crate::service::ApiRequest;
 pub(super) async fn one(
     registry: &Registry,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
@@ -60,7 +60,7 @@ pub(super) async fn one(
 pub(super) async fn collection(
     registry: &Registry,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::List)?;
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());

@@ -23,7 +23,7 @@ const SORTED_BYTES: u64 = 16 << 20;
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::List)?;
     let options = ListOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()), false)?;

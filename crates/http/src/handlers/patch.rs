@@ -19,7 +19,7 @@ use crate::service::ApiRequest;
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let kind = kind(&request.parts.headers)?;
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;

@@ -34,8 +34,8 @@ impl Posted {
     ///
     /// # Errors
     /// 406 for a form that can't be made, 422 for options that are not allowed; otherwise as [`decode::object`].
-    pub(super) async fn read(target: &Target, request: ApiRequest) -> Result<Self, ApiError> {
-        let ApiRequest { parts, body, caller, .. } = request;
+    pub(super) async fn read(target: &Target, request: Box<ApiRequest>) -> Result<Self, ApiError> {
+        let ApiRequest { parts, body, caller, .. } = *request;
         let media = negotiate_routed(&parts, OBJECT_OFFERS)?;
         let options = CreateOptions::parse(&Query::parse(parts.uri.query().unwrap_or_default()))?;
         let caller = writing(caller, &parts, options.field_manager.as_deref(), options.dry_run);

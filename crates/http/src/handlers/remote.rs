@@ -14,7 +14,7 @@ use crate::service::ApiRequest;
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());
     let container = query.get("container").unwrap_or_default();

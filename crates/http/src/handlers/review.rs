@@ -15,7 +15,7 @@ pub(super) async fn handle(
     registry: &Registry,
     tokens: &ServiceAccountTokens,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let Posted { object: review, caller, answer } = Posted::read(target, request).await?;
     let reviewed = match target.resource.create_handler {

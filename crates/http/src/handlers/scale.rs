@@ -18,7 +18,7 @@ use crate::service::ApiRequest;
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let media = negotiate_routed(&request.parts, OBJECT_OFFERS)?;
     let query = Query::parse(request.parts.uri.query().unwrap_or_default());

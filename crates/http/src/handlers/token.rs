@@ -14,7 +14,7 @@ use crate::service::ApiRequest;
 pub(super) async fn create(
     tokens: &ServiceAccountTokens,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let Posted { object: wanted, caller, answer } = Posted::read(target, request).await?;
     let issued = tokens.issue(target, resolve::name(target)?, wanted, &caller).await?;

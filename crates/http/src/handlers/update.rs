@@ -18,7 +18,7 @@ use crate::service::ApiRequest;
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
-    request: ApiRequest,
+    request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     let options = UpdateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;

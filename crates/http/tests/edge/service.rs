@@ -33,7 +33,7 @@ pub(crate) struct Service {
 }
 
 impl ApiService for Service {
-    fn call(&self, request: ApiRequest, _: Target) -> BoxFuture<'static, Response<ResponseBody>> {
+    fn call(&self, request: Box<ApiRequest>, _: Target) -> BoxFuture<'static, Response<ResponseBody>> {
         let frames = self.frames.clone();
         Box::pin(async move {
             let RequestInfo { verb, resource, namespace, name, .. } = request.info.clone();
@@ -68,7 +68,7 @@ fn json(body: ResponseBody) -> Response<ResponseBody> {
 }
 
 /// One event, then nothing until the server stops.
-fn watch(request: ApiRequest) -> ResponseBody {
+fn watch(request: Box<ApiRequest>) -> ResponseBody {
     let first = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from("{\"type\":\"ADDED\"}\n")))]);
     let end = stream::once(request.stopping.cancelled_owned()).filter_map(|()| async { None });
     body::stream(StreamBody::new(Box::pin(first.chain(end).map(|frame| frame.map_err(|never| match never {})))))

@@ -8,6 +8,7 @@ use http::request::Parts;
 use keelson_registry::Estimate;
 
 use crate::body::RequestBody;
+use crate::negotiation::wants_pretty;
 use crate::request_info::{RequestInfo, Verb};
 
 /// How many bytes of an answer one place stands for: about two chunks of 500 pods.
@@ -46,6 +47,9 @@ pub(crate) struct Sent {
 impl Sent {
     /// Looks at a body, of which no more is read than it takes to tell.
     pub(crate) async fn of(parts: &Parts, body: &mut RequestBody) -> Self {
+        if body.is_empty() {
+            return Self::default();
+        }
         let is_long = body.has_more_than(LONG_BODY_BYTES).await;
         let media = parts.headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
         let may_copy = parts.method == Method::PATCH && media.starts_with(COPYING.0);
@@ -87,14 +91,19 @@ pub(crate) fn has_long_query(parts: &Parts) -> bool {
     parts.uri.query().is_some_and(|query| query.len() > LONG_QUERY_BYTES)
 }
 
-/// Whether the answer is made from objects rather than copied: a table, bare metadata, YAML, protobuf.
+/// Whether an answer with one object holds its bytes as they are.
+pub(crate) fn is_copied(parts: &Parts) -> bool {
+    !is_made(parts) && !wants_pretty(parts)
+}
+
+/// Whether the answer is made from objects rather than copied: a table, bare metadata, indented JSON, YAML, protobuf.
 fn is_made(parts: &Parts) -> bool {
     parts
         .headers
         .get_all(ACCEPT)
         .iter()
         .filter_map(|value| value.to_str().ok())
-        .any(|accept| ["as=", "protobuf", "yaml"].iter().any(|word| accept.contains(word)))
+        .any(|accept| ["as=", "protobuf", "yaml", "pretty"].iter().any(|word| accept.contains(word)))
 }
 
 #[cfg(test)]
