@@ -24,6 +24,8 @@ const LONG_OBJECT_BYTES: u64 = 128 * 1024;
 const LONG_MADE_BYTES: u64 = 32 * 1024;
 /// To look at more objects one by one is.
 const LONG_ROWS: u64 = 5_000;
+/// To delete more objects by one request is: some at a time are changed at once.
+const LONG_DELETED_ROWS: u64 = 32;
 /// What a query of more bytes asks for is: selectors of many terms.
 const LONG_QUERY_BYTES: usize = 4 * 1024;
 
@@ -81,6 +83,8 @@ pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: Sent
     let is_long = sent.much
         || has_long_query(parts)
         || (is_list && about.looked_at > LONG_ROWS && (about.is_selected || is_made(parts)))
+        || (info.verb == Verb::DeleteCollection
+            && (about.looked_at > LONG_DELETED_ROWS || about.bytes > LONG_OBJECT_BYTES))
         || (!is_list && (about.bytes > longest || about.bytes * sent.bytes > LONG_PRODUCT))
         || (!info.is_resource_request && LONG_PAGES.iter().any(|page| info.path.starts_with(page)));
     Cost { places: usize::try_from(places).unwrap_or(usize::MAX), is_long }
@@ -144,6 +148,19 @@ mod tests {
         check("/openapi/v2", "*/*", Estimate::default(), false, 1, true);
         check("/apis", "*/*", Estimate::default(), false, 1, false);
         check("/apis/apps/v1/namespaces/a/deployments/d", "*/*", small, false, 1, false);
+    }
+
+    #[test]
+    fn to_delete_many_objects_is_long_work() {
+        let (parts, ()) = Request::delete("/api/v1/namespaces/a/pods").body(()).unwrap().into_parts();
+        let info = RequestInfo::parse(&parts.method, &parts.uri);
+        let is_long = |looked_at, bytes| {
+            let about = Estimate { bytes, looked_at, is_selected: false };
+            of(&info, &parts, &about, Sent::default()).is_long
+        };
+        assert!(!is_long(20, 60_000));
+        assert!(is_long(20, 1 << 20));
+        assert!(is_long(100, 60_000));
     }
 
     #[tokio::test]
