@@ -198,7 +198,7 @@ mod tests {
     fn every_kind_with_several_versions_converts_between_all_of_them() {
         let mut known = 0;
         for resource in Catalogue::builtin().resources() {
-            let Some(stored) = resource.storage_gvk() else { continue };
+            let Some(stored) = resource.default_storage_kind() else { continue };
             let served = resource.versions.iter().map(|version| (&*resource.group, &*version.name));
             let forms: BTreeSet<_> = served.chain([(stored.group.as_str(), stored.version.as_str())]).collect();
             if forms.len() == 1 && resource.kind != "Event" {

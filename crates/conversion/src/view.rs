@@ -78,7 +78,7 @@ mod tests {
             for version in &resource.versions {
                 let view = View::new(&resource.gvk(&version.name));
                 assert!(matches!(view.passage(&view.api_version), Some(Passage::Same)));
-                let stored = resource.storage_gvk().expect("it is stored").group_version().to_string();
+                let stored = resource.default_storage_kind().expect("it is stored").group_version().to_string();
                 assert!(view.passage(&stored).is_some(), "{} from {stored}", view.api_version);
                 assert!(view.passage("nowhere/v1").is_none());
             }

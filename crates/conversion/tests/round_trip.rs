@@ -393,7 +393,7 @@ fn a_request_cannot_leave_notes_of_its_own() {
 fn selectable_fields_are_the_same_in_every_version() {
     let mut checked = 0;
     for resource in Catalogue::builtin().resources().filter(|resource| !resource.selectable_fields.is_empty()) {
-        let stored = resource.storage_gvk().expect("what is selected is stored");
+        let stored = resource.default_storage_kind().expect("what is selected is stored");
         let from = (stored.group.as_str(), stored.version.as_str());
         for version in &resource.versions {
             let to = (&*resource.group, &*version.name);

@@ -35,7 +35,7 @@ use keelson_resources::{CreateHandler, SubresourceHandler};
 
 use crate::body::ResponseBody;
 use crate::filters::{has_long_query, is_copied};
-use crate::request_info::{RequestInfo, Verb};
+use crate::request_info::{RequestInfo, RequestVerb};
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
 
@@ -69,18 +69,18 @@ impl ResourceHandlers {
             }
         }
         match request.info.verb {
-            Verb::Get => get::handle(registry, target, request).boxed(),
-            Verb::List => list::handle(registry, target, request).boxed(),
-            Verb::Watch => watch::handle(registry, target, request).boxed(),
-            Verb::Create if target.stored().is_none() => {
+            RequestVerb::Get => get::handle(registry, target, request).boxed(),
+            RequestVerb::List => list::handle(registry, target, request).boxed(),
+            RequestVerb::Watch => watch::handle(registry, target, request).boxed(),
+            RequestVerb::Create if target.stored().is_none() => {
                 review::handle(registry, &self.tokens, target, request).boxed()
             }
-            Verb::Create => create::handle(registry, target, request).boxed(),
-            Verb::Update => update::handle(registry, target, request).boxed(),
-            Verb::Patch => patch::handle(registry, target, request).boxed(),
-            Verb::Delete => delete::one(registry, target, request).boxed(),
-            Verb::DeleteCollection => delete::collection(registry, target, request).boxed(),
-            Verb::Other(_) => future::ready(Err(ApiError::MethodNotAllowed)).boxed(),
+            RequestVerb::Create => create::handle(registry, target, request).boxed(),
+            RequestVerb::Update => update::handle(registry, target, request).boxed(),
+            RequestVerb::Patch => patch::handle(registry, target, request).boxed(),
+            RequestVerb::Delete => delete::one(registry, target, request).boxed(),
+            RequestVerb::DeleteCollection => delete::collection(registry, target, request).boxed(),
+            RequestVerb::Other(_) => future::ready(Err(ApiError::MethodNotAllowed)).boxed(),
         }
     }
 }
@@ -122,20 +122,24 @@ impl ApiService for ResourceHandlers {
     fn estimate(&self, info: &RequestInfo, parts: &Parts, target: &Target) -> Estimate {
         match info.verb {
             // To read such selectors takes too long here. They can't ask for more than everything.
-            Verb::List | Verb::DeleteCollection if has_long_query(parts) => {
+            RequestVerb::List | RequestVerb::DeleteCollection if has_long_query(parts) => {
                 let query = Query::parse(parts.uri.query().unwrap_or_default());
                 self.registry.estimate_unread(target, query.get("limit").is_some())
             }
-            Verb::List | Verb::DeleteCollection => {
+            RequestVerb::List | RequestVerb::DeleteCollection => {
                 let options = ListOptions::parse(&Query::parse(parts.uri.query().unwrap_or_default()), false);
                 // What can't be read costs nothing, and is refused by the handler.
                 options.map(|options| self.registry.estimate_list(target, &options)).unwrap_or_default()
             }
-            Verb::Get if is_copied(parts) && target.version.is_sole() => Estimate::copied_object(),
-            Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => self.registry.estimate_object(target),
+            RequestVerb::Get if is_copied(parts) && target.version.is_sole() => Estimate::copied_object(),
+            RequestVerb::Get | RequestVerb::Update | RequestVerb::Patch | RequestVerb::Delete => {
+                self.registry.estimate_object(target)
+            }
             // The object is named in the body.
-            Verb::Create if target.resource.create_handler == Some(CreateHandler::Binding) => Estimate::any_object(),
-            Verb::Watch | Verb::Create | Verb::Other(_) => Estimate::default(),
+            RequestVerb::Create if target.resource.create_handler == Some(CreateHandler::Binding) => {
+                Estimate::any_object()
+            }
+            RequestVerb::Watch | RequestVerb::Create | RequestVerb::Other(_) => Estimate::default(),
         }
     }
 }

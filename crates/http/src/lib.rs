@@ -20,5 +20,5 @@ pub mod version;
 
 pub use body::{BodyError, RequestBody, ResponseBody};
 pub use filters::Pipeline;
-pub use request_info::{RequestInfo, Verb};
+pub use request_info::{RequestInfo, RequestVerb};
 pub use service::{ApiRequest, ApiService};

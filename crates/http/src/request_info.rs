@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 /// What a request wants to do, in the words of authorization rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Verb {
+pub enum RequestVerb {
     /// Read one object.
     Get,
     /// Read a collection.
@@ -34,7 +34,7 @@ pub enum Verb {
     Other(Cow<'static, str>),
 }
 
-impl Verb {
+impl RequestVerb {
     /// The verb as authorization rules and texts write it.
     pub fn as_str(&self) -> &str {
         match self {
@@ -61,16 +61,16 @@ impl Verb {
 
     /// The verb as the catalogue of resources has it; `None` for what no resource serves.
     pub fn served(&self) -> Option<keelson_resources::Verb> {
-        use keelson_resources::Verb as Served;
+        use keelson_resources::Verb;
         match self {
-            Self::Get => Some(Served::Get),
-            Self::List => Some(Served::List),
-            Self::Watch => Some(Served::Watch),
-            Self::Create => Some(Served::Create),
-            Self::Update => Some(Served::Update),
-            Self::Patch => Some(Served::Patch),
-            Self::Delete => Some(Served::Delete),
-            Self::DeleteCollection => Some(Served::DeleteCollection),
+            Self::Get => Some(Verb::Get),
+            Self::List => Some(Verb::List),
+            Self::Watch => Some(Verb::Watch),
+            Self::Create => Some(Verb::Create),
+            Self::Update => Some(Verb::Update),
+            Self::Patch => Some(Verb::Patch),
+            Self::Delete => Some(Verb::Delete),
+            Self::DeleteCollection => Some(Verb::DeleteCollection),
             Self::Other(_) => None,
         }
     }
@@ -100,7 +100,7 @@ impl Verb {
     }
 }
 
-impl fmt::Display for Verb {
+impl fmt::Display for RequestVerb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -112,7 +112,7 @@ pub struct RequestInfo {
     /// Whether the path names a resource. All fields but `verb` and `path` are empty otherwise.
     pub is_resource_request: bool,
     /// What the request wants to do.
-    pub verb: Verb,
+    pub verb: RequestVerb,
     /// The group, empty for the core group.
     pub group: String,
     /// The version, such as `v1`.
@@ -163,13 +163,13 @@ impl RequestInfo {
             _ => return,
         };
         let (version, mut parts) = (parts[0], &parts[1..]);
-        let mut verb = Verb::of_resource(method);
+        let mut verb = RequestVerb::of_resource(method);
         if let ["watch", rest @ ..] = parts {
             if rest.is_empty() {
                 return;
             }
             self.watch_path = true;
-            verb = if verb == Verb::Get { Verb::Watch } else { verb };
+            verb = if verb == RequestVerb::Get { RequestVerb::Watch } else { verb };
             parts = rest;
         }
         self.is_resource_request = true;
@@ -182,13 +182,13 @@ impl RequestInfo {
 
     /// Whether the answer is a stream without end.
     pub fn is_long_running(&self) -> bool {
-        self.verb == Verb::Watch
+        self.verb == RequestVerb::Watch
     }
 
     fn non_resource(method: &Method) -> Self {
         Self {
             is_resource_request: false,
-            verb: Verb::of_page(method),
+            verb: RequestVerb::of_page(method),
             group: String::new(),
             version: String::new(),
             resource: String::new(),
@@ -240,11 +240,11 @@ impl RequestInfo {
             return;
         }
         match self.verb {
-            Verb::Get => self.verb = if wants_watch(query) { Verb::Watch } else { Verb::List },
-            Verb::Delete => self.verb = Verb::DeleteCollection,
+            RequestVerb::Get => self.verb = if wants_watch(query) { RequestVerb::Watch } else { RequestVerb::List },
+            RequestVerb::Delete => self.verb = RequestVerb::DeleteCollection,
             _ => {}
         }
-        if matches!(self.verb, Verb::List | Verb::Watch) {
+        if matches!(self.verb, RequestVerb::List | RequestVerb::Watch) {
             self.name = selected_name(query);
         }
     }

@@ -14,7 +14,7 @@ use keelson_registry::{Estimate, Surface, Target};
 
 use crate::body::ResponseBody;
 use crate::pages::{Pages, ServedDocuments};
-use crate::request_info::{RequestInfo, Verb};
+use crate::request_info::{RequestInfo, RequestVerb};
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
 
@@ -114,11 +114,15 @@ enum PathScope {
 /// Whether the verb goes with what the path names: an object, a collection, or all namespaces.
 fn verb_fits(info: &RequestInfo, place: PathScope) -> bool {
     match &info.verb {
-        Verb::List | Verb::Watch => true,
-        Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => info.name_in_path && !info.watch_path,
-        Verb::Create => !info.watch_path && place == PathScope::Own && info.name_in_path == info.subresource.is_some(),
-        Verb::DeleteCollection => !info.watch_path && place == PathScope::Own,
-        Verb::Other(_) => false,
+        RequestVerb::List | RequestVerb::Watch => true,
+        RequestVerb::Get | RequestVerb::Update | RequestVerb::Patch | RequestVerb::Delete => {
+            info.name_in_path && !info.watch_path
+        }
+        RequestVerb::Create => {
+            !info.watch_path && place == PathScope::Own && info.name_in_path == info.subresource.is_some()
+        }
+        RequestVerb::DeleteCollection => !info.watch_path && place == PathScope::Own,
+        RequestVerb::Other(_) => false,
     }
 }
 

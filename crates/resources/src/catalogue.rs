@@ -148,7 +148,7 @@ mod tests {
     fn stored_forms_are_versions_that_are_served() {
         let catalogue = Catalogue::builtin();
         for resource in catalogue.resources() {
-            if let Some(stored) = resource.storage_gvk() {
+            if let Some(stored) = resource.default_storage_kind() {
                 let owner =
                     catalogue.by_kind(&stored.group, &stored.kind).expect("the stored kind is in the catalogue");
                 assert!(owner.version(&stored.version).is_some(), "{stored:?}");

@@ -309,8 +309,8 @@ impl Resource {
         GroupResource { group: self.group.to_string(), resource: self.plural.to_string() }
     }
 
-    /// The group, version and kind that its objects are stored in; `None` when they are not stored.
-    pub fn storage_gvk(&self) -> Option<GroupVersionKind> {
+    /// The group, version and kind that its objects are stored in unless a server is told otherwise; `None` when they are not stored.
+    pub fn default_storage_kind(&self) -> Option<GroupVersionKind> {
         match &self.storage {
             StorageKind::Persisted { group, version, .. } => Some(named(group, version, &self.kind)),
             StorageKind::Virtual => None,

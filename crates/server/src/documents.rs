@@ -94,7 +94,8 @@ impl Version {
             served().map(|(resource, version)| priority(resource, version)).max().unwrap_or(0)
         };
         let discovered = |(resource, version): (&Arc<ServedResource>, &Arc<KindVersion>)| {
-            let stored_as = resource.storage_kind().filter(|kind| resource.storage_gvk().as_ref() != Some(*kind));
+            let stored_as =
+                resource.storage_kind().filter(|kind| resource.default_storage_kind().as_ref() != Some(*kind));
             DiscoveredResource::of(resource, version, stored_as.map(|kind| kind.version.as_str()))
         };
         let builtin = served().all(|(resource, _)| resource.is_builtin());

@@ -11,7 +11,7 @@ use keelson_access::{Attributes, Authorizer, ResourceAttributes, User};
 use keelson_meta::error::ForbiddenDetail;
 use keelson_meta::{ApiError, GroupResource};
 
-use crate::request_info::{RequestInfo, Verb};
+use crate::request_info::{RequestInfo, RequestVerb};
 
 /// Lets a request pass, or says why not.
 ///
@@ -44,7 +44,7 @@ struct Selectors<'u> {
 impl<'u> Selectors<'u> {
     fn of(info: &RequestInfo, uri: &'u Uri) -> Self {
         let mut selectors = Self::default();
-        let of_collection = matches!(info.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        let of_collection = matches!(info.verb, RequestVerb::List | RequestVerb::Watch | RequestVerb::DeleteCollection);
         for (key, value) in uri.query().filter(|_| of_collection).into_iter().flat_map(pairs) {
             match &*key {
                 "labelSelector" => drop(selectors.label.get_or_insert(value)),

@@ -11,7 +11,7 @@ use keelson_registry::{PatchKind, Registry, Target, WriteOptions, object_of};
 use super::{decode, patch, resolve, writing};
 use crate::body::ResponseBody;
 use crate::negotiation::{OBJECT_OFFERS, negotiate_routed};
-use crate::request_info::Verb;
+use crate::request_info::RequestVerb;
 use crate::respond;
 use crate::service::ApiRequest;
 
@@ -25,11 +25,11 @@ pub(super) async fn handle(
     let name = resolve::name(target)?;
     let headers = &request.parts.headers;
     let scale = match request.info.verb {
-        Verb::Get => {
+        RequestVerb::Get => {
             let entry = registry.get(target, name, &request.caller, &GetOptions::parse(&query)).await?;
             registry.scale(&entry)
         }
-        Verb::Update => {
+        RequestVerb::Update => {
             let options = UpdateOptions::parse(&query)?;
             let body = decode::of_kind(headers, request.body, ("autoscaling/v1", "Scale")).await?;
             let wanted = body.ok_or_else(|| ApiError::BadRequest("the body of the request is empty".to_owned()))?;
@@ -38,7 +38,7 @@ pub(super) async fn handle(
             let options = WriteOptions::Update(&options);
             registry.change_scale(target, name, &caller, options, |_| Ok(wanted.clone())).await?
         }
-        Verb::Patch => {
+        RequestVerb::Patch => {
             let form = patch::kind(headers)?;
             let options = patch::options(&query, form)?;
             let patch = patch::document(form, request.body, options.field_validation).await?;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Metrics;
 use super::requests::{RequestLabels, Series};
-use crate::request_info::{RequestInfo, Verb};
+use crate::request_info::{RequestInfo, RequestVerb};
 
 /// The names of a resource that is served. Only these become label values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,15 +84,15 @@ impl Drop for Observation {
 /// The verb in the words of the field's dashboards: methods, with lists and watches told apart.
 fn verb(info: &RequestInfo) -> &'static str {
     match &info.verb {
-        Verb::Get => "GET",
-        Verb::List => "LIST",
-        Verb::Watch => "WATCH",
-        Verb::Create => "POST",
-        Verb::Update => "PUT",
-        Verb::Patch => "PATCH",
-        Verb::Delete => "DELETE",
-        Verb::DeleteCollection => "DELETECOLLECTION",
-        Verb::Other(method) => match &**method {
+        RequestVerb::Get => "GET",
+        RequestVerb::List => "LIST",
+        RequestVerb::Watch => "WATCH",
+        RequestVerb::Create => "POST",
+        RequestVerb::Update => "PUT",
+        RequestVerb::Patch => "PATCH",
+        RequestVerb::Delete => "DELETE",
+        RequestVerb::DeleteCollection => "DELETECOLLECTION",
+        RequestVerb::Other(method) => match &**method {
             "get" => "GET",
             "head" => "HEAD",
             "post" => "POST",
@@ -109,7 +109,7 @@ fn verb(info: &RequestInfo) -> &'static str {
 fn scope(info: &RequestInfo) -> &'static str {
     match info {
         RequestInfo { is_resource_request: false, .. } => "",
-        RequestInfo { name: Some(_), .. } | RequestInfo { verb: Verb::Create, .. } => "resource",
+        RequestInfo { name: Some(_), .. } | RequestInfo { verb: RequestVerb::Create, .. } => "resource",
         RequestInfo { namespace: Some(_), .. } => "namespace",
         RequestInfo { .. } => "cluster",
     }

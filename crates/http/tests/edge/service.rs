@@ -15,7 +15,7 @@ use http_body_util::StreamBody;
 use hyper::body::{Body, Frame};
 use keelson_http::body::{self, MAX_REQUEST_BYTES};
 use keelson_http::negotiation::MediaType;
-use keelson_http::{ApiRequest, ApiService, BodyError, RequestInfo, ResponseBody, Verb, respond};
+use keelson_http::{ApiRequest, ApiService, BodyError, RequestInfo, RequestVerb, ResponseBody, respond};
 use keelson_registry::Target;
 
 /// The size of one frame of a large answer.
@@ -44,13 +44,13 @@ impl ApiService for Service {
                     std::thread::sleep(HELD);
                     respond::text(StatusCode::OK, "held\n")
                 }
-                (Verb::Create, _) => match request.body.read(MAX_REQUEST_BYTES).await {
+                (RequestVerb::Create, _) => match request.body.read(MAX_REQUEST_BYTES).await {
                     Ok(bytes) => respond::text(StatusCode::CREATED, format!("{} bytes\n", bytes.len())),
                     Err(error) => respond::error(&error, MediaType::JSON),
                 },
                 // A watch with so much to tell that it waits for its client.
-                (Verb::Watch, "large") => json(body::stream(Large { frames, left: LARGE_FRAMES })),
-                (Verb::Watch, _) => json(watch(request)),
+                (RequestVerb::Watch, "large") => json(body::stream(Large { frames, left: LARGE_FRAMES })),
+                (RequestVerb::Watch, _) => json(watch(request)),
                 (_, "broken") => json(broken()),
                 (_, "large") => json(body::stream(Large { frames, left: LARGE_FRAMES })),
                 _ => {

@@ -112,7 +112,7 @@ impl Contribution {
     }
 
     pub(super) fn served(&self) -> ServedResource {
-        let declared = self.resource.storage_gvk();
+        let declared = self.resource.default_storage_kind();
         let storage_kind = match (&self.storage_version, declared) {
             (Some(version), Some(_)) => Some(self.resource.gvk(version)),
             (_, declared) => declared,

@@ -9,7 +9,7 @@ use keelson_registry::Estimate;
 
 use crate::body::RequestBody;
 use crate::negotiation::wants_pretty;
-use crate::request_info::{RequestInfo, Verb};
+use crate::request_info::{RequestInfo, RequestVerb};
 
 /// How many bytes of an answer one place stands for: about two chunks of 500 pods.
 const PLACE_BYTES: u64 = 4 * 1024 * 1024;
@@ -78,12 +78,12 @@ impl Default for Cost {
 /// The cost of a request, by what the trees of the cache know of what it is about.
 pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: Sent) -> Cost {
     let places = 1 + about.bytes / PLACE_BYTES + about.looked_at / PLACE_ROWS;
-    let is_list = matches!(info.verb, Verb::List | Verb::DeleteCollection | Verb::Watch);
+    let is_list = matches!(info.verb, RequestVerb::List | RequestVerb::DeleteCollection | RequestVerb::Watch);
     let longest = if is_made(parts) { LONG_MADE_BYTES } else { LONG_OBJECT_BYTES };
     let is_long = sent.much
         || has_long_query(parts)
         || (is_list && about.looked_at > LONG_ROWS && (about.is_selected || is_made(parts)))
-        || (info.verb == Verb::DeleteCollection
+        || (info.verb == RequestVerb::DeleteCollection
             && (about.looked_at > LONG_DELETED_ROWS || about.bytes > LONG_OBJECT_BYTES))
         || (!is_list && (about.bytes > longest || about.bytes * sent.bytes > LONG_PRODUCT))
         || (!info.is_resource_request && LONG_PAGES.iter().any(|page| info.path.starts_with(page)));
