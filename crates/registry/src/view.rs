@@ -13,9 +13,11 @@ use keelson_codec::StoredObject;
 use keelson_conversion::Conversion;
 use keelson_meta::go_format::quote;
 use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
+use keelson_supervision::outcome;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::converter::{BATCH_BYTES, BATCH_OBJECTS, ask};
-use crate::kept::Looked;
+use crate::kept::{Claim, Looked};
 use crate::surface::{KindVersion, ServedResource, VersionChange};
 use crate::target::Target;
 use crate::versions::{unconvertible, version_of};
@@ -152,12 +154,9 @@ impl VersionedView {
             let wanted: Vec<&StoredObject> = missing.iter().map(|place| &objects[*place]).collect();
             let Looked { kept: mut shown, claim, others } = kept.look(version, &wanted);
             if let Some(claim) = claim {
-                let answer = self.ask(claim.stored()).await;
-                for (place, object) in claim.places.iter().zip(answer.iter().flatten()) {
-                    shown[*place] = Some(object.clone());
+                for (place, object) in claim.places.clone().into_iter().zip(self.ask_for(claim).await?) {
+                    shown[place] = Some(object);
                 }
-                claim.land(answer.as_deref());
-                answer?;
             }
             // ORDER: behind the own answer, so that no two wait for each other.
             for other in others {
@@ -167,6 +166,18 @@ impl VersionedView {
                 found[place] = object;
             }
         }
+    }
+
+    /// Asks for the objects of a claim. A task does it: others may wait for the answer too, whoever asks may be a list whose client
+    /// takes nothing, and must not keep them up. It ends with whoever asks, and leaves the rest to the others then.
+    async fn ask_for(&self, claim: Claim) -> Result<Vec<StoredObject>, ApiError> {
+        let view = self.clone();
+        let asking = tokio::spawn(async move {
+            let answer = view.ask(claim.stored()).await;
+            claim.land(answer.as_deref());
+            answer
+        });
+        outcome(AbortOnDropHandle::new(asking)).await
     }
 
     /// Asks for objects of one version in this one. Others have their turn in between: a batch is more than a thread that requests

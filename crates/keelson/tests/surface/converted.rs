@@ -328,6 +328,40 @@ async fn nobody_is_asked_again_for_what_was_told() {
     assert_eq!(pilot.take_calls(), [1]);
 }
 
+/// A list that its client does not read is not looked after: what it has asked for comes all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_and_goes_on_no_further_keeps_up_nobody() {
+    let (server, raw, pilot) = harbour().await;
+    fill(&raw, 0, 1).await;
+    let permits = Arc::new(Semaphore::new(0));
+    pilot.be(Mood::Waits(permits.clone()));
+    let target = server.running().registry().surface().lookup(GROUP, "v2", "berths").unwrap();
+    let stored = target.collection().unwrap().get("default/b0000").unwrap();
+    let view = target.view();
+    let mut asks = Box::pin(view.show(&stored.object));
+    assert!(futures::poll!(&mut asks).is_pending());
+    while pilot.waiting.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    permits.add_permits(1);
+    assert_eq!(raw.get(format!("{OTHER}/b0000")).await.expect(200).json()["spec"]["address"], "h:0");
+    assert_eq!(pilot.take_calls(), [1]);
+
+    // Who goes leaves it to those who wait.
+    raw.patch(format!("{STORED}/b0000"), MERGE, &json!({ "spec": { "port": 1 } })).await.expect(200);
+    let stored = target.collection().unwrap().get("default/b0000").unwrap();
+    let mut asks = Box::pin(view.show(&stored.object));
+    assert!(futures::poll!(&mut asks).is_pending());
+    while pilot.waiting.load(Ordering::SeqCst) == 1 {
+        tokio::task::yield_now().await;
+    }
+    let mut waits = Box::pin(view.show(&stored.object));
+    assert!(futures::poll!(&mut waits).is_pending());
+    drop(asks);
+    permits.add_permits(2);
+    assert!(waits.await.is_ok());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_does_not_answer_delays_only_those_who_need_it() {
     let (_server, raw, pilot) = harbour().await;
