@@ -105,6 +105,9 @@ pub(crate) struct Serve {
     /// that are called through a service where there is no cluster network. May be repeated.
     #[arg(long, env = "KEELSON_SERVICE_ROUTE", value_delimiter = ',')]
     pub(crate) service_route: Vec<ServiceRoute>,
+    /// Call others than services by the proxy that HTTPS_PROXY names, but for those in NO_PROXY.
+    #[arg(long, env = "KEELSON_PROXY_FROM_ENVIRONMENT")]
+    pub(crate) proxy_from_environment: bool,
     /// The ports of all nodes that services may take.
     #[arg(long, env = "KEELSON_SERVICE_NODE_PORT_RANGE", default_value = "30000-32767")]
     pub(crate) service_node_port_range: PortRange,

@@ -7,7 +7,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use keelson_server::{Config, RegistryConfig, Server, ServiceRanges, StoreConfig, Switches, catalogue};
+use keelson_server::{Config, Proxy, RegistryConfig, Server, ServiceRanges, StoreConfig, Switches, catalogue};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -102,6 +102,9 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
         config.never_chunk(catalogue(), name).context("--no-chunking")?;
     }
     config.advertise_address = args.advertise_address;
+    if args.proxy_from_environment {
+        config.proxy = Proxy::from_environment().map_err(anyhow::Error::msg).context("reading HTTPS_PROXY")?;
+    }
     config.service_routes = args.service_route.into_iter().collect();
     if let Some(issuer) = args.service_account_issuer {
         config.service_account_issuer = issuer;

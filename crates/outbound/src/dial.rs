@@ -18,6 +18,7 @@ use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
 use crate::fault::DialError;
+use crate::proxy::Proxy;
 use crate::services::Services;
 use crate::tls;
 use crate::wire::Wire;
@@ -37,6 +38,7 @@ struct Way {
     ca_bundle: Vec<u8>,
     connector: OnceCell<TlsConnector>,
     services: Arc<dyn Services>,
+    proxy: Option<Proxy>,
 }
 
 /// Where connections go.
@@ -57,11 +59,11 @@ impl Goal {
 }
 
 impl Dialer {
-    pub(crate) fn new(to: Goal, ca_bundle: Vec<u8>, services: Arc<dyn Services>) -> Self {
+    pub(crate) fn new(to: Goal, ca_bundle: Vec<u8>, services: Arc<dyn Services>, proxy: Option<Proxy>) -> Self {
         let server_name = to.server_name();
         let server_name = ServerName::try_from(server_name.clone())
             .map_err(|_| format!("tls: {server_name:?} is no name that a certificate can have"));
-        Self(Arc::new(Way { to, server_name, ca_bundle, connector: OnceCell::new(), services }))
+        Self(Arc::new(Way { to, server_name, ca_bundle, connector: OnceCell::new(), services, proxy }))
     }
 
     async fn dial(self) -> Result<Wire, DialError> {
@@ -73,12 +75,26 @@ impl Dialer {
         };
         let connector = self.0.connector.get_or_try_init(|| self.connector()).await?;
         let name = self.0.server_name.clone().map_err(DialError::Setup)?;
-        let stream = connected(&addresses).await?;
+        let stream = self.stream(&addresses).await?;
         // Requests are small, and wait for nothing.
         let _ = stream.set_nodelay(true);
         match tokio::time::timeout(HANDSHAKE_TIME, connector.connect(name, stream)).await {
             Ok(secured) => Ok(Wire::new(secured.map_err(DialError::Tls)?)),
             Err(_) => Err(DialError::Setup("net/http: TLS handshake timeout".to_owned())),
+        }
+    }
+
+    /// A connection there, which is not secured yet.
+    async fn stream(&self, addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
+        match (&self.0.proxy, &self.0.to) {
+            (Some(proxy), Goal::Host { host, port }) if proxy.is_for(host, *port) => {
+                let by_proxy = [(proxy.host.clone(), proxy.port)];
+                let refused = |error: DialError| DialError::Proxy(format!("proxyconnect tcp: {error}"));
+                let mut stream = connected(&by_proxy).await.map_err(refused)?;
+                proxy.lead(&mut stream, host, *port).await.map_err(DialError::Proxy)?;
+                Ok(stream)
+            }
+            _ => connected(addresses).await,
         }
     }
 

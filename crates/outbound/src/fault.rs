@@ -41,6 +41,9 @@ pub(crate) enum DialError {
     /// The peer could not be secured.
     #[error("{}", tls_text(.0))]
     Tls(io::Error),
+    /// The proxy does not lead there.
+    #[error("{0}")]
+    Proxy(String),
     /// What secures connections could not be set up.
     #[error("{0}")]
     Setup(String),

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use crate::client_config::{ClientConfig, Destination};
 use crate::dial::{Dialer, Goal};
 use crate::peer::{Host, Peer, Reading};
+use crate::proxy::Proxy;
 use crate::services::Services;
 use crate::stats::OutboundStats;
 
@@ -21,6 +22,7 @@ use crate::stats::OutboundStats;
 pub struct Outbound {
     services: Arc<dyn Services>,
     random: Arc<dyn Random>,
+    proxy: Option<Proxy>,
     /// One for each host and bundle, as long as somebody may call it, so that all who do share its connections and its bounds.
     hosts: Mutex<HashMap<HostKey, Weak<Host>>>,
     reading: Arc<Reading>,
@@ -35,11 +37,12 @@ struct HostKey {
 }
 
 impl Outbound {
-    /// Calls those behind services where these lead.
-    pub fn new(services: Arc<dyn Services>, random: Arc<dyn Random>) -> Arc<Self> {
+    /// Calls those behind services where these lead, and others by a proxy where there is one.
+    pub fn new(services: Arc<dyn Services>, random: Arc<dyn Random>, proxy: Option<Proxy>) -> Arc<Self> {
         Arc::new(Self {
             services,
             random,
+            proxy,
             hosts: Mutex::default(),
             reading: Arc::default(),
             stats: OutboundStats::default(),
@@ -77,7 +80,7 @@ impl Outbound {
             return known;
         }
         hosts.retain(|_, host| host.strong_count() > 0);
-        let dialer = Dialer::new(key.to.clone(), key.ca_bundle.clone(), self.services.clone());
+        let dialer = Dialer::new(key.to.clone(), key.ca_bundle.clone(), self.services.clone(), self.proxy.clone());
         let host = Arc::new(Host::new(key.authority.clone(), dialer, self.reading.clone()));
         hosts.insert(key, Arc::downgrade(&host));
         host

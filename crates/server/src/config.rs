@@ -19,7 +19,7 @@ use keelson_http::filters::FlowLimits;
 use keelson_http::listener::Limits;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
-use keelson_outbound::ServiceRoutes;
+use keelson_outbound::{Proxy, ServiceRoutes};
 use keelson_registry::RegistryConfig;
 use keelson_resources::{Catalogue, UnknownResource};
 use keelson_storage::bounded;
@@ -77,6 +77,8 @@ pub struct Config {
     pub flow: FlowLimits,
     /// Services that are reached elsewhere than at their endpoints.
     pub service_routes: ServiceRoutes,
+    /// The proxy by which others than services are called; `None` for no proxy, whatever the environment says.
+    pub proxy: Option<Proxy>,
     /// Which controllers run.
     pub controllers: Switches,
     /// How long requests in flight may take to end when the server stops.
@@ -112,6 +114,7 @@ impl Default for Config {
             pinned_bytes: Limits::default().pinned_bytes,
             flow: FlowLimits::default(),
             service_routes: ServiceRoutes::default(),
+            proxy: None,
             controllers: Switches::default(),
             shutdown_grace: Duration::from_secs(30),
             clock: Arc::new(SystemClock),

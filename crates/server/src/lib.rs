@@ -20,7 +20,7 @@ pub use builtin::catalogue;
 pub use config::Config;
 pub use copy::copy_store;
 pub use keelson_controllers::Switches;
-pub use keelson_outbound::{ServiceRoute, ServiceRoutes};
+pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};
 pub use keelson_registry::{AddressRange, PortRange, RegistryConfig, ServiceRanges};
 pub use keelson_storage::copy::CopyProgress;
 pub use server::{RunningServer, Server};

@@ -145,7 +145,7 @@ impl Prepared {
             config.registry.clone(),
         ));
         let services = ClusterServices::new(&registry, config.service_routes.clone(), config.random.clone());
-        let outbound = Outbound::new(Arc::new(services), config.random.clone());
+        let outbound = Outbound::new(Arc::new(services), config.random.clone(), config.proxy.clone());
         let (namespaces, pki) = tokio::join!(registry.ensure_system_namespaces(), pki);
         namespaces.context("making the system namespaces")?;
         let pki = pki.context("preparing certificates")?.context("preparing certificates")?;

@@ -48,6 +48,8 @@ pub enum HookReply {
     Hangs,
     /// The end of the connection.
     Closes,
+    /// The beginning of an answer, and nothing more.
+    Stalls,
     /// The beginning of an answer, and then the end of the connection.
     DiesInTheMiddle,
     /// A body that never ends.
@@ -112,7 +114,12 @@ impl HookServer {
         format!("https://{}{path}", self.addr)
     }
 
-    /// The authority that signed its certificate, as configurations have it: PEM in base64.
+    /// The authority that signed its certificate (PEM).
+    pub fn ca(&self) -> &str {
+        &self.ca
+    }
+
+    /// The same as configurations have it: in base64.
     pub fn ca_bundle(&self) -> String {
         base64::engine::general_purpose::STANDARD.encode(&self.ca)
     }
@@ -173,6 +180,10 @@ async fn respond(request: Request<Incoming>, answer: Arc<Handler>) -> std::io::R
         HookReply::Other(code, headers, body) => Ok(whole(code, &headers, body)),
         HookReply::Hangs | HookReply::After(..) => std::future::pending().await,
         HookReply::Closes => Err(std::io::Error::other("the connection ends here")),
+        HookReply::Stalls => {
+            let begun = stream::iter([Ok(Frame::data(Bytes::from_static(b"{\"kind\":")))]);
+            Ok(Response::new(BodyExt::boxed(StreamBody::new(begun.chain(stream::pending())))))
+        }
         HookReply::DiesInTheMiddle => {
             let begun = Ok(Frame::data(Bytes::from_static(b"{\"kind\":")));
             let end = Err(std::io::Error::other("the connection ends here"));

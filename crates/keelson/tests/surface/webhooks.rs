@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use keelson_meta::json::to_value;
 use keelson_meta::random::SystemRandom;
-use keelson_outbound::{ClusterServices, ConversionWebhook, ServiceRoutes, Services as _};
+use keelson_outbound::{ClusterServices, ConversionWebhook, Proxy, ServiceRoutes, Services as _};
 use keelson_registry::Contribution;
 use keelson_testkit::{HookReply, HookRequest, HookServer, Raw, TestServer};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{GROUP, resource};
 
@@ -419,7 +420,7 @@ async fn a_webhook_that_hangs_delays_only_those_who_need_it() {
     raw.get("/readyz").await.expect(200);
     raw.get(format!("{OTHER}/b0?timeout=1s")).await.expect(504);
     raw.get("/api/v1/pods").await.expect(200);
-    // Another server over the same kind of webhook loads what there is, and takes new objects.
+    // The tail goes on, and what it brings is seen in the stored version.
     harbour.store("b3", 3).await;
     let mut watch = raw.get(format!("{STORED}?watch=1&resourceVersion=0")).stream().await;
     assert_eq!(watch.next_json().await.unwrap()["type"], "ADDED");
@@ -429,6 +430,54 @@ async fn a_webhook_that_hangs_delays_only_those_who_need_it() {
     assert!(harbour.refusal("b0").await.ends_with(": EOF"));
     pilot.be(Mood::Willing);
     assert_eq!(raw.get(format!("{OTHER}/b1")).await.expect(200).json()["spec"]["address"], "h:7");
+}
+
+/// A proxy that leads everybody to one address, and counts them.
+async fn proxy_to(addr: std::net::SocketAddr, asked: Arc<Mutex<Vec<String>>>) -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let proxy = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(client.read_u8().await.unwrap());
+            }
+            let line = String::from_utf8_lossy(&head).lines().next().unwrap().to_owned();
+            let refused = line.contains("refused");
+            asked.lock().unwrap().push(line);
+            let answer = if refused { "403 Forbidden" } else { "200 OK" };
+            client.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).await.unwrap();
+            if !refused {
+                let mut server = tokio::net::TcpStream::connect(addr).await.unwrap();
+                tokio::spawn(async move { tokio::io::copy_bidirectional(&mut client, &mut server).await });
+            }
+        }
+    });
+    proxy
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_is_used_where_that_is_asked_for() {
+    let hook = HookServer::start(&["hook.example.org"], |request: HookRequest| {
+        std::future::ready(HookReply::Json(reviewed(&request.body)))
+    })
+    .await;
+    let asked = Arc::default();
+    let proxy = proxy_to(hook.addr(), Arc::clone(&asked)).await;
+    let proxy = Proxy::of(&format!("http://{proxy}"), "direct.invalid").unwrap();
+    let server = TestServer::builder().configure(|config| config.proxy = Some(proxy)).start().await;
+    let (raw, pilot, ca) = (server.raw(), Arc::default(), hook.ca_bundle());
+    let harbour = Harbour { server, raw, hook, pilot };
+    harbour.convert_by(json!({ "url": "https://hook.example.org/convert", "caBundle": &ca }), "v1").await;
+    harbour.store("f", 1).await;
+    assert_eq!(harbour.raw.get(format!("{OTHER}/f")).await.expect(200).json()["spec"]["address"], "h:1");
+    assert_eq!(*asked.lock().unwrap(), ["CONNECT hook.example.org:443 HTTP/1.1"]);
+    for (host, why) in [("refused.example.org", "Forbidden"), ("direct.invalid", "dial tcp: lookup direct.invalid: ")] {
+        harbour.convert_by(json!({ "url": format!("https://{host}/c"), "caBundle": &ca }), "v1").await;
+        let told = harbour.refusal("f").await;
+        assert!(told.starts_with(&format!("failed: Post \"https://{host}/c?timeout=30s\": {why}")), "{told}");
+    }
+    assert_eq!(asked.lock().unwrap().len(), 2, "who is excepted is called without the proxy");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,121 @@
+//! Calls to others as such: how long they take, how many there may be, and which connections they use. What is asked in them is
+//! shown in `webhooks.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use keelson_meta::random::SystemRandom;
+use keelson_outbound::{Call, CallError, ClientConfig, Destination, Outbound, Peer, Services};
+use keelson_testkit::{HookReply, HookRequest, HookServer};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+#[derive(Debug)]
+struct NoServices;
+
+impl Services for NoServices {
+    fn addresses(&self, _: &str, _: &str, _: u16) -> Result<Vec<(String, u16)>, String> {
+        Err("there are none".to_owned())
+    }
+}
+
+fn outbound() -> Arc<Outbound> {
+    Outbound::new(Arc::new(NoServices), Arc::new(SystemRandom), None)
+}
+
+fn peer(outbound: &Outbound, hook: &HookServer) -> Peer {
+    let destination = Destination::Url(hook.url("/a"));
+    outbound.peer(&ClientConfig { destination, ca_bundle: hook.ca().as_bytes().to_vec() }).unwrap()
+}
+
+fn call(time: Duration) -> Call {
+    Call { method: Method::POST, body: "{}".into(), time, answer_bytes: 1 << 20 }
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_ends_in_time_whatever_it_waits_for() {
+    let hook = HookServer::start(&["127.0.0.1"], |request: HookRequest| {
+        let stalls = request.path.contains("stalls");
+        std::future::ready(if stalls { HookReply::Stalls } else { HookReply::Hangs })
+    })
+    .await;
+    let outbound = outbound();
+    let error = peer(&outbound, &hook).call(&call(Duration::from_secs(1))).await.unwrap_err();
+    let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+    let url = hook.url("/a?timeout=1s");
+    assert_eq!(error, CallError::Late(format!("Post {url:?}: {late}")));
+    let config =
+        ClientConfig { destination: Destination::Url(hook.url("/stalls")), ca_bundle: hook.ca().as_bytes().to_vec() };
+    let error = outbound.peer(&config).unwrap().call(&call(Duration::from_secs(1))).await.unwrap_err();
+    let late = "unexpected error when reading response body. Please retry. Original error: context deadline exceeded \
+                (Client.Timeout or context cancellation while reading body)";
+    assert_eq!(error, CallError::Late(late.to_owned()));
+}
+
+/// All who call a host have the same places, which are fewer than the requests that may wait for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_to_one_host_are_bounded_and_those_to_others_go_on() {
+    let (permits, begun) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let hook = HookServer::start(&["127.0.0.1"], {
+        let (permits, begun) = (permits.clone(), begun.clone());
+        move |_| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            let permits = permits.clone();
+            async move {
+                permits.acquire().await.unwrap().forget();
+                HookReply::Json(json!({}))
+            }
+        }
+    })
+    .await;
+    let other = HookServer::start(&["127.0.0.1"], |_| std::future::ready(HookReply::Json(json!({})))).await;
+    let outbound = outbound();
+    let calls: Vec<_> = (0..64 + 128)
+        .map(|_| {
+            let peer = peer(&outbound, &hook);
+            tokio::spawn(async move { peer.call(&call(LONG)).await.map(|answer| answer.status) })
+        })
+        .collect();
+    while begun.load(Ordering::SeqCst) < 64 {
+        tokio::task::yield_now().await;
+    }
+    let refused = loop {
+        // One that waits in vain was there before all others were.
+        match tokio::time::timeout(Duration::from_millis(20), peer(&outbound, &hook).call(&call(LONG))).await {
+            Ok(refused) => break refused.unwrap_err(),
+            Err(_) => continue,
+        }
+    };
+    assert_eq!(refused, CallError::Busy { host: hook.addr().to_string() });
+    assert_eq!(begun.load(Ordering::SeqCst), 64);
+    assert_eq!(peer(&outbound, &other).call(&call(LONG)).await.unwrap().status, 200);
+    permits.add_permits(64 + 128);
+    for call in calls {
+        assert_eq!(call.await.unwrap(), Ok(200));
+    }
+    assert!(hook.connections() <= 64, "{} connections", hook.connections());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_over_a_connection_that_has_ended_is_made_again() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let hook = HookServer::start(&["127.0.0.1"], {
+        let asked = asked.clone();
+        move |_| {
+            let second = asked.fetch_add(1, Ordering::SeqCst) == 1;
+            std::future::ready(if second { HookReply::Closes } else { HookReply::Json(json!({})) })
+        }
+    })
+    .await;
+    let outbound = outbound();
+    // A host that nobody may call any more is forgotten with its connections.
+    let peer = peer(&outbound, &hook);
+    for _ in 0..2 {
+        assert_eq!(peer.call(&call(LONG)).await.unwrap().status, 200);
+    }
+    assert_eq!((asked.load(Ordering::SeqCst), hook.connections()), (3, 2));
+}
