@@ -70,7 +70,8 @@ pub(crate) async fn convert_both(
     let version = target.resource.version(&to.version).ok_or_else(unknown)?;
     let converter = target.resource.converter().ok_or_else(unknown)?;
     let mut converted = ask(&**converter, &source, to, objects).await?;
-    converted.iter_mut().for_each(|object| version.complete(object));
+    let is_stored = target.resource.storage_kind() == Some(to);
+    converted.iter_mut().for_each(|object| if is_stored { version.complete(object) } else { version.prune(object) });
     Ok(converted)
 }
 

@@ -198,7 +198,7 @@ impl VersionedView {
         let converted = ask(&**converter, &source, self.kind(), &decoded).await?;
         let mut encoded = Vec::with_capacity(converted.len());
         for mut object in converted {
-            self.version.complete(&mut object);
+            self.version.prune(&mut object);
             let object = StoredObject::encode(&object);
             turn.rest(&object).await;
             encoded.push(object);

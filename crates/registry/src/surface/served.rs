@@ -361,6 +361,14 @@ impl KindVersion {
         }
     }
 
+    /// The same without defaults, for an object that is only shown in this version: as upstream has it, what was filled in by the
+    /// version that is stored is all that was.
+    pub(crate) fn prune(&self, object: &mut Object) {
+        if let Some(schema) = self.schema() {
+            schema.walk(object, &mut WalkReport::default(), WalkOptions { defaults: false, ..WalkOptions::STORE });
+        }
+    }
+
     /// What its users are warned of, if it will go.
     pub fn deprecation(&self) -> Option<&str> {
         self.deprecation.as_deref()
