@@ -167,10 +167,11 @@ impl Program {
             return Ok(made);
         }
         let names: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-        Err(CompileError::Result(match names.as_slice() {
-            [name] => format!("must evaluate to {name}"),
-            names => format!("must evaluate to one of [{}]", names.join(" ")),
-        }))
+        let wanted = match names.as_slice() {
+            [name] => name.clone(),
+            names => format!("one of [{}]", names.join(" ")),
+        };
+        Err(CompileError::Result(format!("must evaluate to {wanted} but got {}", made.result)))
     }
 
     /// The type of its value.

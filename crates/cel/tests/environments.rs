@@ -187,7 +187,7 @@ fn a_rule_sees_what_was_before_if_it_says_so() {
     );
     assert_eq!(
         Program::compile_to("self.i", &plain, &[Type::String]).map(|_| ()),
-        Err(CompileError::Result("must evaluate to string".to_owned()))
+        Err(CompileError::Result("must evaluate to string but got int".to_owned()))
     );
 }
 

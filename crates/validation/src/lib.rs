@@ -11,6 +11,7 @@
 mod at;
 mod document;
 mod domains;
+mod expressions;
 mod formats;
 mod groups;
 mod pem;

@@ -7,6 +7,7 @@ use keelson_meta::Object;
 use keelson_meta::field_error::{FAULTS_BYTES_MAX, FAULTS_MAX, FieldError};
 
 use crate::at::At;
+use crate::expressions::Policy;
 use crate::formats::Format;
 use crate::pod::Pod;
 
@@ -22,11 +23,13 @@ pub(crate) struct Run<'v> {
     pub(crate) before: Option<&'v Object>,
     /// What rules for the parts of a pod need to know of the whole.
     pub(crate) pod: Pod<'v>,
+    /// What expressions may use, if the object is a policy.
+    pub(crate) policy: Option<Policy>,
 }
 
 impl<'v> Run<'v> {
     pub(crate) fn new(object: &'v Object, before: Option<&'v Object>) -> Self {
-        Self { faults: Vec::new(), told_bytes: 0, object, before, pod: Pod::default() }
+        Self { faults: Vec::new(), told_bytes: 0, object, before, pod: Pod::default(), policy: None }
     }
 
     /// Notes a fault, unless there are so many, or such large ones, that one more tells nothing.

@@ -1,10 +1,13 @@
 //! Admission policies in expressions, and their bindings.
 //!
-//! Expressions are not compiled: what is judged of them is whether they are there.
+//! What their expressions may use is put together as the fields are gone through: see `expressions`.
 
 use std::collections::HashSet;
 
+use keelson_cel::Type;
+
 use crate::at::At;
+use crate::expressions::{Policy, of_policy, of_variable};
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN, PATH_SEGMENT, QUALIFIED_NAME};
 use crate::selectors::label_selector;
 use crate::shape::Rule::{Always, Check, Each, Format, In, OneOf, Required, With};
@@ -15,6 +18,7 @@ use super::admissionregistration::{CONDITIONS, FAILURE_POLICY, MATCH, REINVOCATI
 pub(super) const VALIDATING: Shape = Shape::of(&[("spec", Always(&VALIDATING_SPEC))]);
 
 const VALIDATING_SPEC: Shape = Shape::of(&[
+    ("", USES),
     ("failurePolicy", Required("")),
     ("failurePolicy", FAILURE_POLICY),
     ("paramKind", In(&PARAM_KIND)),
@@ -30,6 +34,7 @@ const VALIDATING_SPEC: Shape = Shape::of(&[
 pub(super) const MUTATING: Shape = Shape::of(&[("spec", Always(&MUTATING_SPEC))]);
 
 const MUTATING_SPEC: Shape = Shape::of(&[
+    ("", USES),
     ("failurePolicy", Required("")),
     ("failurePolicy", FAILURE_POLICY),
     ("paramKind", In(&PARAM_KIND)),
@@ -69,19 +74,57 @@ const VARIABLE: Shape = Shape::shared(
                 }
             }),
         ),
-        ("expression", EXPRESSION),
+        (
+            "",
+            Check("required: an expression", |at, run| {
+                let expression = at.field("expression");
+                if is_stated(&expression, run) {
+                    of_variable(&expression, at.field("name").text(), run);
+                }
+            }),
+        ),
     ],
 );
 
-const EXPRESSION: Rule = Check("required", |at, run| {
-    if at.text().trim().is_empty() {
+/// What expressions may use.
+const USES: Rule =
+    Check("expressions know the request, the objects, parameters and variables before them", |at, run| {
+        run.policy = Some(Policy {
+            is_judged: run.before.is_none() || !at.is_unchanged(),
+            params: at.field_is_set("paramKind"),
+            patches: at.field_is_set("mutations"),
+            variables: (!at.field("variables").is_empty()).then(Vec::new),
+            declared: None,
+        });
+    });
+
+/// Whether an expression is there.
+fn is_stated(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
+    let is_stated = !at.text().trim().is_empty();
+    if !is_stated {
         at.required(run, "expression is not specified");
     }
-});
+    is_stated
+}
 
 const VALIDATION: Shape = Shape::of(&[
-    ("expression", EXPRESSION),
-    ("messageExpression", Check("not blank", not_blank)),
+    (
+        "expression",
+        Check("required: comes to a truth value", |at, run| {
+            if is_stated(at, run) {
+                of_policy(at, true, &[Type::Bool], run);
+            }
+        }),
+    ),
+    (
+        "messageExpression",
+        Check("not blank: comes to a text", |at, run| {
+            not_blank(at, run);
+            if !at.text().trim().is_empty() {
+                of_policy(at, false, &[Type::String], run);
+            }
+        }),
+    ),
     (
         "message",
         Check("not blank, and one line", |at, run| {
@@ -96,13 +139,13 @@ const VALIDATION: Shape = Shape::of(&[
 
 const AUDIT_ANNOTATION: Shape = Shape::of(&[(
     "valueExpression",
-    Check("required: at most 5120 bytes", |at, run| {
+    Check("required: at most 5120 bytes, comes to a text or null", |at, run| {
         /// How long an expression may be, in bytes.
         const MAX: usize = 5 * 1024;
         match at.text().trim().len() {
             0 => at.required(run, "valueExpression is not specified"),
             length if length > MAX => at.required(run, format!("must not exceed {MAX} bytes in length")),
-            _ => {}
+            _ => of_policy(at, true, &[Type::String, Type::Null], run),
         }
     }),
 )]);
@@ -272,6 +315,10 @@ fn mutation(at: &At<'_, '_>, run: &mut Run<'_>) {
         wanted.required(run, format!("must be specified when patchType is {}", of.text()));
     } else if wanted.field("expression").text().trim().is_empty() {
         wanted.field("expression").required(run, "");
+    } else {
+        let made =
+            if of.text() == "JSONPatch" { Type::list(Type::opaque("JSONPatch")) } else { Type::opaque("Object") };
+        of_policy(&wanted.field("expression"), true, &[made], run);
     }
     if other.is_set() {
         let shown = if of.text() == "JSONPatch" { "{applyConfiguration}" } else { "{jsonPatch}" };

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 
 use crate::at::At;
+use crate::expressions::of_condition;
 use crate::formats::{DNS_1035_LABEL, PATH_SEGMENT, QUALIFIED_NAME};
 use crate::selectors::SELECTOR;
 use crate::shape::Rule::{Always, Check, Each, OneOf, Required};
@@ -140,11 +141,14 @@ fn conditions(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.list().len() > MAX {
         at.too_many(run, MAX);
     }
+    let are_kept = run.before.is_some() && at.is_unchanged();
     let mut names = HashSet::new();
     for condition in at.items() {
         let (name, expression) = (condition.field("name"), condition.field("expression"));
         if expression.text().trim().is_empty() {
             expression.required(run, "");
+        } else if !are_kept {
+            of_condition(&expression, run);
         }
         if name.is_empty() {
             name.required(run, "");

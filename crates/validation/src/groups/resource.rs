@@ -7,10 +7,11 @@ use std::collections::HashSet;
 use keelson_meta::json::Value;
 
 use crate::at::At;
+use crate::expressions::of_devices;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME};
 use crate::pod::resources::is_extended;
 use crate::pod::volumes::DRIVER;
-use crate::shape::Rule::{Always, Check, Each, Format, Immutable, In, MaxBytes, Required, With, Within};
+use crate::shape::Rule::{Always, Check, Each, Format, Immutable, In, Required, With, Within};
 use crate::shape::{Kind, Rule, Run, Shape, kind};
 
 use super::conditions::CONDITIONS;
@@ -104,7 +105,15 @@ const SELECTORS: Rule =
     With("at most 32, each with an expression", |at, run| up_to(at, LIST_MAX, &SELECTOR, run), &SELECTOR);
 
 const SELECTOR: Shape =
-    Shape::of(&[("cel", Required("")), ("cel", In(&const { Shape::of(&[("expression", MaxBytes(TEXT_MAX))]) }))]);
+    Shape::of(&[("cel", Required("")), ("cel", In(&const { Shape::of(&[("expression", ABOUT_DEVICE)]) }))]);
+
+const ABOUT_DEVICE: Rule = Check("expression about a device: at most 10240 bytes", |at, run| {
+    if at.text().len() > TEXT_MAX {
+        at.too_long(run, TEXT_MAX);
+    } else {
+        of_devices(at, run);
+    }
+});
 
 pub(super) const TOLERATION: Shape = Shape::shared(
     "Toleration of a device's taint",

@@ -4,7 +4,7 @@
 
 use keelson_meta::json::{Value, json};
 
-use super::{change, check_below, check_new};
+use super::{change, check_below, check_new, object, rules_of, texts};
 
 fn rules() -> Value {
     json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "*"}])
@@ -158,7 +158,69 @@ fn policies_say_what_they_are_for_and_what_they_ask() {
 }
 
 #[test]
+fn expressions_of_policies_and_webhooks_compile() {
+    let undeclared = |at: &str, name: &str, shown: &str| {
+        format!(
+            "{at}: Invalid value: \"{shown}\": compilation failed: ERROR: <input>:1:1: undeclared reference to '{name}' (in \
+             container '')\n | {shown}\n | ^"
+        )
+    };
+    let check = |object: &Value, changes: &[(&str, Value)], expected: &[String]| {
+        check_new(object, changes, &expected.iter().map(String::as_str).collect::<Vec<_>>());
+    };
+    let hook = webhook("ValidatingWebhookConfiguration");
+    let conditions = json!([{"name": "a", "expression": "params.x"}, {"name": "b", "expression": "request.name"}]);
+    check(
+        &hook,
+        &[("/webhooks/0/matchConditions", conditions)],
+        &[
+            undeclared("webhooks[0].matchConditions[0].expression", "params", "params.x"),
+            "webhooks[0].matchConditions[1].expression: Invalid value: \"request.name\": must evaluate to bool but got string"
+                .to_owned(),
+        ],
+    );
+    // A variable is known to those behind it, and to what is asked, with the type that it came to.
+    let variables = json!([{"name": "a", "expression": "1"}, {"name": "b", "expression": "variables.a + 1"}]);
+    let asks = |expression: &str, message: &str| json!([{"expression": expression, "messageExpression": message}]);
+    let with = |validations: Value| [("/spec/variables", variables.clone()), ("/spec/validations", validations)];
+    check(&policy(), &with(asks("variables.b > 1", "'more than %d'.format([variables.a])")), &[]);
+    check(
+        &policy(),
+        &with(asks("variables.b", "authorizer.path('/').check('get').reason()")),
+        &[
+            "spec.validations[0].expression: Invalid value: \"variables.b\": must evaluate to bool but got int"
+                .to_owned(),
+            undeclared(
+                "spec.validations[0].messageExpression",
+                "authorizer",
+                "authorizer.path('/').check('get').reason()",
+            ),
+        ],
+    );
+    check(
+        &policy(),
+        &[
+            ("/spec/paramKind", json!({"apiVersion": "v1", "kind": "ConfigMap"})),
+            ("/spec/validations", asks("params.a == 1", "'m'")),
+        ],
+        &[],
+    );
+    check(
+        &policy(),
+        &[("/spec/validations", asks("params.a == 1", "'m'"))],
+        &[undeclared("spec.validations[0].expression", "params", "params.a == 1")],
+    );
+    // One that is stored stays as long as nothing about the policy changes.
+    let before = change(&policy(), &[("/spec/validations/0/expression", json!("nope"))]);
+    let labelled = change(&before, &[("/metadata/labels", json!({"a": "b"}))]);
+    let update = |old: &Value, new: &Value| texts(rules_of(&object(old)).update(None, &object(old), &object(new)));
+    assert_eq!(update(&before, &labelled), [""; 0]);
+    assert_eq!(update(&before, &change(&before, &[("/spec/failurePolicy", json!("Ignore"))])).len(), 1);
+}
+
+#[test]
 fn policies_that_change_requests_say_how() {
+    let patch = "[JSONPatch{op: 'add', path: '/a', value: 'b'}]";
     let mutating = change(
         &policy(),
         &[
@@ -166,7 +228,15 @@ fn policies_that_change_requests_say_how() {
             ("/kind", json!("MutatingAdmissionPolicy")),
             ("/spec/validations", Value::Null),
             ("/spec/reinvocationPolicy", json!("Never")),
-            ("/spec/mutations", json!([{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}])),
+            ("/spec/mutations", json!([{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}])),
+        ],
+    );
+    // The type of the empty list is not known.
+    check_new(
+        &mutating,
+        &[("/spec/mutations/0/jsonPatch/expression", json!("[]"))],
+        &[
+            "spec.mutations[0].jsonPatch.expression: Invalid value: \"[]\": must evaluate to list(JSONPatch) but got list(dyn)",
         ],
     );
     check_new(

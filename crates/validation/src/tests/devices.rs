@@ -114,6 +114,25 @@ fn classes_and_taints() {
             "spec.extendedResourceName: Invalid value: \"cpu\": must be a valid extended resource name",
         ],
     );
+    let by = |expression: &str| json!([{"cel": {"expression": expression}}]);
+    let driver = "device.driver == 'gpu.example.com' && device.attributes['gpu.example.com'].healthy";
+    check_new(&class, &[("/spec/selectors", by(driver))], &[]);
+    check_new(
+        &class,
+        &[("/spec/selectors", by("device.driver"))],
+        &[
+            "spec.selectors[0].cel.expression: Invalid value: \"device.driver\": must evaluate to bool or the unknown type, not \
+           string",
+        ],
+    );
+    check_new(
+        &class,
+        &[("/spec/selectors", by("gpu.x"))],
+        &[
+            "spec.selectors[0].cel.expression: Invalid value: \"gpu.x\": compilation failed: ERROR: <input>:1:1: undeclared \
+           reference to 'gpu' (in container '')\n | gpu.x\n | ^",
+        ],
+    );
     let rule = json!({"apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceTaintRule", "metadata": {"name": "r"},
         "spec": {"taint": {"key": "a", "effect": "NoSchedule"}}});
     check_new(
