@@ -22,32 +22,34 @@ const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 
 /// The verbs for one controller.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub struct Client {
     registry: Arc<Registry>,
     caller: Caller,
 }
 
 /// An object, and the revision that wrote it.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
-    pub(crate) object: Object,
-    pub(crate) revision: Revision,
+pub struct Stored {
+    /// The object.
+    pub object: Object,
+    /// The revision.
+    pub revision: Revision,
 }
 
 impl Client {
     /// The verbs for the server itself, which owns fields by this name.
-    pub(crate) fn of_server(registry: Arc<Registry>, manager: &'static str) -> Self {
+    pub fn of_server(registry: Arc<Registry>, manager: &'static str) -> Self {
         Self { registry, caller: Caller::server().managing(manager) }
     }
 
     /// The verbs for a controller with this service account, which owns fields by another name.
-    pub(crate) fn of_controller(registry: Arc<Registry>, account: &str, manager: &'static str) -> Self {
+    pub fn of_controller(registry: Arc<Registry>, account: &str, manager: &'static str) -> Self {
         let caller = registry.controller(account).managing(manager);
         Self { registry, caller }
     }
 
     /// Who calls.
-    pub(crate) fn caller(&self) -> &Caller {
+    pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
@@ -55,7 +57,7 @@ impl Client {
     ///
     /// # Errors
     /// 500 when it is not served.
-    pub(crate) fn collection(
+    pub fn collection(
         &self,
         group: &str,
         version: &str,
@@ -66,12 +68,15 @@ impl Client {
     }
 
     /// The time.
-    pub(crate) fn now(&self) -> SystemTime {
+    pub fn now(&self) -> SystemTime {
         self.registry.now()
     }
 
-    /// The object of this name, as it is at this moment or later.
-    pub(crate) async fn get(&self, target: &Target, name: &str) -> Result<Option<Stored>, ApiError> {
+    /// The object of this name, as it is at this moment or later; `None` when there is none.
+    ///
+    /// # Errors
+    /// Those of the verb.
+    pub async fn get(&self, target: &Target, name: &str) -> Result<Option<Stored>, ApiError> {
         match self.registry.get(target, name, &self.caller, &GetOptions::default()).await {
             Ok(entry) => Ok(Some(read(&entry))),
             Err(ApiError::NotFound { .. }) => Ok(None),
@@ -80,7 +85,10 @@ impl Client {
     }
 
     /// The objects that have these labels, in chunks; begun anew when it takes longer than history is kept.
-    pub(crate) async fn list(&self, target: &Target, labels: &str) -> Result<Vec<Stored>, ApiError> {
+    ///
+    /// # Errors
+    /// Those of the verb, and 500 for a selector that can't be read.
+    pub async fn list(&self, target: &Target, labels: &str) -> Result<Vec<Stored>, ApiError> {
         let label_selector = LabelSelector::parse(labels).map_err(ApiError::Internal)?;
         let mut options = ListOptions { label_selector, limit: NonZeroUsize::new(CHUNK), ..ListOptions::default() };
         let mut found = Vec::new();
@@ -102,14 +110,20 @@ impl Client {
     }
 
     /// Creates an object.
-    pub(crate) async fn create(&self, target: &Target, object: Value) -> Result<Stored, ApiError> {
+    ///
+    /// # Errors
+    /// Those of the verb.
+    pub async fn create(&self, target: &Target, object: Value) -> Result<Stored, ApiError> {
         let object = accept(target, object, &[], FieldValidation::Strict, self.caller.warnings())?;
         let options = CreateOptions::default();
         Ok(stored(&self.registry.create(target, object, &self.caller, &options).await?))
     }
 
     /// Replaces an object that was read; refused when it has changed since.
-    pub(crate) async fn update(&self, target: &Target, object: Object) -> Result<Stored, ApiError> {
+    ///
+    /// # Errors
+    /// Those of the verb, of which 409 says that it has changed.
+    pub async fn update(&self, target: &Target, object: Object) -> Result<Stored, ApiError> {
         let name = object.name().to_owned();
         let object = accept(target, object.into_value(), &[], FieldValidation::Strict, self.caller.warnings())?;
         let options = UpdateOptions::default();
@@ -117,7 +131,10 @@ impl Client {
     }
 
     /// Deletes an object if it still is as it was read. That it is gone already is as good.
-    pub(crate) async fn delete(&self, target: &Target, read: &Stored) -> Result<(), ApiError> {
+    ///
+    /// # Errors
+    /// Those of the verb, of which 409 says that it has changed.
+    pub async fn delete(&self, target: &Target, read: &Stored) -> Result<(), ApiError> {
         let preconditions = Preconditions {
             uid: Some(read.object.uid().to_owned()),
             resource_version: Some(read.revision.to_string()),

@@ -1,5 +1,6 @@
 //! Controllers that run inside the server: each follows the API like any other client and moves objects to where they
-//! should be. They use the verbs of the registry and read its cache, and nothing below them.
+//! should be. They use the verbs of the registry and read its cache, and nothing below them. What a controller is written with, the
+//! verbs as it thinks of them and its queue, serves controllers of other crates too.
 
 mod bootstrap;
 mod client;
@@ -19,6 +20,7 @@ mod servers;
 mod switches;
 
 pub use bootstrap::{Bootstrap, Progress};
+pub use client::{Client, Stored};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use garbage_collection::GarbageCollection;
 pub use identity::{IDENTITY_LABEL, IDENTITY_VALUE, IdentityConfig, IdentityLease, identity_key};
@@ -27,5 +29,6 @@ pub use leadership::Leadership;
 pub use namespace_deletion::{Content, Left, NamespaceDeletion};
 pub use namespace_objects::NamespaceObjects;
 pub use pod_garbage_collection::{PodGarbageCollection, QUARANTINE};
+pub use queue::{Backoff, Outcome, Queue};
 pub use servers::{IdentityCollection, Life, RegisteredServer, RegisteredServers};
 pub use switches::{Controller, Switches};

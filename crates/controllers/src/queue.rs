@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// How the work on one thing ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// There is nothing left to do.
     Done,
     /// It has to be looked at again.
@@ -25,13 +25,15 @@ pub(crate) enum Outcome {
 
 /// How long a thing waits for its next turn: doubled each time, between two bounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) longest: Duration,
+pub struct Backoff {
+    /// Before the second turn.
+    pub first: Duration,
+    /// At the most.
+    pub longest: Duration,
 }
 
 /// The queue.
-pub(crate) struct Queue<K> {
+pub struct Queue<K> {
     state: Mutex<State<K>>,
     /// Told when something may be ready sooner than was known.
     changed: Notify,
@@ -63,13 +65,14 @@ enum Stands {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    pub(crate) fn new(backoff: Backoff) -> Self {
+    /// An empty queue, to which things come back like this.
+    pub fn new(backoff: Backoff) -> Self {
         let state = State { known: HashMap::new(), ready: VecDeque::new(), later: BTreeMap::new(), count: 0 };
         Self { state: Mutex::new(state), changed: Notify::new(), backoff }
     }
 
     /// Has a thing looked at as soon as possible, also if it was to be looked at later.
-    pub(crate) fn add(&self, key: K) {
+    pub fn add(&self, key: K) {
         let mut state = self.state.lock();
         let state = &mut *state;
         match state.known.entry(key.clone()) {
@@ -93,7 +96,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     /// Works on what is in the queue, on up to `at_once` things at a time, for as long as it is polled.
-    pub(crate) async fn run<W: Future<Output = Outcome>>(&self, at_once: usize, work: impl Fn(K) -> W) -> Infallible {
+    pub async fn run<W: Future<Output = Outcome>>(&self, at_once: usize, work: impl Fn(K) -> W) -> Infallible {
         let mut running = FuturesUnordered::new();
         loop {
             tokio::select! {

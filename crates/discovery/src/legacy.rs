@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::json;
 use crate::order::OrderedGroup;
-use crate::source::{DiscoveredResource, Text, VersionSource};
+use crate::source::{DiscoveredKind, DiscoveredResource, Text, VersionSource};
 
 /// `/api`: the versions of the core group, and where clients outside reach this server.
 pub(crate) fn api_versions(core: Option<&OrderedGroup>, server_address: &str) -> Vec<u8> {
@@ -61,7 +61,7 @@ pub(crate) fn resources(source: &VersionSource) -> Vec<u8> {
         kind: "APIResourceList",
         api_version: if source.group.is_empty() { "" } else { "v1" },
         group_version: group_version(&source.group, &source.version),
-        resources: source.resources.iter().flat_map(with_subresources).collect(),
+        resources: source.resources.iter().flat_map(|resource| with_subresources(source, resource)).collect(),
     })
 }
 
@@ -129,31 +129,42 @@ struct Resource<'a> {
     storage_version_hash: Option<&'a str>,
 }
 
-/// A resource, followed by its subresources as entries of their own.
-fn with_subresources(resource: &DiscoveredResource) -> impl Iterator<Item = Resource<'_>> {
+/// A resource, followed by its subresources as entries of their own. A kind of the version itself is shown without it.
+fn with_subresources<'s>(
+    source: &'s VersionSource,
+    resource: &'s DiscoveredResource,
+) -> impl Iterator<Item = Resource<'s>> {
+    let elsewhere = |kind: &'s DiscoveredKind| {
+        let own = kind.group == source.group && kind.version == source.version;
+        if own { ("", "") } else { (&*kind.group, &*kind.version) }
+    };
+    let (group, version) = elsewhere(&resource.kind);
     let own = Resource {
         name: resource.plural.to_string(),
         singular_name: &resource.singular,
         namespaced: resource.namespaced,
-        group: &resource.kind.group,
-        version: &resource.kind.version,
+        group,
+        version,
         kind: &resource.kind.kind,
         verbs: &resource.verbs,
         short_names: &resource.short_names,
         categories: &resource.categories,
         storage_version_hash: resource.storage_version_hash.as_deref(),
     };
-    let parts = resource.subresources.iter().map(|part| Resource {
-        name: format!("{}/{}", resource.plural, part.name),
-        singular_name: "",
-        namespaced: resource.namespaced,
-        group: &part.kind.group,
-        version: &part.kind.version,
-        kind: &part.kind.kind,
-        verbs: &part.verbs,
-        short_names: &[],
-        categories: &[],
-        storage_version_hash: None,
+    let parts = resource.subresources.iter().map(move |part| {
+        let (group, version) = elsewhere(&part.kind);
+        Resource {
+            name: format!("{}/{}", resource.plural, part.name),
+            singular_name: "",
+            namespaced: resource.namespaced,
+            group,
+            version,
+            kind: &part.kind.kind,
+            verbs: &part.verbs,
+            short_names: &[],
+            categories: &[],
+            storage_version_hash: None,
+        }
     });
     std::iter::once(own).chain(parts)
 }

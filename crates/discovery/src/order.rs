@@ -3,8 +3,10 @@
 //! Groups stand by priority, then by name; versions by priority, then in the way Kubernetes compares version names. What comes
 //! out depends on the set of fragments alone, never on the order in which they were given.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::sync::Arc;
+
+use keelson_meta::version_names;
 
 use crate::fragment::Fragment;
 
@@ -56,48 +58,9 @@ fn group(versions: &[&Arc<Fragment>]) -> OrderedGroup {
     let mut versions: Vec<Arc<Fragment>> = versions.iter().copied().cloned().collect();
     versions.sort_by(|a, b| {
         let (a, b) = (a.source(), b.source());
-        b.version_priority.cmp(&a.version_priority).then_with(|| compare_versions(&a.version, &b.version))
+        b.version_priority.cmp(&a.version_priority).then_with(|| version_names::compare(&a.version, &b.version))
     });
     OrderedGroup { versions }
-}
-
-/// Which version name comes first: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then other names in alphabetical order.
-fn compare_versions(a: &str, b: &str) -> Ordering {
-    match (parse_version(a), parse_version(b)) {
-        (Some(a), Some(b)) => b.cmp(&a),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => a.cmp(b),
-    }
-}
-
-/// How mature a version is, by the word in its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Maturity {
-    Alpha,
-    Beta,
-    Stable,
-}
-
-/// Maturity, major and minor number of a name such as `v1beta2`; `None` when it is not of that form.
-fn parse_version(name: &str) -> Option<(Maturity, u64, u64)> {
-    let numbers = name.strip_prefix('v')?;
-    let (major, maturity, minor) = if let Some((major, minor)) = numbers.split_once("alpha") {
-        (major, Maturity::Alpha, number(minor)?)
-    } else if let Some((major, minor)) = numbers.split_once("beta") {
-        (major, Maturity::Beta, number(minor)?)
-    } else {
-        (numbers, Maturity::Stable, 0)
-    };
-    Some((maturity, number(major)?, minor))
-}
-
-/// A number without sign and leading zero.
-fn number(digits: &str) -> Option<u64> {
-    if digits.starts_with('0') || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    digits.parse().ok()
 }
 
 #[cfg(test)]

@@ -12,6 +12,11 @@ use keelson_resources::{
 
 use crate::fragment::Fragment;
 
+/// The verbs of a custom resource, in the order in which they are shown.
+const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+/// Those of them that make or change objects.
+const CHANGING_VERBS: [&str; 3] = ["patch", "create", "update"];
+
 /// A text that is usually part of the program and sometimes comes from a custom or aggregated API.
 pub type Text = Cow<'static, str>;
 
@@ -116,6 +121,31 @@ impl DiscoveredResource {
             categories: resource.categories.iter().map(text).collect(),
             storage_version_hash: told.or_else(|| resource.storage_version_hash()),
             subresources: subresources.iter().map(|subresource| part(resource, subresource)).collect(),
+        }
+    }
+}
+
+impl DiscoveredResource {
+    /// The same of a custom resource, as upstream shows those: with verbs in an order of their own, and kinds that name their group and
+    /// their version. One that takes no new objects shows no verb that makes or changes any.
+    pub fn of_custom(resource: &Resource, version: &ServedVersion, takes_new: bool) -> Self {
+        let own = |kind: DiscoveredKind| match kind {
+            DiscoveredKind { group, kind, .. } if group.is_empty() => {
+                DiscoveredKind { group: text(&resource.group), version: text(&version.name), kind }
+            }
+            foreign => foreign,
+        };
+        let plain = Self::of(resource, version, None);
+        let shown = |verb: &&&str| takes_new || !CHANGING_VERBS.contains(verb);
+        Self {
+            kind: own(plain.kind),
+            verbs: CUSTOM_VERBS.iter().filter(shown).map(|verb| Text::Borrowed(verb)).collect(),
+            subresources: plain
+                .subresources
+                .into_iter()
+                .map(|part| DiscoveredSubresource { kind: own(part.kind), ..part })
+                .collect(),
+            ..plain
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use keelson_meta::Object;
 use keelson_storage::memory::MemoryStore;
@@ -79,7 +80,8 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Makes the object of a sample; its path and what the answer was.
+/// Makes the object of a sample; its path and what the answer was. The server goes on to write to a definition of custom resources:
+/// until it has, nothing else is read.
 async fn create(raw: &Raw, resource: &Served, sample: &Sample) -> (String, Value) {
     let mut body = sample.body.clone();
     if body["metadata"]["name"].is_null() {
@@ -87,7 +89,18 @@ async fn create(raw: &Raw, resource: &Served, sample: &Sample) -> (String, Value
     }
     let (_, path) = resource.versions.iter().find(|(version, _)| body["apiVersion"] == **version).unwrap();
     let created = raw.post(path.as_str(), &body).await.expect(201).json();
-    (body["metadata"]["name"].as_str().unwrap().to_owned(), created)
+    let name = body["metadata"]["name"].as_str().unwrap().to_owned();
+    if body["kind"] == "CustomResourceDefinition" {
+        let is_established = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
+        let established = async || {
+            let found = raw.get(format!("{path}/{name}")).await.expect(200).json();
+            list(&found["status"]["conditions"]).iter().any(is_established)
+        };
+        while !established().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    (name, created)
 }
 
 fn check_shown(name: &str, created: &Value, shows: &BTreeMap<String, Value>) {
@@ -189,7 +202,7 @@ async fn every_kind_is_filled_in_and_reads_the_same_in_every_way_and_version() {
         for (api_version, path) in &resource.versions {
             let read = read(&raw, api_version, path, &name).await;
             assert_eq!(read["metadata"]["uid"], created["metadata"]["uid"]);
-            if created["apiVersion"] == **api_version {
+            if created["apiVersion"] == **api_version && created["kind"] != "CustomResourceDefinition" {
                 assert_eq!(read, created, "{path} reads as the create was answered");
             }
         }
@@ -242,7 +255,9 @@ async fn every_kind_is_read_from_the_protobuf_that_kube_apiserver_stores() {
     for resource in &served {
         let (name, object) = create(&server.raw(), resource, &samples[&resource.name]).await;
         let (_, path) = resource.versions.iter().find(|(version, _)| object["apiVersion"] == **version).unwrap();
-        created.push((format!("{path}/{name}"), object));
+        let path = format!("{path}/{name}");
+        let object = server.raw().get(path.as_str()).await.expect(200).json();
+        created.push((path, object));
     }
     let other = TestServer::builder().shared_store(Arc::new(as_protobuf(&store).await)).start().await;
     for (path, object) in created {

@@ -20,6 +20,7 @@ pub mod quantity;
 pub mod random;
 pub mod revision;
 pub mod status;
+pub mod version_names;
 
 pub use clock::{Clock, SystemClock};
 pub use error::ApiError;

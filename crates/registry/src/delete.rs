@@ -106,7 +106,9 @@ impl Registry {
             if target.strategy().states_grace_period() {
                 object.set_meta("deletionGracePeriodSeconds", 0);
             }
-            grace::count_deletion(object);
+            if target.strategy().counts_deletion() {
+                grace::count_deletion(object);
+            }
             target.strategy().mark_terminating(object);
         }
         Change::Put(next)

@@ -26,7 +26,7 @@ use keelson_meta::Object;
 
 pub(crate) use gates::{ClosedFields, closed_fields, drop_closed};
 pub(crate) use status::{initial_status, quality_of_service};
-pub(crate) use strategy::{Confined, FieldPath, Ordinary, Strategy};
+pub(crate) use strategy::{Confined, Defined, FieldPath, Ordinary, Strategy};
 
 /// The strategy of a built-in resource, by its group and plural name.
 pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {

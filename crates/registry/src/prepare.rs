@@ -32,7 +32,7 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
     if target.resource.generation {
         object.set_meta("generation", 1);
     }
-    if target.resource.has_status() && !target.strategy().keeps_status_on_create() {
+    if target.parts_status() && !target.strategy().keeps_status_on_create() {
         match kinds::initial_status(target, object, registry.now()) {
             Some(status) => object.0.insert("status", status),
             None => object.0.remove("status"),
@@ -188,10 +188,20 @@ pub(crate) fn carry_over(target: &Target, current: &Object, next: &mut Object) {
         Some(generation) => {
             // A write of the status may bring annotations along, and asks for nothing.
             let asks = target.resource.generation && target.subresource_name() != Some("status");
-            let changed = asks && target.strategy().raises_generation(current, next);
+            let status_asks = !target.resource.is_builtin() && !target.parts_status();
+            let changed = asks
+                && (target.strategy().raises_generation(current, next) || status_asks && !same_status(current, next));
             next.set_meta("generation", generation + i64::from(changed));
         }
         None => next.remove_meta("generation"),
+    }
+}
+
+fn same_status(left: &Object, right: &Object) -> bool {
+    match (left.0.get("status"), right.0.get("status")) {
+        (None, None) => true,
+        (Some(left), Some(right)) => equal(left, right),
+        (Some(_), None) | (None, Some(_)) => false,
     }
 }
 

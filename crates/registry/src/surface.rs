@@ -86,7 +86,7 @@ impl Surface {
     /// The target of a resource in a version, as a whole: neither a namespace nor a name.
     pub fn lookup(self: &Arc<Self>, group: &str, version: &str, plural: &str) -> Option<Target> {
         let resource = self.resource(group, plural)?;
-        Some(self.target_of(resource, resource.version(version)?))
+        Some(self.target_of(resource, resource.version(version).filter(|version| !version.hidden)?))
     }
 
     /// The target of a resource that is always served, in its preferred version.

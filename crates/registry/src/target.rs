@@ -33,6 +33,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// Whether status and rest of its objects are written apart. The versions of a custom resource differ in it.
+    pub(crate) fn parts_status(&self) -> bool {
+        if self.resource.is_builtin() { self.resource.has_status() } else { self.version.has_status() }
+    }
+
     /// The same in a namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: Option<&str>) -> Self {

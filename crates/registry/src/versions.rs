@@ -97,8 +97,11 @@ pub(crate) fn convert_now(target: &Target, object: &mut Object, to: &GroupVersio
         if target.resource.converter().is_some() {
             return Ok(false);
         }
-        // The versions of what others contribute differ by name alone, unless they have a converter.
+        // The versions of what others contribute differ by name and schema alone, unless they have a converter.
         object.set_type(to);
+        if let Some(version) = target.resource.version(&to.version).filter(|version| version.structural().is_some()) {
+            version.complete(object);
+        }
         return Ok(true);
     }
     let conversion = Conversion::between(&target.resource.group, &target.resource.kind, from, wanted);

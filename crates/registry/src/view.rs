@@ -217,6 +217,13 @@ impl VersionedView {
             Some(VersionChange::Fields(conversion)) => {
                 through(conversion, object).map_err(|error| failed(&error.to_string()))
             }
+            Some(VersionChange::Shape) => {
+                let mut shaped = object.decode(Revision::ZERO);
+                shaped.remove_meta("resourceVersion");
+                shaped.set_type(self.kind());
+                self.version.complete(&mut shaped);
+                Ok(StoredObject::encode(&shaped))
+            }
             Some(VersionChange::None | VersionChange::Name) => Ok(object.clone()),
             Some(VersionChange::Asked(_)) => Err(failed("somebody has to be asked")),
             None => Err(failed("it is stored in a version that is not known")),

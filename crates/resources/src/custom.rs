@@ -11,7 +11,7 @@ use keelson_meta::names::NameRule;
 use crate::declare::{EVERYTHING, GET_PATCH_UPDATE};
 use crate::fields::FieldRefusal;
 use crate::resource::{
-    Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Text,
+    Resource, ResponseKind, ScalePaths, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Text,
 };
 
 impl Resource {
@@ -24,6 +24,7 @@ impl Resource {
             plural: plural.to_owned().into(),
             singular: kind.to_lowercase().into(),
             kind: kind.to_owned().into(),
+            list_kind: format!("{kind}List").into(),
             scope: Scope::Namespaced,
             short_names: Vec::new(),
             categories: Vec::new(),
@@ -55,6 +56,7 @@ impl ServedVersion {
             name: name.into(),
             verbs: Cow::Borrowed(EVERYTHING),
             subresources: subresources.into_iter().map(Arc::new).collect(),
+            hidden: false,
         }
     }
 }
@@ -67,6 +69,18 @@ impl Subresource {
             verbs: Cow::Borrowed(GET_PATCH_UPDATE),
             response: ResponseKind::Parent,
             handler: SubresourceHandler::Part,
+            scale: None,
+        }
+    }
+
+    /// The replicas of an object, shown and taken as a `Scale`.
+    pub fn scale(paths: ScalePaths) -> Self {
+        Self {
+            name: "scale".into(),
+            verbs: Cow::Borrowed(GET_PATCH_UPDATE),
+            response: ResponseKind::Foreign { group: "autoscaling".into(), version: "v1".into(), kind: "Scale".into() },
+            handler: SubresourceHandler::Scale,
+            scale: Some(paths),
         }
     }
 }

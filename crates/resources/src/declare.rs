@@ -341,6 +341,7 @@ impl Declaration {
             plural: self.plural.into(),
             singular: self.singular.into(),
             kind: self.kind.into(),
+            list_kind: format!("{}List", self.kind).into(),
             scope: self.scope,
             short_names: texts(self.short_names),
             categories: texts(self.categories),
@@ -372,6 +373,7 @@ impl VersionDeclaration {
             name: self.name.into(),
             verbs: Cow::Borrowed(self.verbs),
             subresources: self.subresources.iter().map(|declared| Arc::new(declared.subresource())).collect(),
+            hidden: false,
         }
     }
 }
@@ -389,13 +391,15 @@ impl SubresourceDeclaration {
                 }
             },
             handler: self.handler,
+            scale: None,
         }
     }
 }
 
 impl FieldDeclaration {
     fn field(&self) -> SelectableField {
-        SelectableField { name: self.name.into(), paths: texts(self.paths), absent: self.absent.into() }
+        let (paths, absent) = (texts(self.paths), self.absent.into());
+        SelectableField { name: self.name.into(), paths, absent, versions: None }
     }
 }
 

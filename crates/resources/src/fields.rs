@@ -14,6 +14,8 @@ pub struct SelectableField {
     pub paths: Vec<Text>,
     /// Its text when the object has none of the paths, such as `false` for a boolean.
     pub absent: Text,
+    /// The versions in which selectors may name it; `None` for all.
+    pub versions: Option<Vec<Text>>,
 }
 
 /// What a field in a selector stands for.
@@ -41,6 +43,11 @@ pub enum FieldRefusal {
 }
 
 impl SelectableField {
+    /// Whether selectors in a version may name it.
+    fn is_in(&self, version: &str) -> bool {
+        self.versions.as_ref().is_none_or(|versions| versions.iter().any(|known| known == version))
+    }
+
     /// Its text in an object, given the text of each stored path (empty when absent).
     pub fn text<'a>(&'a self, stored: impl Fn(&str) -> &'a str) -> &'a str {
         self.paths.iter().map(|path| stored(path)).find(|text| !text.is_empty()).unwrap_or(&self.absent)
@@ -58,7 +65,8 @@ impl Resource {
             "metadata.namespace" if self.knows_namespace_field() => return Ok(FieldRef::Namespace),
             _ => {}
         }
-        let declared = self.selectable_fields.iter().find(|declared| declared.name == field);
+        let known = |declared: &&SelectableField| declared.name == field && declared.is_in(version);
+        let declared = self.selectable_fields.iter().find(known);
         declared.map(FieldRef::Declared).ok_or_else(|| self.refusal(version, field))
     }
 

@@ -26,6 +26,6 @@ pub use group::{Group, GroupVersionEntry};
 pub use hash::storage_version_hash;
 pub use named::UnknownResource;
 pub use resource::{
-    CreateHandler, Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Text,
-    Verb,
+    CreateHandler, Resource, ResponseKind, ScalePaths, Scope, ServedVersion, StorageKind, Subresource,
+    SubresourceHandler, Text, Verb,
 };

@@ -25,8 +25,10 @@ pub struct Resource {
     pub plural: Text,
     /// The singular name.
     pub singular: Text,
-    /// The kind of its objects. A list of them has this kind with `List` at its end.
+    /// The kind of its objects.
     pub kind: Text,
+    /// The kind of a list of them.
+    pub list_kind: Text,
     /// Whether its objects live in namespaces.
     pub scope: Scope,
     /// Abbreviations that command lines accept.
@@ -80,6 +82,8 @@ pub struct ServedVersion {
     pub verbs: Cow<'static, [Verb]>,
     /// Its subresources, ordered by name.
     pub subresources: Vec<Arc<Subresource>>,
+    /// Whether it is known only for what lies in the store: no client finds it.
+    pub hidden: bool,
 }
 
 /// A path below an object.
@@ -93,6 +97,19 @@ pub struct Subresource {
     pub response: ResponseKind,
     /// What answers requests for it.
     pub handler: SubresourceHandler,
+    /// Where the objects have what a `Scale` shows, if that is not where workloads have it.
+    pub scale: Option<ScalePaths>,
+}
+
+/// Where objects have what a `Scale` shows: names of fields, each path below the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// How many replicas are wanted.
+    pub wanted: Vec<Text>,
+    /// How many there are.
+    pub actual: Vec<Text>,
+    /// The label selector of the replicas, as a text; without it a scale shows none.
+    pub selector: Option<Vec<Text>>,
 }
 
 /// What answers requests for a subresource.
@@ -287,11 +304,6 @@ impl Resource {
     /// Whether a version of it has a `status` subresource.
     pub fn has_status(&self) -> bool {
         self.versions.iter().any(|version| version.has_status())
-    }
-
-    /// The kind of a list of its objects.
-    pub fn list_kind(&self) -> String {
-        format!("{}List", self.kind)
     }
 
     /// Its kind in a version.

@@ -75,7 +75,7 @@ impl Documentation {
 fn versions(surface: &Surface) -> HashMap<(Text, Text), Vec<Arc<ServedResource>>> {
     let mut versions: HashMap<(Text, Text), Vec<Arc<ServedResource>>> = HashMap::new();
     for resource in surface.resources() {
-        for version in resource.versions() {
+        for version in resource.versions().iter().filter(|version| !version.hidden) {
             versions.entry((resource.group.clone(), version.name.clone())).or_default().push(resource.clone());
         }
     }
@@ -94,6 +94,9 @@ impl Version {
             served().map(|(resource, version)| priority(resource, version)).max().unwrap_or(0)
         };
         let discovered = |(resource, version): (&Arc<ServedResource>, &Arc<KindVersion>)| {
+            if !resource.is_builtin() {
+                return DiscoveredResource::of_custom(resource, version, resource.refuses_new().is_none());
+            }
             let stored_as =
                 resource.storage_kind().filter(|kind| resource.default_storage_kind().as_ref() != Some(*kind));
             DiscoveredResource::of(resource, version, stored_as.map(|kind| kind.version.as_str()))

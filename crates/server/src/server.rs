@@ -16,6 +16,7 @@ use keelson_cache::{Cache, CacheConfig};
 use keelson_controllers::{
     ClusterRoleAggregation, IdentityConfig, IdentityLease, Progress, RegisteredServers, identity_key,
 };
+use keelson_extensions::Extensions;
 use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::{CheckResult, Health, HealthChecks};
 use keelson_http::listener::Limits;
@@ -72,6 +73,7 @@ struct Prepared {
     kubeconfig: Option<PathBuf>,
     tls: Arc<ServerConfig>,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
+    extensions: Arc<Extensions>,
 }
 
 /// A server that answers requests, until it is shut down. Dropping it stops it at once.
@@ -153,6 +155,8 @@ impl Prepared {
         let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
         let aggregation = controllers::aggregation(&config, &registry)?;
+        let extensions =
+            Extensions::start(registry.clone(), outbound.clone()).await.context("serving custom resources")?;
         Ok(Self {
             config,
             supervisor,
@@ -169,6 +173,7 @@ impl Prepared {
             kubeconfig,
             tls,
             aggregation,
+            extensions,
         })
     }
 
@@ -183,6 +188,7 @@ impl Prepared {
         let cache = registry.cache().clone();
         let compactor = Compactor::new(store.clone(), cache, config.clock.clone(), config.history);
         background.spawn("compactor", compactor.run(stopping.clone()));
+        background.spawn("custom-resources", self.extensions.run(stopping.clone()));
         let bootstrap = controllers::spawn(&config, &registry, &pki, place, self.aggregation, &background);
 
         let parts = (registry.clone(), outbound.clone(), self.tokens, self.metrics);

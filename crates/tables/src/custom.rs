@@ -9,7 +9,7 @@ use keelson_meta::go_format;
 use keelson_meta::json::{Map, Value};
 
 use crate::age::age;
-use crate::column::{Column, NAME};
+use crate::column::{CREATED_AT, Column, NAME};
 use crate::part::Subject;
 use crate::path::{Path, PathError};
 
@@ -45,7 +45,28 @@ pub enum CellType {
     Date,
 }
 
+impl CustomColumn {
+    /// How old an object is.
+    pub(crate) fn age() -> Self {
+        Self {
+            name: "Age".to_owned(),
+            kind: CellType::Date,
+            format: String::new(),
+            description: CREATED_AT.description.to_owned(),
+            priority: 0,
+            path: ".metadata.creationTimestamp".to_owned(),
+        }
+    }
+}
+
 impl CellType {
+    /// The type of this name, as it stands in `additionalPrinterColumns`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::String, Self::Integer, Self::Number, Self::Boolean, Self::Date]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+
     /// Its name in a table's head.
     pub fn name(self) -> &'static str {
         match self {
@@ -63,15 +84,11 @@ pub(crate) struct CustomColumns(Vec<(CustomColumn, Path)>);
 
 impl CustomColumns {
     pub(crate) fn new(columns: Vec<CustomColumn>) -> Result<Self, PathError> {
-        let with_path = |mut column: CustomColumn| {
-            let path = Path::parse(&column.path)?;
-            if column.description.is_empty() {
-                let path = &column.path;
-                column.description = format!("Custom resource definition column (in JSONPath format): {path}");
-            }
-            Ok((column, path))
-        };
         columns.into_iter().map(with_path).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn until_unusable(columns: Vec<CustomColumn>) -> Self {
+        Self(columns.into_iter().map_while(|column| with_path(column).ok()).collect())
     }
 
     pub(crate) fn columns(&self) -> Vec<Column<'_>> {
@@ -92,6 +109,16 @@ impl CustomColumns {
         };
         std::iter::once(of.name()).chain(self.0.iter().map(cell)).collect()
     }
+}
+
+/// A column with its path, and with a description.
+fn with_path(mut column: CustomColumn) -> Result<(CustomColumn, Path), PathError> {
+    let path = Path::parse(&column.path)?;
+    if column.description.is_empty() {
+        let path = &column.path;
+        column.description = format!("Custom resource definition column (in JSONPath format): {path}");
+    }
+    Ok((column, path))
 }
 
 fn cell(kind: CellType, found: Item<'_>, of: Subject<'_>) -> Value {

@@ -74,6 +74,13 @@ impl Printer {
         Ok(Self(Form::Custom(Arc::new(CustomColumns::new(columns)?))))
     }
 
+    /// The same as far as the paths can be used: columns up to the first whose path can't. A kind that brings none at all shows how
+    /// old its objects are.
+    pub fn custom_until_unusable(columns: Vec<CustomColumn>) -> Self {
+        let columns = if columns.is_empty() { vec![CustomColumn::age()] } else { columns };
+        Self(Form::Custom(Arc::new(CustomColumns::until_unusable(columns))))
+    }
+
     pub(crate) const fn new(columns: &'static [Column<'static>], cells: fn(Subject<'_>) -> Vec<Value>) -> Self {
         Self::marked(columns, cells, |_| &[])
     }

@@ -73,7 +73,7 @@ pub(super) async fn collection(
     let (revision, entries) = registry.delete_collection(target, &request.caller, &selected, &options).await?;
     let kind = target.kind();
     let head = ListHead {
-        kind: &target.resource.list_kind(),
+        kind: &target.resource.list_kind,
         api_version: &kind.group_version().to_string(),
         meta: ListMeta::at(revision),
     };

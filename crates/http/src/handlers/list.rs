@@ -30,11 +30,12 @@ pub(super) async fn handle(
     let page = registry.list(target, &request.caller, &options).await?;
     let kind = target.kind();
     let head = ListHead {
-        kind: &target.resource.list_kind(),
+        kind: &target.resource.list_kind,
         api_version: &kind.group_version().to_string(),
         meta: ListMeta {
             revision: page.revision,
-            continue_token: page.continue_token.as_deref(),
+            // As upstream has it, a list of custom resources says that nothing follows, too.
+            continue_token: page.continue_token.as_deref().or((!target.resource.is_builtin()).then_some("")),
             remaining: page.remaining,
         },
     };

@@ -27,7 +27,7 @@ pub(super) async fn handle(
     let scale = match request.info.verb {
         RequestVerb::Get => {
             let entry = registry.get(target, name, &request.caller, &GetOptions::parse(&query)).await?;
-            registry.scale(&entry)
+            registry.scale(target, &entry).await?
         }
         RequestVerb::Update => {
             let options = UpdateOptions::parse(&query)?;
@@ -45,7 +45,7 @@ pub(super) async fn handle(
             let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
             if form == PatchKind::Apply {
                 let applied = registry.apply_scale(target, name, &patch, &caller, &options).await?;
-                registry.scale_written(&applied)
+                registry.scale_written(target, &applied).await?
             } else {
                 let (kind, patch) = (kind(), patch.compile());
                 let schema = target.version.schema_taken_by("scale", &kind);

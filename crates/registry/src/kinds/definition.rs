@@ -1,6 +1,8 @@
-//! Definitions of custom resources: the status lists every version that objects may have been stored in.
+//! Definitions of custom resources: the status lists every version that objects may have been stored in, and a definition that is
+//! deleted stays until its objects are gone.
 //!
-//! A version stays in the list when another becomes the stored one, since objects of it may still be in the store.
+//! A version stays in the list when another becomes the stored one, since objects of it may still be in the store. The objects are
+//! deleted by whoever serves the definitions (`extensions`), which then takes the finalizer off.
 
 use std::time::SystemTime;
 
@@ -9,6 +11,9 @@ use keelson_meta::json::{Map, Value, json};
 
 use super::strategy::Strategy;
 use crate::target::Target;
+
+/// Holds a definition as long as there are objects of what it defines.
+const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// The stored versions of a new definition: the one that is stored. There is nothing if none is marked.
 fn first_stored_versions(definition: &Object) -> Value {
@@ -38,6 +43,31 @@ fn storage_version(definition: &Object) -> Option<String> {
     stored.get("name")?.as_str().map(str::to_owned)
 }
 
+/// Has a definition stay until its objects are gone, and says so.
+fn mark_terminating(definition: &mut Object) {
+    let since = definition.deletion_timestamp().unwrap_or_default().to_owned();
+    let mut finalizers: Vec<String> = definition.finalizers().into_iter().map(str::to_owned).collect();
+    if !finalizers.iter().any(|finalizer| finalizer == CLEANUP_FINALIZER) {
+        finalizers.push(CLEANUP_FINALIZER.to_owned());
+    }
+    definition.set_meta("finalizers", finalizers);
+    let status = definition.0.entry("status").or_insert_with(|| json!({}));
+    let Value::Object(status) = status else { return };
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    if conditions.is_null() {
+        *conditions = json!([]);
+    }
+    let Value::Array(conditions) = conditions else { return };
+    conditions.retain(|condition| condition.get("type").and_then(Value::as_str) != Some("Terminating"));
+    conditions.push(json!({
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": since,
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    }));
+}
+
 /// The strategy of definitions of custom resources.
 pub(super) struct CustomResourceDefinitions;
 
@@ -52,5 +82,21 @@ impl Strategy for CustomResourceDefinitions {
             add_stored_version(next);
         }
         whole
+    }
+
+    fn states_grace_period(&self) -> bool {
+        false
+    }
+
+    fn counts_deletion(&self) -> bool {
+        false
+    }
+
+    fn mark_terminating(&self, object: &mut Object) {
+        mark_terminating(object);
+    }
+
+    fn may_go(&self, object: &Object) -> bool {
+        object.deletion_timestamp().is_some()
     }
 }

@@ -1,9 +1,8 @@
 //! The strategy of a kind: the steps of the generic verbs at which it is asked what it does differently.
 //!
 //! A strategy hangs from the version of a resource that a request is for (`Target::strategy`), so that no verb knows a kind by
-//! name. Every step has the answer of an ordinary kind as its default; [`Ordinary`] has nothing but these, and is the strategy
-//! of custom resources too. Steps that change an object say whether they did: its fields are brought into canonical order once, when
-//! it is encoded, and only then.
+//! name. Every step has the answer of an ordinary kind as its default; [`Ordinary`] has nothing but these. Steps that change an object
+//! say whether they did: its fields are brought into canonical order once, when it is encoded, and only then.
 
 use std::time::SystemTime;
 
@@ -180,7 +179,12 @@ pub(crate) trait Strategy: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// Changes an object that is being deleted but may not go yet.
+    /// Whether an object that is marked as deleted asks for something else than before, so that its generation goes up.
+    fn counts_deletion(&self) -> bool {
+        true
+    }
+
+    /// Changes an object that is being deleted but may not go yet. It says by then since when.
     fn mark_terminating(&self, _object: &mut Object) {}
 
     /// Whether an object without `metadata.finalizers` may go.
@@ -214,6 +218,15 @@ impl Strategy for Ordinary {}
 pub(super) struct StatusAlone;
 
 impl Strategy for StatusAlone {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+}
+
+/// A kind that others define: its status is written without its metadata.
+pub(crate) struct Defined;
+
+impl Strategy for Defined {
     fn kept(&self, subresource: &str) -> &'static [FieldPath] {
         metadata_of_status(subresource)
     }

@@ -20,7 +20,7 @@ fn kept(target: &Target) -> impl Iterator<Item = FieldPath> + Clone {
     let endpoint = target.subresource_name().unwrap_or_default();
     let general = match endpoint {
         "status" => Some(SPEC),
-        "" | "finalize" | "scale" if target.resource.has_status() => Some(STATUS),
+        "" | "finalize" | "scale" if target.parts_status() => Some(STATUS),
         _ => None,
     };
     general.into_iter().chain(target.strategy().kept(endpoint).iter().copied())

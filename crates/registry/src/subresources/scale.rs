@@ -4,9 +4,11 @@
 use async_trait::async_trait;
 use keelson_cache::Entry;
 use keelson_meta::field_error::FieldError;
+use keelson_meta::go_format;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, GroupKind, GroupVersionKind, Object};
+use keelson_resources::{ScalePaths, Text};
 
 use super::selector;
 use crate::admission::WriteOptions;
@@ -17,18 +19,69 @@ use crate::patch::{Patch, PatchKind};
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::update::replacement;
+use crate::versions::convert;
 use crate::write::{Live, Proposal, Proposed, WriteRequest, Written, existing};
 
+/// The subresource.
+const SCALE: &str = "scale";
 /// The group and the kind of a scale.
 const GROUP: &str = "autoscaling";
 const KIND: &str = "Scale";
+/// Where workloads have the replicas that are wanted, and those that there are.
+const WANTED: [Text; 2] = [Text::Borrowed("spec"), Text::Borrowed("replicas")];
+const ACTUAL: [Text; 2] = [Text::Borrowed("status"), Text::Borrowed("replicas")];
 /// The keys of an object's metadata that its scale shows.
 const SHOWN: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
 
+/// Where the objects of one resource have what a scale shows.
+#[derive(Clone, Copy)]
+enum Places<'p> {
+    /// Where workloads have it, with their selector in the form of objects.
+    Workload,
+    /// Where a definition says.
+    Stated(&'p ScalePaths),
+}
+
+impl<'p> Places<'p> {
+    fn of(target: &'p Target) -> Self {
+        let stated = target.version.subresource(SCALE).and_then(|scale| scale.scale.as_ref());
+        stated.map_or(Self::Workload, Self::Stated)
+    }
+
+    fn wanted(self) -> &'p [Text] {
+        match self {
+            Self::Workload => &WANTED,
+            Self::Stated(paths) => &paths.wanted,
+        }
+    }
+
+    fn actual(self) -> &'p [Text] {
+        match self {
+            Self::Workload => &ACTUAL,
+            Self::Stated(paths) => &paths.actual,
+        }
+    }
+
+    fn selector(self, object: &Object) -> String {
+        match self {
+            Self::Workload => selector::text(object.get(&["spec", "selector"])).unwrap_or_default(),
+            Self::Stated(paths) => {
+                let found = paths.selector.as_ref().and_then(|path| at(object, path));
+                found.and_then(Value::as_str).unwrap_or_default().to_owned()
+            }
+        }
+    }
+}
+
 impl Registry {
-    /// The scale of a stored workload.
-    pub fn scale(&self, entry: &Entry) -> Object {
-        scale_of(&entry.object.decode(entry.revision))
+    /// The scale of a stored object, in the version of the target.
+    ///
+    /// # Errors
+    /// 500 when it can't be converted; for a custom resource, when it has something else than a number where its replicas are, or
+    /// does not have them where they are wanted.
+    pub async fn scale(&self, target: &Target, entry: &Entry) -> Result<Object, ApiError> {
+        let live = Live::in_version_of(target, entry).await?;
+        scale_of(Places::of(target), &live.object)
     }
 
     /// Changes the wanted replicas: `change` makes a new scale of the one that is.
@@ -45,7 +98,7 @@ impl Registry {
     ) -> Result<Object, ApiError> {
         let request = WriteRequest::new(target, name, caller, options);
         let written = self.write(&request, &mut Rescale { target, name, change }).await?;
-        Ok(scale_of(&written.object.decode(written.revision.unwrap_or_default())))
+        self.scale_written(target, &written).await
     }
 
     /// Applies a scale: of what it says, the workload takes the wanted replicas.
@@ -66,9 +119,16 @@ impl Registry {
         self.apply(target, name, &patch, caller, options).await
     }
 
-    /// The scale of a workload that was written.
-    pub fn scale_written(&self, written: &Written) -> Object {
-        scale_of(&written.object.decode(written.revision.unwrap_or_default()))
+    /// The scale of an object that was written.
+    ///
+    /// # Errors
+    /// As for [`Registry::scale`].
+    pub async fn scale_written(&self, target: &Target, written: &Written) -> Result<Object, ApiError> {
+        let mut object = written.object.decode(written.revision.unwrap_or_default());
+        if Some(target.kind()) != target.resource.storage_kind() {
+            convert(target, &mut object, target.kind()).await?;
+        }
+        scale_of(Places::of(target), &object)
     }
 }
 
@@ -81,13 +141,11 @@ struct Rescale<'r, F> {
 
 #[async_trait]
 impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, F> {
-    async fn propose<'s>(
-        &'s mut self,
-        registry: &'s Registry,
-        live: Option<&'s Entry>,
-    ) -> Result<Proposed<'s>, ApiError> {
+    async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
         let (entry, name) = (existing(live)?, self.name);
-        let scale = (self.change)(registry.scale(entry))?;
+        let live = Live::in_version_of(self.target, entry).await?;
+        let places = Places::of(self.target);
+        let scale = (self.change)(scale_of(places, &live.object)?)?;
         let wanted = match scale.get(&["spec", "replicas"]) {
             None | Some(Value::Null) => 0,
             Some(number) => number.as_i64().ok_or_else(|| invalid(name, number, "must be an integer"))?,
@@ -95,14 +153,10 @@ impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, 
         if wanted < 0 {
             return Err(invalid(name, &json!(wanted), "must be greater than or equal to 0"));
         }
-        let live = Live::in_version_of(self.target, entry).await?;
         let mut next = live.object.clone();
         next.set_meta("uid", scale.uid());
         next.set_meta("resourceVersion", scale.resource_version());
-        let spec = next.0.entry("spec").or_insert_with(|| json!({}));
-        if let Value::Object(spec) = spec {
-            spec.insert("replicas", json!(wanted));
-        }
+        put(&mut next.0, places.wanted(), json!(wanted));
         replacement(self.target, name, live, next)
     }
 }
@@ -120,26 +174,55 @@ fn configuration(target: &Target, scale: &Value) -> Result<Object, ApiError> {
         }
     }
     if let Some(replicas) = scale["spec"].get("replicas") {
-        wanted.0.insert("spec", json!({ "replicas": replicas }));
+        put(&mut wanted.0, Places::of(target).wanted(), replicas.clone());
     }
     Ok(wanted)
 }
 
-fn scale_of(workload: &Object) -> Object {
+/// What stands at a path in an object.
+fn at<'o>(object: &'o Object, path: &[Text]) -> Option<&'o Value> {
+    let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
+    object.get(&path)
+}
+
+/// Puts a value at a path, and objects on the way where there is nothing. What is no object stays as it is.
+fn put(object: &mut Map, path: &[Text], value: Value) {
+    match path {
+        [] => {}
+        [last] => {
+            object.insert(last.to_string(), value);
+        }
+        [first, rest @ ..] => {
+            if let Value::Object(below) = object.entry(&**first).or_insert_with(|| json!({})) {
+                put(below, rest, value);
+            }
+        }
+    }
+}
+
+fn scale_of(places: Places<'_>, object: &Object) -> Result<Object, ApiError> {
     let mut metadata = Map::new();
     for key in SHOWN {
-        if let Some(value) = workload.meta(key) {
+        if let Some(value) = object.meta(key) {
             metadata.insert(key, value.clone());
         }
     }
-    let number = |path: [&str; 2]| workload.get(&path).and_then(Value::as_i64).unwrap_or_default();
+    let number = |path: &[Text]| at(object, path).and_then(Value::as_i64);
+    let wanted = number(places.wanted());
+    if let (Places::Stated(paths), None) = (places, wanted) {
+        // As upstream has it: who scales must know how many there are to be.
+        let path = paths.wanted.join(".");
+        let what = format!("the spec replicas field {} does not exist", go_format::quote(&format!(".{path}")));
+        return Err(ApiError::Internal(what));
+    }
+    let wanted = wanted.unwrap_or_default();
     let mut spec = Map::new();
-    if number(["spec", "replicas"]) != 0 {
-        spec.insert("replicas", json!(number(["spec", "replicas"])));
+    if wanted != 0 {
+        spec.insert("replicas", json!(wanted));
     }
     let mut status = Map::new();
-    status.insert("replicas", json!(number(["status", "replicas"])));
-    let selector = selector::text(workload.get(&["spec", "selector"])).unwrap_or_default();
+    status.insert("replicas", json!(number(places.actual()).unwrap_or_default()));
+    let selector = places.selector(object);
     if !selector.is_empty() {
         status.insert("selector", json!(selector));
     }
@@ -149,7 +232,7 @@ fn scale_of(workload: &Object) -> Object {
     scale.0.insert("metadata", Value::Object(metadata));
     scale.0.insert("spec", Value::Object(spec));
     scale.0.insert("status", Value::Object(status));
-    scale
+    Ok(scale)
 }
 
 fn invalid(name: &str, value: &Value, why: &str) -> ApiError {
@@ -188,6 +271,6 @@ mod tests {
             "spec": {"replicas": 3},
             "status": {"replicas": 2, "selector": "app=web,tier in (a,b),!x"},
         }));
-        assert_eq!(scale_of(&workload), expected);
+        assert_eq!(scale_of(Places::Workload, &workload).unwrap(), expected);
     }
 }

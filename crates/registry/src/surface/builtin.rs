@@ -8,7 +8,7 @@ use keelson_codec::FieldPath;
 use keelson_conversion::{Conversion, View};
 use keelson_defaults::Defaults;
 use keelson_meta::{ApiError, GroupVersionKind};
-use keelson_resources::{Catalogue, Collection, Group, Resource, deprecation};
+use keelson_resources::{Catalogue, Collection, Group, Resource, Subresource, SubresourceHandler, deprecation};
 use keelson_schema::Schema;
 use keelson_tables::Printer;
 use keelson_validation::Rules;
@@ -59,6 +59,16 @@ pub fn key_prefix(group: &str, plural: &str) -> Result<String, ApiError> {
 fn rules_of(kind: GroupVersionKind) -> (GroupVersionKind, Option<Defaults>, Option<Schema>) {
     let (defaults, schema) = (Defaults::of(&kind), schema_of(&kind));
     (kind, defaults, schema)
+}
+
+/// What a subresource of a contributed resource takes where that is a `Scale`.
+pub(super) fn scale_taken_by(resource: &Resource, subresource: &Subresource) -> Option<Taken> {
+    if subresource.handler != SubresourceHandler::Scale {
+        return None;
+    }
+    let kind = subresource.gvk(resource, "");
+    let (schema, defaults) = (schema_of(&kind)?, Defaults::of(&kind));
+    Some(Taken { subresource: subresource.name.clone(), kind, schema, defaults })
 }
 
 fn schema_of(kind: &GroupVersionKind) -> Option<Schema> {

@@ -9,8 +9,10 @@ use keelson_resources::{Resource, Text};
 use keelson_schema::Schema;
 use keelson_tables::Printer;
 
+use super::builtin;
 use super::served::{KindVersion, ServedResource};
 use crate::converter::Converter;
+use crate::kinds::Defined;
 
 /// The place of a group in discovery whose contributor says none: that of custom resources.
 const GROUP_PRIORITY: u32 = 1000;
@@ -25,6 +27,7 @@ pub struct Contribution {
     group_priority: u32,
     storage_version: Option<Text>,
     converter: Option<Arc<dyn Converter>>,
+    refuses_new: Option<&'static str>,
     builtin: bool,
 }
 
@@ -39,7 +42,12 @@ impl Contribution {
         let versions = resource.versions.iter().map(|served| {
             let others = resource.versions.iter().map(|other| &*other.name).filter(|other| *other != served.name);
             let view = View::renaming(&resource.gvk(&served.name), others);
-            KindVersion::new(&resource, served, VERSION_PRIORITY).with_view(view)
+            let version = KindVersion::new(&resource, served, VERSION_PRIORITY).with_view(view).with_strategy(&Defined);
+            served
+                .subresources
+                .iter()
+                .filter_map(|below| builtin::scale_taken_by(&resource, below))
+                .fold(version, KindVersion::taking)
         });
         Self {
             versions: versions.collect(),
@@ -47,6 +55,7 @@ impl Contribution {
             group_priority: GROUP_PRIORITY,
             storage_version: None,
             converter: None,
+            refuses_new: None,
             builtin: false,
         }
     }
@@ -74,6 +83,13 @@ impl Contribution {
     #[must_use]
     pub fn converted_by(mut self, converter: &Arc<dyn Converter>) -> Self {
         self.converter = Some(converter.clone());
+        self
+    }
+
+    /// Has new objects refused with this text, while those that are there can be changed.
+    #[must_use]
+    pub fn refusing_new(mut self, why: &'static str) -> Self {
+        self.refuses_new = Some(why);
         self
     }
 
@@ -125,5 +141,6 @@ impl Contribution {
             self.builtin,
         )
         .converted_by(self.converter.clone())
+        .refusing_new(self.refuses_new)
     }
 }

@@ -48,6 +48,8 @@ pub struct ServedResource {
     converter: Option<Arc<dyn Converter>>,
     /// What that has answered.
     kept: Option<Arc<KeptOf>>,
+    /// Why it takes no new objects, if it does not.
+    refuses_new: Option<&'static str>,
 }
 
 /// The kind of a resource in one version. It can be used like the [`ServedVersion`] that it is of.
@@ -86,6 +88,8 @@ pub enum VersionChange<'v> {
     None,
     /// Another name: it has the fields of this version.
     Name,
+    /// Another name, and the shape that the schema of this version gives it.
+    Shape,
     /// A conversion that code here makes.
     Fields(&'static Conversion),
     /// Somebody who is asked.
@@ -108,7 +112,17 @@ impl ServedResource {
         builtin: bool,
     ) -> Self {
         let versions = versions.into_iter().map(Arc::new).collect();
-        Self { resource, versions, stored: None, storage_kind, group_priority, builtin, converter: None, kept: None }
+        Self {
+            resource,
+            versions,
+            stored: None,
+            storage_kind,
+            group_priority,
+            builtin,
+            converter: None,
+            kept: None,
+            refuses_new: None,
+        }
     }
 
     pub(super) fn converted_by(mut self, converter: Option<Arc<dyn Converter>>) -> Self {
@@ -119,6 +133,11 @@ impl ServedResource {
     /// Keeps what its converter answers among what is kept of all.
     pub(super) fn kept_in(mut self, all: &Arc<KeptObjects>) -> Self {
         self.kept = self.converter.is_some().then(|| KeptOf::new(all));
+        self
+    }
+
+    pub(super) fn refusing_new(mut self, why: Option<&'static str>) -> Self {
+        self.refuses_new = why;
         self
     }
 
@@ -169,12 +188,18 @@ impl ServedResource {
         self.kept.as_ref().map(|kept| (kept, place))
     }
 
+    /// Why it takes no new objects; `None` where it does.
+    pub fn refuses_new(&self) -> Option<&'static str> {
+        self.refuses_new
+    }
+
     /// What leads an object of this `apiVersion` to one of its versions; `None` where nothing does.
     pub fn change(&self, from: &str, to: &KindVersion) -> Option<VersionChange<'_>> {
         Some(match (to.view.passage(from)?, &self.converter) {
             (Passage::Same, _) => VersionChange::None,
             (Passage::Renamed | Passage::Through(_), Some(converter)) => VersionChange::Asked(converter),
             (Passage::Through(conversion), None) if !conversion.is_rename() => VersionChange::Fields(conversion),
+            (Passage::Renamed | Passage::Through(_), None) if to.structural().is_some() => VersionChange::Shape,
             (Passage::Renamed | Passage::Through(_), None) => VersionChange::Name,
         })
     }

@@ -79,6 +79,7 @@ impl Registry {
         let (mut managed_fields, mut is_changed) = self.complete_new(target, &mut object, ownership, caller).await?;
         // Admission that may change. It knows neither the uid nor a name that is generated.
         let namespace = self.namespace_guard(target, name_or_base(&object)).await?;
+        refuse_where_nothing_is_new(target, &object)?;
         is_changed |= target.strategy().admit(self, target, &mut object)?;
         if !self.admission().is_empty() {
             let attributes = AdmissionAttributes::of(request, Operation::Create, None);
@@ -286,6 +287,22 @@ fn reshape(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     conform(target, target.kind(), object, &[], FieldValidation::Ignore)
         .map_err(|fault| ApiError::Internal(format!("what admission made of the object does not fit it: {fault}")))?;
     match_url(target, object)
+}
+
+/// Refuses a new object of a resource that takes none, such as one whose definition is being deleted.
+///
+/// # Errors
+/// 403 with the reason.
+fn refuse_where_nothing_is_new(target: &Target, object: &Object) -> Result<(), ApiError> {
+    match target.resource.refuses_new() {
+        None => Ok(()),
+        Some(why) => Err(ApiError::Refused {
+            resource: target.group_resource(),
+            name: object.name().to_owned(),
+            message: why.to_owned(),
+            causes: Vec::new(),
+        }),
+    }
 }
 
 /// The name of an object, or what its name will be generated from.

@@ -39,8 +39,12 @@ async fn server() -> Arc<Registry> {
 /// A resource of a group of its own, with these versions, of which the first is stored, and these selectable fields.
 fn resource(number: usize, plural: &str, versions: &[&str], fields: &[&'static str]) -> Resource {
     let group = format!("g{number}.example.org");
-    let field =
-        |path: &&'static str| SelectableField { name: (*path).into(), paths: vec![(*path).into()], absent: "".into() };
+    let field = |path: &&'static str| SelectableField {
+        name: (*path).into(),
+        paths: vec![(*path).into()],
+        absent: "".into(),
+        versions: None,
+    };
     let versions = versions.iter().map(|name| ServedVersion::custom((*name).to_owned(), [Subresource::status()]));
     Resource {
         selectable_fields: fields.iter().map(field).collect(),

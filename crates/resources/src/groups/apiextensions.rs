@@ -1,6 +1,6 @@
 //! The definitions of custom resources.
 //!
-//! The objects are kept and validated; nothing serves yet what they define.
+//! What they define is served by `keelson-extensions`.
 
 use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 

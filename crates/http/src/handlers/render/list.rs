@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use keelson_cache::Entry;
 use keelson_codec::{list, pretty, yaml};
-use keelson_meta::{ApiError, ListHead};
+use keelson_meta::{ApiError, ListHead, ListMeta};
 use keelson_protobuf::{ListForm as ProtobufForm, ProtobufError};
 use keelson_tables::wire::TableHead;
 
@@ -46,12 +46,14 @@ impl ListWriter {
         head: &ListHead<'_>,
         source: &mut Source,
     ) -> Result<(Self, Vec<u8>), ApiError> {
+        // Only the lists of whole objects say that nothing follows.
+        let meta = ListMeta { continue_token: head.meta.continue_token.filter(|token| !token.is_empty()), ..head.meta };
         let (head, columns) = match renderer.representation.object_form {
             ObjectForm::Whole => (*head, None),
-            ObjectForm::Table(version) => (*head, Some((version, renderer.printer.columns()))),
+            ObjectForm::Table(version) => (ListHead { meta, ..*head }, Some((version, renderer.printer.columns()))),
             ObjectForm::Metadata(version) => {
                 let kind = "PartialObjectMetadataList";
-                (ListHead { kind, api_version: version.api_version(), meta: head.meta }, None)
+                (ListHead { kind, api_version: version.api_version(), meta }, None)
             }
         };
         let mut json = Vec::with_capacity(512);

@@ -1,0 +1,132 @@
+//! A definition of a custom resource, as far as it matters for whether and under which names it is served.
+//!
+//! What its versions have is read where it is used; this is what is kept of every definition.
+
+use keelson_meta::Object;
+use keelson_meta::json::Value;
+
+use crate::conditions;
+
+/// Holds a definition as long as there are objects of what it defines.
+pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// What is kept of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// When it was made, as it says.
+    pub(crate) created: String,
+    pub(crate) generation: i64,
+    pub(crate) group: String,
+    /// The names that it asks for.
+    pub(crate) requested: Names,
+    /// Those of them that it has.
+    pub(crate) accepted: Names,
+    pub(crate) names_accepted: bool,
+    pub(crate) established: bool,
+    pub(crate) terminating: bool,
+    /// Whether it waits for its objects to be deleted.
+    pub(crate) holds_objects: bool,
+}
+
+/// The names of a custom resource, as they stand in `spec.names` and in `status.acceptedNames`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) categories: Vec<String>,
+}
+
+impl Definition {
+    pub(crate) fn read(object: &Object) -> Self {
+        let holds = |condition| conditions::holds(object, condition);
+        Self {
+            name: object.name().to_owned(),
+            uid: object.uid().to_owned(),
+            created: object.creation_timestamp().unwrap_or_default().to_owned(),
+            generation: object.generation().unwrap_or_default(),
+            group: text(object.get(&["spec", "group"])),
+            requested: Names::read(object.get(&["spec", "names"])),
+            accepted: Names::read(object.get(&["status", "acceptedNames"])),
+            names_accepted: holds(conditions::NAMES_ACCEPTED),
+            established: holds(conditions::ESTABLISHED),
+            terminating: object.deletion_timestamp().is_some(),
+            holds_objects: object.finalizers().contains(&CLEANUP_FINALIZER),
+        }
+    }
+
+    /// Whether requests for it are answered. Upstream tells of it in discovery only once it is established, which is a moment later.
+    pub(crate) fn is_served(&self) -> bool {
+        self.names_accepted || self.established
+    }
+
+    /// Whether what is served of it is the same as of another state of it.
+    pub(crate) fn is_served_alike(&self, other: &Self) -> bool {
+        let served = |definition: &Self| (definition.is_served(), definition.terminating, definition.generation);
+        self.uid == other.uid && served(self) == served(other) && self.accepted == other.accepted
+    }
+}
+
+impl Names {
+    pub(crate) fn read(names: Option<&Value>) -> Self {
+        let field = |name: &str| text(names.and_then(|names| names.get(name)));
+        Self {
+            plural: field("plural"),
+            singular: field("singular"),
+            short_names: texts(names, "shortNames"),
+            kind: field("kind"),
+            list_kind: field("listKind"),
+            categories: texts(names, "categories"),
+        }
+    }
+
+    /// As they stand in a status: both `plural` and `kind` always do.
+    pub(crate) fn write(&self) -> Value {
+        let mut out = keelson_meta::json::Map::new();
+        out.insert("plural", self.plural.as_str());
+        if !self.singular.is_empty() {
+            out.insert("singular", self.singular.as_str());
+        }
+        if !self.short_names.is_empty() {
+            out.insert("shortNames", self.short_names.clone());
+        }
+        out.insert("kind", self.kind.as_str());
+        if !self.list_kind.is_empty() {
+            out.insert("listKind", self.list_kind.as_str());
+        }
+        if !self.categories.is_empty() {
+            out.insert("categories", self.categories.clone());
+        }
+        Value::Object(out)
+    }
+
+    /// The names by which resources of a group are told apart.
+    pub(crate) fn of_resource(&self) -> impl Iterator<Item = &str> {
+        [&self.plural, &self.singular].into_iter().chain(&self.short_names).map(String::as_str).filter(not_empty)
+    }
+
+    /// The kinds by which objects of a group are told apart.
+    pub(crate) fn of_kind(&self) -> impl Iterator<Item = &str> {
+        [&self.kind, &self.list_kind].into_iter().map(String::as_str).filter(not_empty)
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "it is a filter of an iterator")]
+fn not_empty(text: &&str) -> bool {
+    !text.is_empty()
+}
+
+/// A text, or the empty one where there is none.
+pub(crate) fn text(value: Option<&Value>) -> String {
+    value.and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// A list of texts, empty where there is none.
+pub(crate) fn texts(of: Option<&Value>, field: &str) -> Vec<String> {
+    let list = of.and_then(|of| of.get(field)).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}

@@ -1,0 +1,117 @@
+//! The deletion of the objects of a definition that is being deleted: through the registry, so that finalizers hold. The definition
+//! goes when they are gone.
+//!
+//! Nothing new comes meanwhile, since what is served of such a definition refuses it.
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use keelson_cache::Entry;
+use keelson_controllers::Outcome;
+use keelson_meta::options::{DeleteOptions, ListOptions, PropagationPolicy};
+use keelson_meta::{ApiError, Object};
+use keelson_registry::Target;
+
+use crate::conditions::{self, Condition, TERMINATING};
+use crate::definition::{CLEANUP_FINALIZER, Definition};
+use crate::extensions::Extensions;
+use crate::serving::resource_of;
+
+/// How many deletes of objects of one definition are under way at once: enough to share commits, few enough to leave room for
+/// clients.
+const IN_FLIGHT: usize = 32;
+
+impl Extensions {
+    /// Deletes the objects of a definition, and lets it go when there are none.
+    pub(crate) async fn empty(&self, name: String) -> Outcome {
+        match self.empty_and_release(&name).await {
+            Ok(true) | Err(ApiError::NotFound { .. }) => Outcome::Done,
+            Ok(false) | Err(ApiError::Conflict { .. }) => Outcome::Again,
+            Err(error) => {
+                tracing::warn!(definition = name, %error, "deleting the objects of a definition failed and is tried again");
+                Outcome::Again
+            }
+        }
+    }
+
+    /// Whether there is nothing more to do.
+    async fn empty_and_release(&self, name: &str) -> Result<bool, ApiError> {
+        let Some(stored) = self.client.get(&self.definitions, name).await? else { return Ok(true) };
+        let mut object = stored.object;
+        let definition = Definition::read(&object);
+        if !definition.terminating || !definition.holds_objects {
+            return Ok(true);
+        }
+        let last = match self.objects_of(&definition).await {
+            Some(objects) => {
+                object = self.say_of_deletion(object, in_progress()).await?;
+                if !self.delete_all(&objects).await? {
+                    return Ok(false);
+                }
+                Condition::new(TERMINATING, false, "InstanceDeletionCompleted", "removed all instances")
+            }
+            // It is served in a moment.
+            None if definition.is_served() => return Ok(false),
+            None => Condition::new(TERMINATING, false, "NeverEstablished", "resource was never established"),
+        };
+        let others: Vec<String> =
+            object.finalizers().into_iter().filter(|held| *held != CLEANUP_FINALIZER).map(str::to_owned).collect();
+        object.set_meta("finalizers", others);
+        self.say_of_deletion(object, last).await?;
+        Ok(true)
+    }
+
+    /// The collection that a definition defines; `None` when it is not served.
+    async fn objects_of(&self, definition: &Definition) -> Option<Target> {
+        if !self.serving.serves(definition).await {
+            return None;
+        }
+        let resource = resource_of(definition);
+        let surface = self.registry.surface();
+        let stored = surface.resource(&resource.group, &resource.resource)?.stored()?.clone();
+        surface.stored_target(&stored)
+    }
+
+    /// Has a definition say how far its deletion is; it as it is stored then.
+    async fn say_of_deletion(&self, mut definition: Object, condition: Condition) -> Result<Object, ApiError> {
+        let is_released = !definition.finalizers().contains(&CLEANUP_FINALIZER);
+        if conditions::set(&mut definition, &condition, self.client.now()) || is_released {
+            return Ok(self.update_status(definition).await?.object);
+        }
+        Ok(definition)
+    }
+
+    /// Deletes all objects of a collection that nobody holds; whether none is left.
+    async fn delete_all(&self, objects: &Target) -> Result<bool, ApiError> {
+        let found = self.all(objects).await?;
+        if found.is_empty() {
+            return Ok(true);
+        }
+        stream::iter(found.into_iter().filter(|entry| !entry.terminating))
+            .map(|entry| self.delete(objects, entry))
+            .buffer_unordered(IN_FLIGHT)
+            .try_collect::<()>()
+            .await?;
+        Ok(self.all(objects).await?.is_empty())
+    }
+
+    async fn all(&self, objects: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
+        self.registry.list(objects, self.client.caller(), &ListOptions::default()).await?.items.into_entries().await
+    }
+
+    async fn delete(&self, objects: &Target, entry: Arc<Entry>) -> Result<(), ApiError> {
+        let target = objects.clone().in_namespace(entry.namespace()).named(entry.name());
+        // Everything goes, so nothing is left for dependents to be kept for.
+        let propagation_policy = Some(PropagationPolicy::Background);
+        let options = DeleteOptions { propagation_policy, ..DeleteOptions::default() };
+        match self.registry.delete(&target, entry.name(), self.client.caller(), &options).await {
+            Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn in_progress() -> Condition {
+    let message = "CustomResource deletion is in progress";
+    Condition::new(TERMINATING, true, "InstanceDeletionInProgress", message)
+}

@@ -1,0 +1,219 @@
+//! The custom resources of one server: what is known of the stored definitions, and the tasks that follow them.
+//!
+//! One task follows the definitions and changes what is served; then it hands each definition that changed to the queues of those
+//! who write to the store. ORDER: a definition is looked at for its status after what it defines is served, so that a client
+//! that reads of it being established finds it here.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_cache::Entry;
+use keelson_controllers::{Backoff, Client, Queue};
+use keelson_meta::ApiError;
+use keelson_meta::options::{ListOptions, ResourceVersionMatch};
+use keelson_outbound::Outbound;
+use keelson_registry::{Registry, SurfaceError, Target, WatchOutput};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::definition::Definition;
+use crate::names::NameIndex;
+use crate::serving::Serving;
+
+/// Who owns the fields of a status that the server writes: upstream's name, by which its tools know them.
+const MANAGER: &str = "kube-apiserver";
+/// How many definitions are written to at once: enough to share commits.
+const WRITES_AT_ONCE: usize = 32;
+/// Of how many definitions the objects are deleted at once. Many are deleted at once of each.
+const EMPTIED_AT_ONCE: usize = 4;
+/// How soon a status is tried again that could not be written.
+const STATUS_BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
+/// How soon it is looked again whether all objects of a definition are gone.
+const EMPTYING_BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(1) };
+/// How long after a failure the definitions are followed anew, or a change of what is served is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Follows the definitions, and serves what they define.
+pub struct Extensions {
+    pub(crate) registry: Arc<Registry>,
+    /// Calls the webhooks of definitions.
+    outbound: Arc<Outbound>,
+    pub(crate) client: Client,
+    /// The collection of the definitions.
+    pub(crate) definitions: Target,
+    known: Mutex<Known>,
+    pub(crate) serving: Serving,
+    statuses: Queue<String>,
+    emptying: Queue<String>,
+}
+
+/// All definitions, by name, and who has which names.
+#[derive(Default)]
+struct Known {
+    definitions: HashMap<String, KnownDefinition>,
+    names: NameIndex,
+}
+
+/// A definition as it was last seen.
+#[derive(Clone)]
+pub(crate) struct KnownDefinition {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) read: Arc<Definition>,
+}
+
+impl Extensions {
+    /// Serves what is defined by the definitions that are stored now.
+    ///
+    /// # Errors
+    /// 500 when definitions are not served, or their objects can't be loaded.
+    pub async fn start(registry: Arc<Registry>, outbound: Arc<Outbound>) -> Result<Arc<Self>, ApiError> {
+        let client = Client::of_server(registry.clone(), MANAGER);
+        let definitions = client.collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", None)?;
+        let extensions = Self {
+            registry,
+            outbound,
+            client,
+            definitions,
+            known: Mutex::default(),
+            serving: Serving::default(),
+            statuses: Queue::new(STATUS_BACKOFF),
+            emptying: Queue::new(EMPTYING_BACKOFF),
+        };
+        let stored = extensions.definitions.resource.stored();
+        let stored = stored.ok_or_else(|| ApiError::Internal("definitions are not stored".to_owned()))?.clone();
+        let snapshot = stored.cached.snapshot();
+        let mut found = BTreeSet::new();
+        for entry in snapshot.range("", None) {
+            extensions.note(entry, &mut found);
+        }
+        extensions.serve(&found).await.map_err(|error| ApiError::Internal(error.to_string()))?;
+        extensions.look_at(&found);
+        Ok(Arc::new(extensions))
+    }
+
+    /// Follows the definitions until the server stops.
+    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+        let telling = self.statuses.run(WRITES_AT_ONCE, |name| self.tell(name));
+        let emptying = self.emptying.run(EMPTIED_AT_ONCE, |name| self.empty(name));
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            never = self.follow() => match never {},
+            never = telling => match never {},
+            never = emptying => match never {},
+        }
+    }
+
+    /// A definition as it was last seen; `None` when it is gone.
+    pub(crate) fn known(&self, name: &str) -> Option<KnownDefinition> {
+        self.known.lock().definitions.get(name).cloned()
+    }
+
+    /// Does something with the names of all definitions. Those that may get more names by it are looked at again.
+    pub(crate) fn with_names<T>(&self, act: impl FnOnce(&mut NameIndex) -> (T, Vec<String>)) -> T {
+        let (result, freed) = act(&mut self.known.lock().names);
+        freed.into_iter().for_each(|waiting| self.statuses.add(waiting));
+        result
+    }
+
+    async fn follow(&self) -> Infallible {
+        loop {
+            if let Err(error) = self.watch().await {
+                tracing::warn!(%error, "following the definitions of custom resources failed and is begun anew");
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+
+    /// Takes in each change of a definition, until the watch ends. It begins with all of them.
+    async fn watch(&self) -> Result<(), ApiError> {
+        let options = ListOptions {
+            watch: true,
+            send_initial_events: true,
+            resource_version_match: Some(ResourceVersionMatch::NotOlderThan),
+            allow_bookmarks: true,
+            ..ListOptions::default()
+        };
+        let mut watch = self.registry.watch(&self.definitions, self.client.caller(), &options).await?;
+        let mut initial = HashSet::new();
+        while let Some(outputs) = watch.next().await {
+            let mut changed = BTreeSet::new();
+            for output in outputs {
+                match output {
+                    WatchOutput::Initial(entry) => {
+                        initial.insert(entry.name().to_owned());
+                        self.note(&entry, &mut changed);
+                    }
+                    WatchOutput::Event(_, event) => match (&event.current, &event.previous) {
+                        (Some(entry), _) => self.note(entry, &mut changed),
+                        (None, Some(last)) => self.forget(last.name(), &mut changed),
+                        (None, None) => {}
+                    },
+                    WatchOutput::Bookmark { initial_events_end: true, .. } => {
+                        let gone: Vec<String> = self
+                            .known
+                            .lock()
+                            .definitions
+                            .keys()
+                            .filter(|name| !initial.contains(*name))
+                            .cloned()
+                            .collect();
+                        gone.iter().for_each(|name| self.forget(name, &mut changed));
+                        initial.clear();
+                    }
+                    WatchOutput::Bookmark { .. } => {}
+                    WatchOutput::Error(error) => return Err(error),
+                }
+            }
+            while let Err(error) = self.serve(&changed).await {
+                tracing::warn!(%error, "custom resources can't be served as they are defined; it is tried again");
+                tokio::time::sleep(AGAIN).await;
+            }
+            self.look_at(&changed);
+        }
+        Ok(())
+    }
+
+    /// Notes how a definition is, and in `changed` if that is new.
+    fn note(&self, entry: &Arc<Entry>, changed: &mut BTreeSet<String>) {
+        let name = entry.name();
+        if self.known(name).is_some_and(|known| known.entry.revision >= entry.revision) {
+            return;
+        }
+        let read = Arc::new(Definition::read(&entry.object.decode(entry.revision)));
+        let mut known = self.known.lock();
+        changed.extend(known.names.note(&read, entry.revision));
+        known.definitions.insert(name.to_owned(), KnownDefinition { entry: entry.clone(), read });
+        changed.insert(name.to_owned());
+    }
+
+    /// Notes that a definition is gone.
+    fn forget(&self, name: &str, changed: &mut BTreeSet<String>) {
+        let mut known = self.known.lock();
+        if known.definitions.remove(name).is_some() {
+            changed.extend(known.names.forget(name));
+            changed.insert(name.to_owned());
+        }
+    }
+
+    /// Serves what these definitions define now.
+    async fn serve(&self, changed: &BTreeSet<String>) -> Result<(), SurfaceError> {
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let all = || self.known.lock().definitions.values().cloned().collect();
+        self.serving.adjust(&self.registry, &self.outbound, changed, all).await
+    }
+
+    /// Has these definitions looked at by who writes to them.
+    fn look_at(&self, changed: &BTreeSet<String>) {
+        for name in changed {
+            match self.known(name).map(|known| known.read) {
+                Some(definition) if !definition.terminating => self.statuses.add(name.clone()),
+                Some(definition) if definition.holds_objects => self.emptying.add(name.clone()),
+                Some(_) | None => {}
+            }
+        }
+    }
+}

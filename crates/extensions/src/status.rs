@@ -1,0 +1,75 @@
+//! The status of a definition: which names it has, whether it is established, whether the community approved it.
+//!
+//! Every server looks at every definition that changes, and writes what is not there yet; of several, one is faster and the others
+//! are told by a conflict. A definition is established in two steps, as upstream has it: when its names are accepted it is
+//! served, and when it is served it says so.
+
+use keelson_controllers::{Outcome, Stored};
+use keelson_meta::json::json;
+use keelson_meta::{ApiError, Object};
+
+use crate::approval;
+use crate::conditions::{self, Condition, ESTABLISHED};
+use crate::extensions::{Extensions, KnownDefinition};
+use crate::names::Verdict;
+
+impl Extensions {
+    /// Has the status of a definition say what is so.
+    pub(crate) async fn tell(&self, name: String) -> Outcome {
+        match self.judge(&name).await {
+            Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
+            // Somebody else changed it; what they left is looked at.
+            Err(ApiError::Conflict { .. }) => Outcome::Again,
+            Err(error) => {
+                tracing::warn!(definition = name, %error, "the status of a definition could not be written; trying again");
+                Outcome::Again
+            }
+        }
+    }
+
+    async fn judge(&self, name: &str) -> Result<(), ApiError> {
+        let Some(known) = self.known(name).filter(|known| !known.read.terminating) else { return Ok(()) };
+        let is_served = self.serving.serves(&known.read).await;
+        let verdict = self.with_names(|names| (names.judge(&known.read), Vec::new()));
+        let mut next = known.entry.object.decode(known.entry.revision);
+        let written =
+            if self.say(&known, &verdict, is_served, &mut next) { Some(self.update_status(next).await) } else { None };
+        let revision = written.as_ref().and_then(|written| written.as_ref().ok()).map(|stored| stored.revision);
+        self.with_names(|names| ((), names.settle(name, revision)));
+        written.transpose().map(|_| ())
+    }
+
+    /// Has a definition say what was judged; whether it did not say so before.
+    fn say(&self, known: &KnownDefinition, verdict: &Verdict, is_served: bool, next: &mut Object) -> bool {
+        let (now, definition) = (self.client.now(), &known.read);
+        let mut is_changed = definition.accepted != verdict.accepted;
+        if is_changed {
+            let status = next.0.entry("status").or_insert_with(|| json!({}));
+            status["acceptedNames"] = verdict.accepted.write();
+        }
+        is_changed |= conditions::set(next, &verdict.condition, now);
+        if !definition.established {
+            let stands = definition.names_accepted && definition.accepted == verdict.accepted;
+            let accepted = "the initial names have been accepted";
+            let established = match verdict.condition.holds {
+                true if stands && is_served => Condition::new(ESTABLISHED, true, "InitialNamesAccepted", accepted),
+                true => Condition::new(ESTABLISHED, false, "Installing", accepted),
+                false => Condition::new(ESTABLISHED, false, "NotAccepted", "not all names are accepted"),
+            };
+            is_changed |= conditions::set(next, &established, now);
+        }
+        if let Some(approval) = approval::condition(next) {
+            is_changed |= conditions::set(next, &approval, now);
+        }
+        is_changed
+    }
+
+    /// Writes the status of a definition, if it is still as it was read.
+    ///
+    /// # Errors
+    /// 409 when it is not.
+    pub(crate) async fn update_status(&self, definition: Object) -> Result<Stored, ApiError> {
+        let status = self.definitions.clone().below("status").named(definition.name());
+        self.client.update(&status, definition).await
+    }
+}

@@ -1,0 +1,70 @@
+//! Custom resources as clients see them: what a definition says is served while it stands, by the verbs of everything else.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+mod life;
+mod names;
+mod servers;
+mod versions;
+
+use std::time::Duration;
+
+use keelson_testkit::Raw;
+use serde_json::{Value, json};
+
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
+
+/// A version that takes any `spec` with a text `a`, and is served.
+pub(crate) fn version(name: &str, stored: bool) -> Value {
+    let spec = json!({ "type": "object", "properties": { "a": { "type": "string" }, "n": { "type": "integer" } } });
+    let schema = json!({ "type": "object", "properties": { "spec": spec } });
+    json!({ "name": name, "served": true, "storage": stored, "schema": { "openAPIV3Schema": schema } })
+}
+
+/// A definition of namespaced objects.
+#[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
+pub(crate) fn definition(group: &str, plural: &str, kind: &str, versions: Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{group}") },
+        "spec": { "group": group, "scope": "Namespaced", "names": { "plural": plural, "kind": kind }, "versions": versions },
+    })
+}
+
+/// Makes a definition and waits until it is established.
+pub(crate) async fn establish(raw: &Raw, definition: &Value) -> Value {
+    raw.post(DEFINITIONS, definition).await.expect(201);
+    let name = definition["metadata"]["name"].as_str().unwrap();
+    until(raw, &format!("{DEFINITIONS}/{name}"), |found| condition(found, "Established").0 == "True").await
+}
+
+/// What is at a path once it is as it should be.
+pub(crate) async fn until(raw: &Raw, path: &str, done: impl Fn(&Value) -> bool) -> Value {
+    let wait = async {
+        loop {
+            let answer = raw.get(path).await;
+            let found = serde_json::from_str(&answer.text()).unwrap_or(Value::Null);
+            if done(&found) {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap_or_else(|_| panic!("{path} does not become so"))
+}
+
+/// Waits until there is nothing at a path.
+pub(crate) async fn until_gone(raw: &Raw, path: &str) {
+    until(raw, path, |found| found["code"] == 404 || found.is_null()).await;
+}
+
+/// Status, reason and message of a condition; empty where there is none.
+pub(crate) fn condition(definition: &Value, kind: &str) -> (String, String, String) {
+    let conditions = definition["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.iter().find(|condition| condition["type"] == kind).cloned().unwrap_or_default();
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"), text("message"))
+}

@@ -1,0 +1,70 @@
+//! Names that several definitions of a group ask for, and names that change.
+
+use keelson_testkit::TestServer;
+use serde_json::{Value, json};
+
+use super::{DEFINITIONS, MERGE, condition, definition, establish, until, until_gone, version};
+
+const GROUP: &str = "names.example.com";
+
+#[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
+fn named(plural: &str, kind: &str, others: Value) -> Value {
+    let mut definition = definition(GROUP, plural, kind, json!([version("v1", true)]));
+    for (name, value) in others.as_object().unwrap() {
+        definition["spec"]["names"][name] = value.clone();
+    }
+    definition
+}
+
+fn path(plural: &str) -> String {
+    format!("{DEFINITIONS}/{plural}.{GROUP}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_is_taken_is_had_when_the_one_before_is_gone() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    establish(&raw, &named("apples", "Apple", json!({ "shortNames": ["ap"] }))).await;
+    raw.post(DEFINITIONS, &named("apples2", "Apple", json!({ "singular": "apple2" }))).await.expect(201);
+    let refused = until(&raw, &path("apples2"), |found| condition(found, "NamesAccepted").0 == "False").await;
+    let told = condition(&refused, "NamesAccepted");
+    assert_eq!((told.1.as_str(), told.2.as_str()), ("ListKindConflict", "\"AppleList\" is already in use"));
+    let told = condition(&refused, "Established");
+    assert_eq!((told.1.as_str(), told.2.as_str()), ("NotAccepted", "not all names are accepted"));
+    assert_eq!(refused["status"]["acceptedNames"], json!({ "plural": "apples2", "singular": "apple2", "kind": "" }));
+    raw.get("/apis/names.example.com/v1/namespaces/default/apples2").await.expect(404);
+
+    raw.delete(path("apples")).await.expect(200);
+    until(&raw, &path("apples2"), |found| condition(found, "Established").0 == "True").await;
+    raw.get("/apis/names.example.com/v1/namespaces/default/apples2").await.expect(200);
+    until_gone(&raw, "/apis/names.example.com/v1/namespaces/default/apples").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_change_while_objects_are_served() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    establish(&raw, &named("pears", "Pear", json!({ "shortNames": ["pe"] }))).await;
+    establish(&raw, &named("plums", "Plum", json!({ "shortNames": ["taken"] }))).await;
+    let pears = "/apis/names.example.com/v1/namespaces/default/pears";
+    raw.post(pears, &json!({ "metadata": { "name": "a" } })).await.expect(201);
+    let change =
+        json!({ "spec": { "names": { "shortNames": ["birne"], "singular": "birne1", "listKind": "PearBasket" } } });
+    raw.patch(path("pears"), MERGE, &change).await.expect(200);
+    let list = until(&raw, pears, |list| list["kind"] == "PearBasket").await;
+    assert_eq!(list["items"][0]["kind"], "Pear");
+    let shown = raw.get("/apis/names.example.com/v1").await.expect(200).json()["resources"][0].clone();
+    assert_eq!((&shown["singularName"], &shown["shortNames"]), (&json!("birne1"), &json!(["birne"])));
+
+    let into = json!({ "spec": { "names": { "shortNames": ["taken"], "singular": "pear9" } } });
+    raw.patch(path("pears"), MERGE, &into).await.expect(200);
+    let found = until(&raw, &path("pears"), |found| condition(found, "NamesAccepted").0 == "False").await;
+    assert_eq!(condition(&found, "NamesAccepted").1, "ShortNamesConflict");
+    assert_eq!(condition(&found, "Established").0, "True", "what is served goes on");
+    let accepted = &found["status"]["acceptedNames"];
+    assert_eq!((&accepted["singular"], &accepted["shortNames"]), (&json!("pear9"), &json!(["birne"])));
+    raw.get(format!("{pears}/a")).await.expect(200);
+    raw.delete(path("plums")).await.expect(200);
+    let found = until(&raw, &path("pears"), |found| condition(found, "NamesAccepted").0 == "True").await;
+    assert_eq!(found["status"]["acceptedNames"]["shortNames"], json!(["taken"]));
+}

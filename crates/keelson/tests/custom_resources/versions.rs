@@ -1,0 +1,101 @@
+//! Several versions of a custom resource: which are served, which is stored, which are deprecated, and what each of them shows.
+
+use keelson_testkit::TestServer;
+use serde_json::{Value, json};
+
+use super::{DEFINITIONS, MERGE, definition, establish, until, version};
+
+const GROUP: &str = "none.example.com";
+
+fn place(version: &str) -> String {
+    format!("/apis/{GROUP}/{version}/namespaces/default/multis")
+}
+
+/// A version with a field of its own that has a default.
+fn with_field(name: &str, stored: bool, field: &str) -> Value {
+    let mut version = version(name, stored);
+    version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][field] =
+        json!({ "type": "string", "default": name });
+    version
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_version_has_its_own_fields_defaults_and_warnings() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let mut old = with_field("v1beta1", false, "old");
+    old["deprecated"] = json!(true);
+    let mut older = with_field("v1alpha1", false, "older");
+    (older["deprecated"], older["deprecationWarning"]) = (json!(true), json!("v1alpha1 is \"old\""));
+    let mut hidden = version("v3", false);
+    hidden["served"] = json!(false);
+    let versions = json!([with_field("v1", true, "one"), with_field("v2", false, "two"), old, older, hidden]);
+    establish(&raw, &definition(GROUP, "multis", "Multi", versions)).await;
+
+    let sent = json!({ "metadata": { "name": "x" }, "spec": { "a": "1" } });
+    let made = raw.post(place("v1"), &sent).await.expect(201).json();
+    assert_eq!(made["spec"], json!({ "a": "1", "one": "v1" }));
+    let shown = raw.get(format!("{}/x", place("v2"))).await.expect(200).json();
+    assert_eq!(
+        (&shown["apiVersion"], &shown["spec"]),
+        (&json!("none.example.com/v2"), &json!({ "a": "1", "two": "v2" }))
+    );
+    let listed = raw.get(place("v2")).await.expect(200).json();
+    assert_eq!(listed["items"][0]["spec"], json!({ "a": "1", "two": "v2" }));
+    raw.patch(format!("{}/x", place("v2")), MERGE, &json!({ "spec": { "a": "2" } })).await.expect(200);
+    let read = raw.get(format!("{}/x", place("v1"))).await.expect(200).json();
+    assert_eq!(read["spec"], json!({ "a": "2", "one": "v1" }), "it is stored as v1, which has no field of v2");
+
+    let warned = raw.get(place("v1beta1")).await.expect(200);
+    let warning = "299 - \"none.example.com/v1beta1 Multi is deprecated; use none.example.com/v2 Multi\"";
+    assert_eq!(warned.header("warning"), warning);
+    let warned = raw.get(format!("{}/x", place("v1alpha1"))).await.expect(200);
+    assert_eq!(warned.header("warning"), "299 - \"v1alpha1 is \\\"old\\\"\"");
+    raw.get(place("v3")).await.expect(404);
+    raw.get(format!("/apis/{GROUP}/v3")).await.expect(404);
+    let group = raw.get(format!("/apis/{GROUP}")).await.expect(200).json();
+    let names: Vec<&str> =
+        group["versions"].as_array().unwrap().iter().map(|it| it["version"].as_str().unwrap()).collect();
+    assert_eq!(names, ["v2", "v1", "v1beta1", "v1alpha1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stored_version_changes_and_an_unserved_one_still_stores() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let path = format!("{DEFINITIONS}/multis.{GROUP}");
+    let both = |stored: &str, served: bool| {
+        let mut versions = [version("v1", stored == "v1"), version("v2", stored == "v2")];
+        versions[1]["served"] = json!(served);
+        json!({ "spec": { "versions": versions } })
+    };
+    let first = both("v1", true)["spec"]["versions"].clone();
+    establish(&raw, &definition(GROUP, "multis", "Multi", first)).await;
+    raw.post(place("v1"), &json!({ "metadata": { "name": "x" }, "spec": { "a": "1" } })).await.expect(201);
+    let changed = raw.patch(&*path, MERGE, &both("v2", true)).await.expect(200).json();
+    assert_eq!(changed["status"]["storedVersions"], json!(["v1", "v2"]));
+    raw.patch(format!("{}/x", place("v2")), MERGE, &json!({ "spec": { "a": "2" } })).await.expect(200);
+    let only = json!({ "spec": { "versions": [version("v2", true)] } });
+    let refused = raw.patch(&*path, MERGE, &only).await.expect(422).json();
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("missing from spec.versions; v1 was previously a storage version")
+    );
+
+    raw.patch(&*path, MERGE, &both("v2", false)).await.expect(200);
+    until(&raw, &place("v2"), |found| found["code"] == 404).await;
+    assert_eq!(raw.get(format!("{}/x", place("v1"))).await.expect(200).json()["spec"]["a"], "2");
+    raw.post(place("v1"), &json!({ "metadata": { "name": "y" }, "spec": { "a": "3" } })).await.expect(201);
+    raw.delete(format!("{}/x", place("v1"))).await.expect(200);
+    // Neither is served: the objects are deleted all the same.
+    let mut versions = both("v2", false);
+    versions["spec"]["versions"][0]["served"] = json!(false);
+    raw.patch(&*path, MERGE, &versions).await.expect(200);
+    until(&raw, &place("v1"), |found| found["code"] == 404 || found.is_null()).await;
+    raw.delete(&*path).await.expect(200);
+    until(&raw, &path, |found| found["code"] == 404).await;
+    establish(&raw, &definition(GROUP, "multis", "Multi", json!([version("v2", true)]))).await;
+    assert_eq!(raw.get(place("v2")).await.expect(200).json()["items"], json!([]));
+}
