@@ -125,6 +125,15 @@ async fn objects_are_pruned_filled_in_and_refused_with_every_cause() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_field_that_is_forbidden_is_refused_and_not_pruned() {
+    let none = schema("v1", json!({ "none": { "type": "object", "additionalProperties": false } }));
+    let (_server, raw) = harbour(|berths| berths.with_schema("v1", &none)).await;
+    raw.post(BERTHS, &berth("a", json!({ "none": {} }))).await.expect(201);
+    let refused = raw.post(BERTHS, &berth("b", json!({ "none": { "a": 1 } }))).await;
+    assert_eq!(causes(refused), [("spec.none".to_owned(), "FieldValueInvalid".to_owned())]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schema_that_became_stricter_leaves_alone_what_does_not_change() {
     let (server, raw) =
         harbour(|berths| berths.with_schema("v1", &schema("v1", json!({ "host": { "type": "string" } })))).await;

@@ -71,7 +71,8 @@ impl Tables {
     fn object(&mut self, schema: &Map, node: &mut NodeSpec, whole: bool) {
         let declared = schema.get("properties").and_then(Value::as_object);
         match schema.get("additionalProperties") {
-            Some(values) if declared.is_none_or(Map::is_empty) && !matches!(values, Value::Bool(false)) => {
+            // Of those that are forbidden, too, none is taken out: the rules refuse it.
+            Some(values) if declared.is_none_or(Map::is_empty) => {
                 node.of = Type::Map;
                 node.child = Some(self.node(values, false));
                 return;
