@@ -6,6 +6,7 @@ mod life;
 mod names;
 mod servers;
 mod versions;
+mod webhooks;
 
 use std::time::Duration;
 

@@ -1,0 +1,85 @@
+//! Definitions whose versions a webhook converts: what they say is done, over restarts too, and a webhook that hangs keeps up nothing
+//! but who needs it. What webhooks are sent, and what is told of bad ones, is shown in `surface/webhooks.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use keelson_testkit::{HookReply, HookRequest, HookServer, TestServer};
+use serde_json::{Value, json};
+
+use super::{DEFINITIONS, MERGE, definition, establish, until, version};
+
+const GROUP: &str = "hook.example.com";
+
+fn place(version: &str) -> String {
+    format!("/apis/{GROUP}/{version}/namespaces/default/hosts")
+}
+
+/// A version with one field of `spec`, which has a default if it is one of the other version.
+fn with_field(name: &str, stored: bool, field: Value) -> Value {
+    let mut version = version(name, stored);
+    version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = field;
+    version
+}
+
+/// Moves `host` to `address` and back.
+fn converted(review: &Value) -> Value {
+    let request = &review["request"];
+    let moved = |object: &Value| {
+        let mut object = object.clone();
+        object["apiVersion"] = request["desiredAPIVersion"].clone();
+        let spec = &object["spec"];
+        let value = [&spec["host"], &spec["address"]].into_iter().find(|value| value.is_string()).cloned();
+        let field = if request["desiredAPIVersion"].as_str().unwrap().ends_with("v2") { "address" } else { "host" };
+        object["spec"] = json!({ field: value, "unknown": 1 });
+        object
+    };
+    let objects: Vec<Value> = request["objects"].as_array().unwrap().iter().map(moved).collect();
+    let response = json!({ "uid": request["uid"], "convertedObjects": objects, "result": { "status": "Success" } });
+    json!({ "kind": review["kind"], "apiVersion": review["apiVersion"], "response": response })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_names_the_webhook_that_converts_its_objects() {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let hook = HookServer::start(&["127.0.0.1"], {
+        let hangs = hangs.clone();
+        move |request: HookRequest| {
+            let hangs = hangs.load(Ordering::SeqCst);
+            std::future::ready(if hangs { HookReply::Hangs } else { HookReply::Json(converted(&request.body)) })
+        }
+    })
+    .await;
+    let mut server = TestServer::builder().sqlite().start().await;
+    let raw = server.raw();
+    let text = json!({ "type": "string" });
+    let second = json!({ "address": text, "tls": { "type": "boolean", "default": false } });
+    let versions = json!([with_field("v1", true, json!({ "host": text })), with_field("v2", false, second)]);
+    let mut hosts = definition(GROUP, "hosts", "Host", versions);
+    let client = json!({ "url": hook.url("/convert"), "caBundle": hook.ca_bundle() });
+    let webhook = json!({ "clientConfig": client, "conversionReviewVersions": ["v1"] });
+    hosts["spec"]["conversion"] = json!({ "strategy": "Webhook", "webhook": webhook });
+    establish(&raw, &hosts).await;
+    raw.post(place("v1"), &json!({ "metadata": { "name": "x" }, "spec": { "host": "h1" } })).await.expect(201);
+    let shown = raw.get(format!("{}/x", place("v2"))).await.expect(200).json();
+    assert_eq!(shown["spec"], json!({ "address": "h1" }), "pruned, and not filled in");
+    let made = json!({ "metadata": { "name": "y" }, "spec": { "address": "h2" } });
+    raw.post(place("v2"), &made).await.expect(201);
+    assert_eq!(raw.get(format!("{}/y", place("v1"))).await.expect(200).json()["spec"], json!({ "host": "h2" }));
+
+    // A server starts and serves whatever has become of the webhook.
+    hangs.store(true, Ordering::SeqCst);
+    server.restart().await;
+    let raw = server.raw();
+    until(&raw, &place("v1"), |list| list["items"].as_array().is_some_and(|items| items.len() == 2)).await;
+    raw.get("/readyz").await.expect(200);
+    raw.get(format!("{}/x?timeout=1s", place("v2"))).await.expect(504);
+    raw.patch(format!("{}/x", place("v1")), MERGE, &json!({ "spec": { "host": "h3" } })).await.expect(200);
+
+    // Without the webhook the versions differ by name alone, and fields of the other one are not shown.
+    let none = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } });
+    raw.patch(format!("{DEFINITIONS}/hosts.{GROUP}"), MERGE, &none).await.expect(200);
+    let path = format!("{}/x?timeout=1s", place("v2"));
+    let shown = until(&raw, &path, |object| object["kind"] == "Host").await;
+    assert_eq!(shown["spec"]["address"], Value::Null);
+}
