@@ -33,6 +33,8 @@ pub struct HookRequest {
     pub headers: http::HeaderMap,
     /// The body.
     pub body: Value,
+    /// How many requests came over its connection before.
+    pub earlier: usize,
 }
 
 /// What is answered.
@@ -161,16 +163,17 @@ fn certified(mut params: CertificateParams) -> (Arc<ServerConfig>, String) {
 async fn serve(acceptor: TlsAcceptor, stream: TcpStream, answer: Arc<Handler>) {
     // Callers that do not believe the certificate leave here.
     let Ok(secured) = acceptor.accept(stream).await else { return };
-    let service = service_fn(move |request| respond(request, answer.clone()));
+    let asked = AtomicUsize::new(0);
+    let service = service_fn(move |request| respond(request, asked.fetch_add(1, Ordering::SeqCst), answer.clone()));
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(secured), service).await;
 }
 
-async fn respond(request: Request<Incoming>, answer: Arc<Handler>) -> std::io::Result<Response<Body>> {
+async fn respond(request: Request<Incoming>, earlier: usize, answer: Arc<Handler>) -> std::io::Result<Response<Body>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
     let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let body = serde_json::from_slice(&body).unwrap_or_default();
-    let mut reply = answer(HookRequest { path, headers: head.headers, body }).await;
+    let mut reply = answer(HookRequest { path, headers: head.headers, body, earlier }).await;
     while let HookReply::After(wait, next) = reply {
         tokio::time::sleep(wait).await;
         reply = *next;
