@@ -6,17 +6,22 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use keelson_cache::Entry;
 use keelson_meta::json::Value;
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::options::{
-    CreateOptions, DeleteOptions, FieldValidation, GetOptions, ListOptions, Preconditions, UpdateOptions,
+    CreateOptions, DeleteOptions, FieldValidation, GetOptions, ListOptions, Preconditions, PropagationPolicy,
+    UpdateOptions,
 };
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Caller, Registry, Target, Written, accept};
 
 /// How many objects a chunk of a list has.
 const CHUNK: usize = 500;
+/// How many deletes are under way at once where a collection is emptied: enough to share commits, few enough to leave room for
+/// clients.
+const DELETES_AT_ONCE: usize = 32;
 /// How long a server that stops may take to give up one thing that it holds.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 
@@ -128,6 +133,38 @@ impl Client {
         let object = accept(target, object.into_value(), &[], FieldValidation::Strict, self.caller.warnings())?;
         let options = UpdateOptions::default();
         Ok(stored(&self.registry.update(target, &name, object, &self.caller, &options).await?))
+    }
+
+    /// Deletes all objects of a collection that nobody holds; what is left then.
+    ///
+    /// # Errors
+    /// Those of the verbs. What was deleted before an error stays deleted.
+    pub async fn empty(&self, target: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
+        let found = self.entries(target).await?;
+        if found.is_empty() {
+            return Ok(found);
+        }
+        stream::iter(found.into_iter().filter(|entry| !entry.terminating))
+            .map(|entry| self.delete_entry(target, entry))
+            .buffer_unordered(DELETES_AT_ONCE)
+            .try_collect::<()>()
+            .await?;
+        self.entries(target).await
+    }
+
+    async fn entries(&self, target: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
+        self.registry.list(target, &self.caller, &ListOptions::default()).await?.items.into_entries().await
+    }
+
+    async fn delete_entry(&self, target: &Target, entry: Arc<Entry>) -> Result<(), ApiError> {
+        let target = target.clone().in_namespace(entry.namespace());
+        // Everything goes, so nothing is left for dependents to be kept for.
+        let propagation_policy = Some(PropagationPolicy::Background);
+        let options = DeleteOptions { propagation_policy, ..DeleteOptions::default() };
+        match self.registry.delete(&target, entry.name(), &self.caller, &options).await {
+            Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes an object if it still is as it was read. That it is gone already is as good.

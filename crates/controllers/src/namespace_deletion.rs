@@ -117,7 +117,7 @@ impl NamespaceDeletion {
     /// Deletes everything in the namespace, pods first. What can't be deleted of one kind does not keep the others.
     async fn empty(&self, namespace: &str) -> Findings {
         let mut findings = Findings::default();
-        let served = contents::of_surface(&self.registry, self.client.caller());
+        let served = contents::of_surface(&self.registry.surface(), &self.client);
         for content in served.iter().chain(&self.others) {
             match content.empty(namespace).await {
                 Ok(left) => findings.add(content.resource(), left),

@@ -4,11 +4,9 @@
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;
+use keelson_registry::CLEANUP_FINALIZER;
 
 use crate::conditions;
-
-/// Holds a definition as long as there are objects of what it defines.
-pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// What is kept of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]

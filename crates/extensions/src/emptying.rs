@@ -3,23 +3,14 @@
 //!
 //! Nothing new comes meanwhile, since what is served of such a definition refuses it.
 
-use std::sync::Arc;
-
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use keelson_cache::Entry;
 use keelson_controllers::Outcome;
-use keelson_meta::options::{DeleteOptions, ListOptions, PropagationPolicy};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::Target;
+use keelson_registry::{CLEANUP_FINALIZER, Target};
 
 use crate::conditions::{self, Condition, TERMINATING};
-use crate::definition::{CLEANUP_FINALIZER, Definition};
+use crate::definition::Definition;
 use crate::extensions::Extensions;
 use crate::serving::resource_of;
-
-/// How many deletes of objects of one definition are under way at once: enough to share commits, few enough to leave room for
-/// clients.
-const IN_FLIGHT: usize = 32;
 
 impl Extensions {
     /// Deletes the objects of a definition, and lets it go when there are none.
@@ -45,7 +36,7 @@ impl Extensions {
         let last = match self.objects_of(&definition).await {
             Some(objects) => {
                 object = self.say_of_deletion(object, in_progress()).await?;
-                if !self.delete_all(&objects).await? {
+                if !self.client.empty(&objects).await?.is_empty() {
                     return Ok(false);
                 }
                 Condition::new(TERMINATING, false, "InstanceDeletionCompleted", "removed all instances")
@@ -79,35 +70,6 @@ impl Extensions {
             return Ok(self.update_status(definition).await?.object);
         }
         Ok(definition)
-    }
-
-    /// Deletes all objects of a collection that nobody holds; whether none is left.
-    async fn delete_all(&self, objects: &Target) -> Result<bool, ApiError> {
-        let found = self.all(objects).await?;
-        if found.is_empty() {
-            return Ok(true);
-        }
-        stream::iter(found.into_iter().filter(|entry| !entry.terminating))
-            .map(|entry| self.delete(objects, entry))
-            .buffer_unordered(IN_FLIGHT)
-            .try_collect::<()>()
-            .await?;
-        Ok(self.all(objects).await?.is_empty())
-    }
-
-    async fn all(&self, objects: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
-        self.registry.list(objects, self.client.caller(), &ListOptions::default()).await?.items.into_entries().await
-    }
-
-    async fn delete(&self, objects: &Target, entry: Arc<Entry>) -> Result<(), ApiError> {
-        let target = objects.clone().in_namespace(entry.namespace()).named(entry.name());
-        // Everything goes, so nothing is left for dependents to be kept for.
-        let propagation_policy = Some(PropagationPolicy::Background);
-        let options = DeleteOptions { propagation_policy, ..DeleteOptions::default() };
-        match self.registry.delete(&target, entry.name(), self.client.caller(), &options).await {
-            Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 }
 

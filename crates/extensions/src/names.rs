@@ -106,19 +106,20 @@ impl NameIndex {
         let resource = |wanted: &str, has: &str| wanted != has && taken(|group| &group.resources, wanted);
         let kind = |wanted: &str, has: &str| wanted != has && taken(|group| &group.kinds, wanted);
         let in_use = |wanted: &str| format!("{} is already in use", quote(wanted));
-        let mut conflict = None;
-
-        let mut one = |wanted: &str, has: &mut String, is_taken: bool, reason| {
+        // What a name comes to: it is the definition's, or there is a conflict, of which the last one is told.
+        let take = |wanted: &str, has: &mut String, is_taken: bool, reason, conflict: &mut Option<_>| {
             if is_taken {
-                conflict = Some((reason, in_use(wanted)));
+                *conflict = Some((reason, in_use(wanted)));
             } else {
                 wanted.clone_into(has);
             }
         };
+        let mut conflict = None;
+
         let plural = resource(&requested.plural, &accepted.plural);
-        one(&requested.plural, &mut accepted.plural, plural, "PluralConflict");
+        take(&requested.plural, &mut accepted.plural, plural, "PluralConflict", &mut conflict);
         let singular = resource(&requested.singular, &accepted.singular);
-        one(&requested.singular, &mut accepted.singular, singular, "SingularConflict");
+        take(&requested.singular, &mut accepted.singular, singular, "SingularConflict", &mut conflict);
 
         let owned = |short: &&String| !accepted.short_names.contains(short);
         let refused = requested.short_names.iter().filter(owned).filter(|short| resource(short, ""));
@@ -129,17 +130,10 @@ impl NameIndex {
             several => conflict = Some(("ShortNamesConflict", format!("[{}]", several.join(", ")))),
         }
 
-        let mut one = |wanted: &str, has: &mut String, is_taken: bool, reason| {
-            if is_taken {
-                conflict = Some((reason, in_use(wanted)));
-            } else {
-                wanted.clone_into(has);
-            }
-        };
         let is_taken = kind(&requested.kind, &accepted.kind);
-        one(&requested.kind, &mut accepted.kind, is_taken, "KindConflict");
+        take(&requested.kind, &mut accepted.kind, is_taken, "KindConflict", &mut conflict);
         let is_taken = kind(&requested.list_kind, &accepted.list_kind);
-        one(&requested.list_kind, &mut accepted.list_kind, is_taken, "ListKindConflict");
+        take(&requested.list_kind, &mut accepted.list_kind, is_taken, "ListKindConflict", &mut conflict);
         accepted.categories.clone_from(&requested.categories);
 
         let condition = match conflict {

@@ -117,6 +117,18 @@ pub fn found(found: &Found, go_type: &str) -> String {
     }
 }
 
+/// What Go calls the JSON that a value is.
+pub fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// A number that is no whole one, or too large for one, as `encoding/json` writes it: without an exponent from 1e-6 up to 1e21.
 pub fn float(number: f64) -> String {
     let size = number.abs();

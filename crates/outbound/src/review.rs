@@ -5,8 +5,8 @@
 //! objects in an answer are the right ones is checked by whoever asked for them.
 
 use keelson_codec::json;
-use keelson_meta::go_format::quote;
-use keelson_meta::json::{Map, Value};
+use keelson_meta::go_format::{self, quote};
+use keelson_meta::json::{Found, Map, Value};
 use keelson_meta::{GroupVersionKind, Object};
 
 use crate::rest::value_of;
@@ -133,7 +133,7 @@ pub(crate) fn answer(version: ReviewVersion, uid: &str, body: &[u8]) -> Result<V
     objects
         .into_iter()
         .map(|object| {
-            let found = go_kind(&object);
+            let found = go_format::kind(&object);
             let told = || format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
             Object::from_value(object).ok_or_else(told)
         })
@@ -167,19 +167,7 @@ fn check_kind(version: ReviewVersion, review: &Value) -> Result<(), String> {
 }
 
 fn wrong(value: &Value, field: &str, kind: &str) -> String {
-    format!("json: cannot unmarshal {} into Go struct field {field} of type {kind}", go_kind(value))
-}
-
-/// What Go's reader of JSON calls a value.
-fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
+    go_format::type_error(field, &Found::of(value), kind)
 }
 
 #[cfg(test)]

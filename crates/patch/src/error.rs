@@ -2,8 +2,8 @@
 //!
 //! Some are faults of the patch itself and others of the object that it meets; codes and texts are upstream's.
 
-use keelson_meta::ApiError;
 use keelson_meta::json::Value;
+use keelson_meta::{ApiError, go_format};
 use thiserror::Error;
 
 use crate::strategic::StrategicError;
@@ -77,15 +77,7 @@ pub enum PatchError {
 impl PatchError {
     /// The patch is of this type, but `target` was wanted.
     pub(crate) fn malformed(found: &Value, target: &'static str) -> Self {
-        let found = match found {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        Self::Malformed { found, target }
+        Self::Malformed { found: go_format::kind(found), target }
     }
 }
 

@@ -24,6 +24,7 @@ mod workload;
 
 use keelson_meta::Object;
 
+pub use definition::CLEANUP_FINALIZER;
 pub(crate) use gates::{ClosedFields, closed_fields, drop_closed};
 pub(crate) use status::{initial_status, quality_of_service};
 pub(crate) use strategy::{Confined, Defined, FieldPath, Ordinary, Strategy};

@@ -53,6 +53,7 @@ pub use delete::Deleted;
 pub use estimate::Estimate;
 pub use intake::{accept, fit, object_of};
 pub use kept::{KEPT_BYTES, KeptObjects, KeptStats};
+pub use kinds::CLEANUP_FINALIZER;
 pub use list::{HistoryItems, HistoryPages, ListItems, ListPage};
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};

@@ -187,9 +187,7 @@ impl VersionedView {
         let mut decoded = Vec::with_capacity(objects.len());
         let mut turn = Turn::default();
         for object in objects {
-            let mut object_alone = object.decode(Revision::ZERO);
-            object_alone.remove_meta("resourceVersion");
-            decoded.push(object_alone);
+            decoded.push(unversioned(object));
             turn.rest(object).await;
         }
         let unknown = || unconvertible(&self.resource, decoded.first(), from, self.kind(), "nothing leads there");
@@ -218,8 +216,7 @@ impl VersionedView {
                 through(conversion, object).map_err(|error| failed(&error.to_string()))
             }
             Some(VersionChange::Shape) => {
-                let mut shaped = object.decode(Revision::ZERO);
-                shaped.remove_meta("resourceVersion");
+                let mut shaped = unversioned(object);
                 shaped.set_type(self.kind());
                 self.version.complete(&mut shaped);
                 Ok(StoredObject::encode(&shaped))
@@ -265,13 +262,19 @@ impl Turn {
     }
 }
 
+/// The object without a resourceVersion, which is no part of what is stored.
+fn unversioned(object: &StoredObject) -> Object {
+    let mut decoded = object.decode(Revision::ZERO);
+    decoded.remove_meta("resourceVersion");
+    decoded
+}
+
 /// The object after a conversion that changes its fields.
 fn through(
     conversion: &Conversion,
     object: &StoredObject,
 ) -> Result<StoredObject, keelson_conversion::ConversionError> {
-    let mut converted = object.decode(Revision::ZERO);
-    converted.remove_meta("resourceVersion");
+    let mut converted = unversioned(object);
     conversion.convert(&mut converted)?;
     Ok(StoredObject::encode(&converted))
 }

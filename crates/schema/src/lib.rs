@@ -15,5 +15,7 @@ mod walk;
 pub use fault::{Fault, FaultKind};
 pub use layout::{ListType, MapType, Type};
 pub use schemas::{PatchStrategy, Schema, SchemaRef, Schemas};
-pub use structural::{Expression, Expressions, Findings, Judged, Part, Structural, StructuralError, is_known_format};
+pub use structural::{
+    Expression, Expressions, Findings, Judged, MAX_DEPTH, Part, Structural, StructuralError, is_known_format,
+};
 pub use walk::{WalkOptions, WalkReport};

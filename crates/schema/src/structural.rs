@@ -31,7 +31,7 @@ pub use formats::is_known as is_known_format;
 pub use part::{Judged, Part};
 
 /// How deep a schema may be.
-const MAX_DEPTH: usize = 100;
+pub const MAX_DEPTH: usize = 100;
 
 /// Why a document can't be used as a schema.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

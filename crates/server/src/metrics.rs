@@ -15,7 +15,6 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     let stats = registry.cache().stats();
     let counters = registry.counters();
     let newest = registry.newest_reads();
-    let gauge = |name, help, value: u64| sample(name, help, MetricKind::Gauge, value);
     let collections = registry.cache().collections();
     let sum = |number: fn(&keelson_cache::CollectionStats) -> usize| -> u64 {
         collections.iter().map(|collection| number(&collection.stats()) as u64).sum()
@@ -77,14 +76,17 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
 
 /// What converters have told and is kept, and what that spared.
 fn conversions_kept(kept: KeptStats) -> [Sample; 4] {
-    let gauge = |name, help, value: usize| sample(name, help, MetricKind::Gauge, value as u64);
     [
         gauge(
             "keelson_converted_bytes",
             "Bytes of objects that are kept with what a converter made of them",
-            kept.bytes,
+            kept.bytes as u64,
         ),
-        gauge("keelson_converted_objects", "Objects that are kept with what a converter made of them", kept.objects),
+        gauge(
+            "keelson_converted_objects",
+            "Objects that are kept with what a converter made of them",
+            kept.objects as u64,
+        ),
         counter("keelson_conversions_asked_total", "Objects for which a converter was asked to show them", kept.asked),
         counter(
             "keelson_conversions_spared_total",
@@ -226,6 +228,10 @@ fn stored_objects(registry: &Registry) -> Vec<Sample> {
 
 fn counter(name: &'static str, help: &'static str, value: u64) -> Sample {
     sample(name, help, MetricKind::Counter, value)
+}
+
+fn gauge(name: &'static str, help: &'static str, value: u64) -> Sample {
+    sample(name, help, MetricKind::Gauge, value)
 }
 
 fn sample(name: &'static str, help: &'static str, kind: MetricKind, value: u64) -> Sample {

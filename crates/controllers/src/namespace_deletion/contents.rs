@@ -6,15 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use keelson_cache::Entry;
-use keelson_meta::options::{DeleteOptions, ListOptions, PropagationPolicy};
 use keelson_meta::{ApiError, GroupResource};
-use keelson_registry::{Caller, Registry, Target};
+use keelson_registry::{Surface, Target};
 use keelson_resources::Verb;
 
-/// How many deletes are under way at once in a namespace: enough to share commits, few enough to leave room for clients.
-const IN_FLIGHT: usize = 32;
+use crate::client::Client;
 
 /// One kind of what namespaces hold, wherever it is kept.
 pub trait Content: Send + Sync {
@@ -39,23 +36,19 @@ pub struct Left {
 
 /// A stored collection.
 struct Collection {
-    registry: Arc<Registry>,
-    caller: Caller,
+    client: Client,
     /// Its target, in no namespace.
     target: Target,
 }
 
 /// Each collection that is served now once, first those whose objects hold on to the rest.
-pub(super) fn of_surface(registry: &Arc<Registry>, caller: &Caller) -> Vec<Box<dyn Content>> {
-    let surface = registry.surface();
+pub(super) fn of_surface(surface: &Arc<Surface>, client: &Client) -> Vec<Box<dyn Content>> {
     let stored = surface.collections().filter(|collection| collection.is_namespaced());
     let deletable = |target: &Target| target.version.allows(Verb::DeleteCollection);
     let mut targets: Vec<Target> =
         stored.filter_map(|collection| surface.stored_target(collection)).filter(deletable).collect();
     targets.sort_by_key(|target| (!target.resource.holds_others, target.resource.group_resource()));
-    let content = |target| {
-        Box::new(Collection { registry: registry.clone(), caller: caller.clone(), target }) as Box<dyn Content>
-    };
+    let content = |target| Box::new(Collection { client: client.clone(), target }) as Box<dyn Content>;
     targets.into_iter().map(content).collect()
 }
 
@@ -67,33 +60,8 @@ impl Content for Collection {
     fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Left, ApiError>> {
         Box::pin(async move {
             let target = Target { namespace: Some(namespace.to_owned()), ..self.target.clone() };
-            let found = self.list(&target).await?;
-            if found.is_empty() {
-                return Ok(Left::default());
-            }
-            stream::iter(found.into_iter().filter(|entry| !entry.terminating))
-                .map(|entry| self.delete(&target, entry))
-                .buffer_unordered(IN_FLIGHT)
-                .try_collect::<()>()
-                .await?;
-            Ok(count(&self.list(&target).await?))
+            Ok(count(&self.client.empty(&target).await?))
         })
-    }
-}
-
-impl Collection {
-    async fn list(&self, target: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
-        self.registry.list(target, &self.caller, &ListOptions::default()).await?.items.into_entries().await
-    }
-
-    async fn delete(&self, target: &Target, entry: Arc<Entry>) -> Result<(), ApiError> {
-        // Everything goes, so nothing is left for dependents to be kept for.
-        let propagation_policy = Some(PropagationPolicy::Background);
-        let options = DeleteOptions { propagation_policy, ..DeleteOptions::default() };
-        match self.registry.delete(target, entry.name(), &self.caller, &options).await {
-            Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 }
 

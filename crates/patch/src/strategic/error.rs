@@ -2,8 +2,8 @@
 //!
 //! They become a `PatchError` above, which has the code.
 
-use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value};
+use keelson_meta::{ApiError, go_format};
 use thiserror::Error;
 
 use super::{DIRECTIVE, GoKind};
@@ -104,15 +104,7 @@ pub enum StrategicError {
 
 impl StrategicError {
     pub(super) fn not_an_object(found: &Value) -> Self {
-        let found = match found {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        Self::NotAnObject { found }
+        Self::NotAnObject { found: go_format::kind(found) }
     }
 
     pub(super) fn unknown_directive(object: &Map) -> Self {

@@ -13,7 +13,7 @@ use super::strategy::Strategy;
 use crate::target::Target;
 
 /// Holds a definition as long as there are objects of what it defines.
-const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// The stored versions of a new definition: the one that is stored. There is nothing if none is marked.
 fn first_stored_versions(definition: &Object) -> Value {
@@ -23,17 +23,21 @@ fn first_stored_versions(definition: &Object) -> Value {
 /// Adds the version that objects are stored in from now on to those that they may have been stored in.
 fn add_stored_version(next: &mut Object) {
     let Some(version) = storage_version(next).map(|version| json!(version)) else { return };
-    let status = next.0.entry("status").or_insert_with(|| json!({}));
-    let Value::Object(status) = status else { return };
-    let stored = status.entry("storedVersions").or_insert_with(|| json!([]));
-    if stored.is_null() {
-        *stored = json!([]);
-    }
-    if let Value::Array(stored) = stored
+    if let Some(stored) = list_in_status(next, "storedVersions")
         && !stored.contains(&version)
     {
         stored.push(version);
     }
+}
+
+/// A list of the status, which is made where there is none.
+fn list_in_status<'o>(definition: &'o mut Object, field: &str) -> Option<&'o mut Vec<Value>> {
+    let status = definition.0.entry("status").or_insert_with(|| json!({})).as_object_mut()?;
+    let list = status.entry(field).or_insert_with(|| json!([]));
+    if list.is_null() {
+        *list = json!([]);
+    }
+    list.as_array_mut()
 }
 
 /// The first version that is marked as the one to store.
@@ -51,13 +55,7 @@ fn mark_terminating(definition: &mut Object) {
         finalizers.push(CLEANUP_FINALIZER.to_owned());
     }
     definition.set_meta("finalizers", finalizers);
-    let status = definition.0.entry("status").or_insert_with(|| json!({}));
-    let Value::Object(status) = status else { return };
-    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-    if conditions.is_null() {
-        *conditions = json!([]);
-    }
-    let Value::Array(conditions) = conditions else { return };
+    let Some(conditions) = list_in_status(definition, "conditions") else { return };
     conditions.retain(|condition| condition.get("type").and_then(Value::as_str) != Some("Terminating"));
     conditions.push(json!({
         "type": "Terminating",

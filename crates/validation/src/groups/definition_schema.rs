@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value};
-use keelson_schema::{Schema, is_known_format};
+use keelson_schema::{MAX_DEPTH, Schema, is_known_format};
 
 use crate::at::At;
 use crate::shape::Run;
@@ -18,8 +18,6 @@ use super::definition_rules::Rules;
 use super::definition_versions::schema_of;
 use super::{definition_defaults as defaults, definition_structure as structure};
 
-/// How many schemas may stand inside of each other.
-const MAX_DEPTH: usize = 100;
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 /// What may stand at the root where there is a status, which is judged by its own schema alone.
 const WITH_STATUS: [&str; 22] = [

@@ -33,21 +33,17 @@ impl EventEncoder {
 
     /// What is told of the outputs, unless that takes time: when some of them have to be converted, or are large. Most need neither.
     pub(in crate::handlers) fn encode_now(&mut self, outputs: &[WatchOutput]) -> Option<Bytes> {
-        let has_to_be_converted =
-            |output: &WatchOutput| shown(output).is_some_and(|entry| !self.renderer.view.fits(&entry.object));
-        let takes_time = size_of(outputs) > HEAVY_BYTES || outputs.iter().any(has_to_be_converted);
+        let takes_time = size_of(outputs) > HEAVY_BYTES || outputs.iter().any(|output| self.foreign(output).is_some());
         (!takes_time).then(|| self.joined(outputs, &mut std::iter::empty()))
     }
 
     /// What is told of the outputs, whose objects are converted to the version that was asked for first, and whether that ends the
     /// watch: it does when one of them can't be converted.
     pub(in crate::handlers) async fn encode(&mut self, outputs: &[WatchOutput]) -> (Bytes, bool) {
-        let foreign =
-            |output: &WatchOutput| shown(output).filter(|entry| !self.renderer.view.fits(&entry.object)).cloned();
-        let Some(first) = outputs.iter().position(|output| foreign(output).is_some()) else {
+        let Some(first) = outputs.iter().position(|output| self.foreign(output).is_some()) else {
             return (self.made(outputs, Vec::new()).await, false);
         };
-        let entries = outputs[first..].iter().filter_map(foreign).collect();
+        let entries = outputs[first..].iter().filter_map(|output| self.foreign(output).cloned()).collect();
         match self.renderer.view.clone().show_all(entries).await {
             Ok(converted) => (self.made(outputs, converted).await, false),
             Err(error) => {
@@ -56,6 +52,11 @@ impl EventEncoder {
                 (told.freeze(), true)
             }
         }
+    }
+
+    /// The object that an output shows, where it has to be converted.
+    fn foreign<'o>(&self, output: &'o WatchOutput) -> Option<&'o Arc<Entry>> {
+        shown(output).filter(|entry| !self.renderer.view.fits(&entry.object))
     }
 
     /// What is told of the outputs, made on another thread where it is much: one large object takes too long for a thread that
