@@ -17,7 +17,7 @@ const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
 
 /// Tells of each object of a collection (those of a field selector, if there is one), and again of each that changes or
 /// goes; anew of all whenever the watch ends. Whoever is told looks for himself what the object is like now.
-pub(crate) async fn follow(
+pub async fn follow(
     registry: &Registry,
     caller: &Caller,
     target: &Target,

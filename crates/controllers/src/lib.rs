@@ -22,6 +22,7 @@ mod switches;
 pub use bootstrap::{Bootstrap, Progress};
 pub use client::{Client, Stored};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
+pub use follow::follow;
 pub use garbage_collection::GarbageCollection;
 pub use identity::{IDENTITY_LABEL, IDENTITY_VALUE, IdentityConfig, IdentityLease, identity_key};
 pub use kubernetes_service::KubernetesService;

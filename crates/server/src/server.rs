@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use keelson_access::pki::{self, Pki};
+use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig};
 use keelson_controllers::{
     ClusterRoleAggregation, IdentityConfig, IdentityLease, Progress, RegisteredServers, identity_key,
@@ -74,6 +75,7 @@ struct Prepared {
     tls: Arc<ServerConfig>,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
     extensions: Arc<Extensions>,
+    aggregator: Arc<Aggregator>,
 }
 
 /// A server that answers requests, until it is shut down. Dropping it stops it at once.
@@ -157,6 +159,7 @@ impl Prepared {
         let aggregation = controllers::aggregation(&config, &registry)?;
         let extensions =
             Extensions::start(registry.clone(), outbound.clone()).await.context("serving custom resources")?;
+        let aggregator = Aggregator::start(registry.clone()).context("reading who serves which API")?;
         Ok(Self {
             config,
             supervisor,
@@ -174,6 +177,7 @@ impl Prepared {
             tls,
             aggregation,
             extensions,
+            aggregator,
         })
     }
 
@@ -189,6 +193,7 @@ impl Prepared {
         let compactor = Compactor::new(store.clone(), cache, config.clock.clone(), config.history);
         background.spawn("compactor", compactor.run(stopping.clone()));
         background.spawn("custom-resources", self.extensions.run(stopping.clone()));
+        background.spawn("api-services", self.aggregator.run(stopping.clone()));
         let bootstrap = controllers::spawn(&config, &registry, &pki, place, self.aggregation, &background);
 
         let parts = (registry.clone(), outbound.clone(), self.tokens, self.metrics);

@@ -1,0 +1,154 @@
+//! An APIService as it is read: a version of a group, its place among others, and who serves it.
+//!
+//! Objects are read as they are stored. Whether they may say what they say was judged when they were written.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use keelson_cache::Entry;
+use keelson_meta::json::Value;
+use keelson_meta::{Object, Revision};
+
+/// The port of a service that states none.
+const DEFAULT_PORT: u16 = 443;
+
+/// One APIService.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiService {
+    /// Its name: `VERSION.GROUP`.
+    pub name: String,
+    /// By what it is told from one of the same name that was deleted.
+    pub uid: String,
+    /// The group, empty for the core group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The group's place among groups, higher first.
+    pub group_priority: u32,
+    /// The version's place in its group, higher first.
+    pub version_priority: u32,
+    /// Who serves the version.
+    pub backend: Backend,
+    /// Whether its condition `Available` is true. Requests for one that is not are refused without asking its server.
+    pub available: bool,
+    /// The revision that wrote it.
+    pub revision: Revision,
+}
+
+/// Who serves a version of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// Whoever has the objects: the APIService names no service.
+    Local,
+    /// The server behind a service.
+    Remote(RemoteService),
+}
+
+/// The service behind which an aggregated server is, and how that server is known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RemoteService {
+    /// The service's namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The port of the service.
+    pub port: u16,
+    /// The authorities that may have signed the server's certificate (PEM); the system's where there is nothing.
+    pub ca_bundle: Vec<u8>,
+    /// Whether any certificate is believed.
+    pub insecure_skip_tls_verify: bool,
+}
+
+impl ApiService {
+    /// Reads a stored one.
+    pub fn read(entry: &Entry) -> Self {
+        Self::of(&entry.object.decode(entry.revision), entry.revision)
+    }
+
+    fn of(object: &Object, revision: Revision) -> Self {
+        let spec = object.get(&["spec"]).unwrap_or(&Value::Null);
+        let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
+        let number = |field: &str| spec[field].as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
+        Self {
+            name: object.name().to_owned(),
+            uid: object.uid().to_owned(),
+            group: text("group"),
+            version: text("version"),
+            group_priority: number("groupPriorityMinimum"),
+            version_priority: number("versionPriority"),
+            backend: RemoteService::of(spec).map_or(Backend::Local, Backend::Remote),
+            available: is_available(object),
+            revision,
+        }
+    }
+
+    /// Who serves it, where this is another server.
+    pub fn remote(&self) -> Option<&RemoteService> {
+        match &self.backend {
+            Backend::Remote(remote) => Some(remote),
+            Backend::Local => None,
+        }
+    }
+}
+
+impl RemoteService {
+    /// What a `spec` says of it; `None` where it names no service.
+    fn of(spec: &Value) -> Option<Self> {
+        let service = spec.get("service").filter(|service| service.is_object())?;
+        let text = |field: &str| service[field].as_str().unwrap_or_default().to_owned();
+        let port = service["port"].as_u64().and_then(|port| u16::try_from(port).ok());
+        Some(Self {
+            namespace: text("namespace"),
+            name: text("name"),
+            port: port.filter(|port| *port > 0).unwrap_or(DEFAULT_PORT),
+            // The codec has seen that it is base64.
+            ca_bundle: BASE64.decode(spec["caBundle"].as_str().unwrap_or_default()).unwrap_or_default(),
+            insecure_skip_tls_verify: spec["insecureSkipTLSVerify"].as_bool().unwrap_or(false),
+        })
+    }
+}
+
+fn is_available(object: &Object) -> bool {
+    let conditions = object.get(&["status", "conditions"]).and_then(Value::as_array);
+    let stated = conditions.into_iter().flatten().find(|condition| condition["type"] == "Available");
+    stated.is_some_and(|condition| condition["status"] == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    fn read(spec: &Value, conditions: &Value) -> ApiService {
+        let object =
+            json!({"metadata": {"name": "v1.g", "uid": "u"}, "spec": spec, "status": {"conditions": conditions}});
+        ApiService::of(&Object::from_value(object).unwrap(), Revision::ZERO)
+    }
+
+    #[test]
+    fn a_version_is_served_here_unless_a_service_is_named() {
+        let spec = json!({"group": "g", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15});
+        let local = read(&spec, &json!([{"type": "Available", "status": "True"}]));
+        assert_eq!((local.remote(), local.available), (None, true));
+        assert_eq!((&*local.group, &*local.version), ("g", "v1"));
+        assert_eq!((local.group_priority, local.version_priority), (1000, 15));
+    }
+
+    #[test]
+    fn a_service_has_a_port_and_says_whom_to_trust() {
+        let spec = json!({"service": {"namespace": "n", "name": "s"}, "caBundle": "YQ=="});
+        let expected = RemoteService {
+            namespace: "n".to_owned(),
+            name: "s".to_owned(),
+            port: 443,
+            ca_bundle: b"a".to_vec(),
+            insecure_skip_tls_verify: false,
+        };
+        let found = read(&spec, &json!([{"type": "Available", "status": "False"}]));
+        assert_eq!((found.remote(), found.available), (Some(&expected), false));
+        let spec = json!({"service": {"namespace": "n", "name": "s", "port": 8443}, "insecureSkipTLSVerify": true});
+        let found = read(&spec, &Value::Null);
+        let found = found.remote().unwrap();
+        assert_eq!((found.port, found.insecure_skip_tls_verify), (8443, true));
+    }
+}
