@@ -10,7 +10,7 @@ use std::task::Waker;
 
 use keelson_codec::{Checked, DecodeError};
 use keelson_meta::Revision;
-use keelson_storage::KeyValue;
+use keelson_storage::{KeyValue, StoreKey};
 use parking_lot::{MutexGuard, RwLock};
 
 use crate::cursor::{TooOld, WatchCursor};
@@ -124,17 +124,17 @@ impl Collection {
     /// When the value is not an object.
     pub fn decode(&self, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
         let key = self.relative(stored.key.as_str()).into();
-        let entry = match self.environment.written.take(&stored.value) {
+        let entry = match self.environment.written.take(&stored.key, &stored.value) {
             Some(object) => self.decoder.written(key, &object, stored.revision),
             None => self.decoder.decode(key, &stored.value, stored.revision),
         };
         entry.map(Arc::new)
     }
 
-    /// Says that this server is about to write an object: when it comes back from the store, in these very bytes, it is taken
-    /// as it is. It must lack nothing that [`CollectionSpec::complete`] adds.
-    pub fn announce(&self, object: Checked) {
-        self.environment.written.announce(object);
+    /// Says that this server is about to write an object under one of the collection's keys: when it comes back from the store
+    /// with these bytes, it is taken as it is. It must lack nothing that [`CollectionSpec::complete`] adds.
+    pub fn announce(&self, key: StoreKey, object: Checked) {
+        self.environment.written.announce(key, object);
     }
 
     /// The newest state. Its revision is the watermark of the whole server, so a collection at rest is as fresh as a

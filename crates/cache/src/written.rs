@@ -1,18 +1,19 @@
 //! Objects that this server is writing, until their events come back from the store.
 //!
 //! Such an object is well formed and complete, so its event needs neither a check of its text nor a look for what it
-//! lacks. It is known by its very bytes: a store that hands on the bytes that it was given saves that work; one that reads
-//! them again loses nothing. What is forgotten here is read like everybody else's.
+//! lacks. It is known by its key and by its bytes, which some stores hand on as they are and others send back: comparing
+//! them costs little beside checking them. What is forgotten here is read like everybody else's.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
 use keelson_codec::Checked;
+use keelson_storage::StoreKey;
 use parking_lot::Mutex;
 
 /// How many objects are remembered, and how many bytes they have together: far more than are written at a time, and what
-/// is kept in vain where the store hands on other bytes.
+/// is kept in vain where an event never comes.
 const MOST_OBJECTS: usize = 1024;
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
@@ -22,78 +23,104 @@ pub(crate) struct Written(Mutex<Objects>);
 
 #[derive(Default)]
 struct Objects {
-    /// By where their bytes are. Each holds its bytes, so no others can be there meanwhile.
-    at: HashMap<usize, Checked>,
-    /// Where, in the order in which they were announced, whether they are still waited for or not.
-    order: VecDeque<(usize, usize)>,
+    /// The newest that was announced of each key, with its number.
+    newest: HashMap<StoreKey, (u64, Checked)>,
+    /// All that were announced, in their order, whether they are still waited for or not.
+    order: VecDeque<Announced>,
     /// Of all in `order`.
+    bytes: usize,
+    /// How many were announced.
+    count: u64,
+}
+
+struct Announced {
+    key: StoreKey,
+    number: u64,
     bytes: usize,
 }
 
 impl Written {
-    /// An object is about to be written. Cost: a lock and an entry of a hash map.
-    pub(crate) fn announce(&self, object: Checked) {
-        let bytes = object.object().bytes();
-        let (place, length) = (place(bytes), object.memory());
+    /// An object is about to be written under a key. Cost: a lock and an entry of a hash map.
+    pub(crate) fn announce(&self, key: StoreKey, object: Checked) {
         let mut objects = self.0.lock();
-        objects.at.insert(place, object);
-        objects.order.push_back((place, length));
-        objects.bytes += length;
+        objects.count += 1;
+        let announced = Announced { key: key.clone(), number: objects.count, bytes: object.memory() };
+        objects.newest.insert(key, (announced.number, object));
+        objects.bytes += announced.bytes;
+        objects.order.push_back(announced);
         while objects.order.len() > MOST_OBJECTS || objects.bytes > MOST_BYTES {
-            let Some((oldest, length)) = objects.order.pop_front() else { break };
-            // Another may stand in its place meanwhile, which is then read like a stranger's.
-            objects.at.remove(&oldest);
-            objects.bytes -= length;
+            let Some(oldest) = objects.order.pop_front() else { break };
+            objects.bytes -= oldest.bytes;
+            if objects.newest.get(&oldest.key).is_some_and(|(number, _)| *number == oldest.number) {
+                objects.newest.remove(&oldest.key);
+            }
         }
     }
 
-    /// The object that has these very bytes, if it was announced. It is forgotten with that.
-    pub(crate) fn take(&self, value: &Bytes) -> Option<Checked> {
+    /// The object that was announced under a key, if it has these bytes. It is forgotten with that. Cost: a lock, a look-up,
+    /// and a comparison of the bytes where the store hands on others.
+    pub(crate) fn take(&self, key: &StoreKey, value: &Bytes) -> Option<Checked> {
         let mut objects = self.0.lock();
-        objects.at.remove(&place(value)).filter(|object| object.object().bytes().len() == value.len())
+        let (_, object) = objects.newest.get(key)?;
+        let written = object.object().bytes();
+        let is_same = written.len() == value.len() && (written.as_ptr() == value.as_ptr() || written == value);
+        if is_same { objects.newest.remove(key).map(|(_, object)| object) } else { None }
     }
-}
-
-fn place(bytes: &Bytes) -> usize {
-    bytes.as_ptr() as usize
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn key(name: &str) -> StoreKey {
+        StoreKey::new(format!("/registry/configmaps/default/{name}"))
+    }
+
     fn object(text: &str) -> Checked {
         let value = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{text}"}}}}"#);
         Checked::parse(value.into()).unwrap()
     }
 
-    fn take(written: &Written, bytes: &Bytes) -> Option<Bytes> {
-        written.take(bytes).map(|object| object.object().bytes().clone())
+    fn take(written: &Written, name: &str, bytes: &Bytes) -> Option<Bytes> {
+        written.take(&key(name), bytes).map(|object| object.object().bytes().clone())
     }
 
     #[test]
-    fn an_object_is_known_by_its_bytes_alone_and_once() {
+    fn an_object_is_known_by_its_key_and_bytes_and_once() {
         let (written, ours) = (Written::default(), object("a"));
         let bytes = ours.object().bytes();
-        written.announce(ours.clone());
-        assert_eq!(take(&written, &Bytes::copy_from_slice(bytes)), None, "equal bytes of somebody else's");
-        assert_eq!(take(&written, &bytes.slice(..5)), None, "a part of them");
-        written.announce(ours.clone());
-        assert_eq!(take(&written, &bytes.clone()).as_ref(), Some(bytes));
-        assert_eq!(take(&written, bytes), None);
+        written.announce(key("a"), ours.clone());
+        assert_eq!(take(&written, "b", bytes), None, "the same under another key");
+        assert_eq!(take(&written, "a", &bytes.slice(..5)), None, "a part of it");
+        assert_eq!(take(&written, "a", object("b").object().bytes()), None, "what another wrote under the key");
+        // The store sent them back: the object is still held in the bytes that were written.
+        let found = take(&written, "a", &Bytes::copy_from_slice(bytes));
+        assert_eq!(found.map(|found| found.as_ptr()), Some(bytes.as_ptr()));
+        assert_eq!(take(&written, "a", bytes), None);
+    }
+
+    #[test]
+    fn what_is_written_often_is_known_when_what_it_replaced_is_forgotten() {
+        let written = Written::default();
+        for number in 0..=MOST_OBJECTS {
+            written.announce(key("a"), object(&number.to_string()));
+        }
+        let last = object(&MOST_OBJECTS.to_string());
+        assert!(take(&written, "a", last.object().bytes()).is_some());
     }
 
     #[test]
     fn what_never_comes_back_does_not_pile_up() {
         let written = Written::default();
-        let few: Vec<Checked> = (0..MOST_OBJECTS + 1).map(|number| object(&number.to_string())).collect();
-        few.iter().for_each(|object| written.announce(object.clone()));
-        let is_there = |object: &Checked| written.take(object.object().bytes()).is_some();
-        assert!(!is_there(&few[0]));
-        assert!(is_there(&few[1]));
+        let names: Vec<String> = (0..=MOST_OBJECTS).map(|number| number.to_string()).collect();
+        let few: Vec<Checked> = names.iter().map(|name| object(name)).collect();
+        names.iter().zip(&few).for_each(|(name, object)| written.announce(key(name), object.clone()));
+        let is_there = |name: &str, object: &Checked| take(&written, name, object.object().bytes()).is_some();
+        assert!(!is_there(&names[0], &few[0]));
+        assert!(is_there(&names[1], &few[1]));
         let large = object(&"x".repeat(MOST_BYTES - 1000));
-        written.announce(large.clone());
-        assert!(!is_there(&few[2]));
-        assert!(is_there(&large));
+        written.announce(key("large"), large.clone());
+        assert!(!is_there(&names[2], &few[2]));
+        assert!(is_there("large", &large));
     }
 }

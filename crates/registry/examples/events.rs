@@ -108,7 +108,7 @@ fn read(cache: &Cache, pods: &StoredPods, numbers: &[usize], own: bool) -> f64 {
         let objects: Vec<(StoreKey, Checked)> =
             numbers.iter().map(|number| (pods.key(*number), pods.object(*number, "Running"))).collect();
         if own {
-            objects.iter().for_each(|(_, object)| collection.announce(object.clone()));
+            objects.iter().for_each(|(key, object)| collection.announce(key.clone(), object.clone()));
         }
         let stored: Vec<KeyValue> = objects
             .into_iter()

@@ -165,7 +165,7 @@ impl Registry {
             Content::Remove(last) => (Write::Delete { key }, last),
             Content::Put(encoded) => {
                 let object = encoded.object().clone();
-                collection.announce(encoded);
+                collection.announce(key.clone(), encoded);
                 (Write::Put { key, value: object.bytes().clone(), expires: self.expiry(request.target) }, object)
             }
         };
