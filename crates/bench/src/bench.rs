@@ -13,6 +13,7 @@ use crate::figure::{Quantity, Seen};
 use crate::load::{Until, load};
 use crate::pods::Pods;
 use crate::process::Process;
+use crate::rows::definitions;
 use crate::server::{Launch, Server};
 use crate::store::BenchStore;
 use crate::wire::{Client, Request};
@@ -37,6 +38,21 @@ pub(crate) struct Bench {
     directory: Directory,
     server: Option<Server>,
     filled: Option<(Quantity, Seen)>,
+    /// What was measured with many definitions of custom resources.
+    pub(crate) definitions: Option<definitions::Measured>,
+}
+
+/// A server that was started on a directory, to be started there again.
+pub(crate) struct Again {
+    launch: Launch,
+    data: PathBuf,
+    store: Option<String>,
+}
+
+impl Again {
+    pub(crate) async fn start(&self) -> Result<Server> {
+        self.launch.start(&self.data, self.store.as_deref()).await
+    }
 }
 
 enum Directory {
@@ -80,14 +96,22 @@ impl Bench {
             directory,
             server: None,
             filled: None,
+            definitions: None,
         })
     }
 
     /// A server of its own on an empty directory, for a row that begins with a start.
     pub(crate) async fn fresh(&self, number: usize) -> Result<Server> {
-        let data = self.directory.path().join(format!("fresh-{number}"));
+        Ok(self.restartable(number).await?.0)
+    }
+
+    /// The same, with what starts it again on its data after it was stopped.
+    pub(crate) async fn restartable(&self, number: usize) -> Result<(Server, Again)> {
+        let name = format!("fresh-{number}");
+        let data = self.directory.path().join(&name);
         std::fs::create_dir(&data)?;
-        self.launch.start(&data, self.store.url(&format!("fresh-{number}")).as_deref()).await
+        let again = Again { launch: self.launch.clone(), data, store: self.store.url(&name) };
+        Ok((again.start().await?, again))
     }
 
     /// So many servers on one store that is none of the others', and where it is.

@@ -131,6 +131,21 @@ impl Pods {
             .into_bytes()
     }
 
+    /// The namespace of object `number`.
+    pub(crate) fn namespace(&self, number: usize) -> String {
+        namespace(number)
+    }
+
+    /// The name of object `number`.
+    pub(crate) fn name(&self, number: usize) -> String {
+        name(number)
+    }
+
+    /// Text of this length that no other object has.
+    pub(crate) fn text(&self, number: usize, length: usize) -> String {
+        filler(number, &self.description, length)
+    }
+
     fn values(&self, number: usize) -> [String; MARKS.len()] {
         let every = (self.count / SAMPLED).max(1);
         let sampled = number.is_multiple_of(every) && number / every < SAMPLED;

@@ -5,6 +5,8 @@
 
 mod converted;
 mod costs;
+mod custom;
+pub(crate) mod definitions;
 mod lists;
 mod memory;
 mod objects;
@@ -18,6 +20,8 @@ use crate::FULL_SIZE;
 use crate::bench::Bench;
 use crate::figure::{Figure, Quantity, Seen};
 use crate::store::BenchStore;
+use custom::Custom;
+use definitions::Definitions;
 use lists::Form;
 use servers::Objects;
 
@@ -47,6 +51,8 @@ pub(crate) enum Work {
     Restart,
     RestartLoaded,
     Converted,
+    Definitions(Definitions),
+    Custom(Custom),
     Cost(&'static str),
     TwoServers(Objects),
 }
@@ -65,7 +71,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 30] = [
+pub(crate) const ALL: [Row; 38] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(5_000.0))),
@@ -97,6 +103,44 @@ pub(crate) const ALL: [Row; 30] = [
     row("restart", "start to ready with the pods", Work::Restart, None),
     row("restart-loaded", "start to ready with the pods, written to until the end", Work::RestartLoaded, None),
     row("list-converted", "20,000 autoscalers, stored in v2, in v1", Work::Converted, None),
+    row(
+        "definitions",
+        "3,000 definitions, until all are discovered",
+        Work::Definitions(Definitions::Discovered),
+        Some(Quantity::millis(10_000)),
+    ),
+    row(
+        "definitions-memory",
+        "memory that 3,000 definitions add",
+        Work::Definitions(Definitions::Memory),
+        Some(Quantity::megabytes(300)),
+    ),
+    row(
+        "definition",
+        "one more, until its objects are answered, p99",
+        Work::Definitions(Definitions::Served),
+        Some(Quantity::millis(200)),
+    ),
+    row("definitions-get", "get one object while they are created, p99", Work::Definitions(Definitions::Others), None),
+    row(
+        "definitions-start",
+        "start to ready with them",
+        Work::Definitions(Definitions::Start),
+        Some(Quantity::millis(1_000)),
+    ),
+    row(
+        "custom-create",
+        "create a custom resource with 5 rules over a config map of its size",
+        Work::Custom(Custom::Create),
+        Some(Quantity::Ratio(0.8)),
+    ),
+    row(
+        "custom-list",
+        "whole list of custom resources, JSON",
+        Work::Custom(Custom::List),
+        Some(Quantity::millis(1_000)),
+    ),
+    row("custom-chunk", "one chunk of 500 of them, median", Work::Custom(Custom::Chunk), Some(Quantity::millis(5))),
     row("walker", "walk a pod of 4.9 KB along its schema", Work::Cost("walk"), Some(Quantity::micros(50))),
     row("lacks", "look for missing defaults in a stored pod", Work::Cost("lacks"), Some(Quantity::micros(5))),
     row(
@@ -179,6 +223,8 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::Watch(watchers) => watch::fan_out(bench, watchers).await,
         Work::NodeWatchers => watch::node_watchers(bench).await,
         Work::Converted => converted::list(bench).await,
+        Work::Definitions(which) => definitions::figure(bench, which).await,
+        Work::Custom(which) => custom::figure(bench, which).await,
         Work::Cost(step) => costs::of(bench, step).await,
         Work::TwoServers(objects) => servers::create(bench, objects).await,
     }

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use crate::bench::{Bench, Meter};
 use crate::figure::{Quantity, Seen, median_of, percentile};
 use crate::pods::SAMPLED;
+use crate::server::Server;
 use crate::wire::{Client, Reply, Request};
 
 const PODS: &str = "/api/v1/pods";
@@ -56,14 +57,24 @@ impl Form {
 
 /// The whole collection in one answer.
 pub(super) async fn whole(bench: &mut Bench, form: Form) -> Result<(Quantity, Seen)> {
-    let (count, pods) = (bench.runs, bench.pods.count);
-    let server = bench.filled().await?;
+    let (runs, pods) = (bench.runs, bench.pods.count);
+    let smallest = pods as u64 * form.smallest();
+    whole_list(bench.filled().await?, &form.request(), runs, smallest).await
+}
+
+/// The whole of another collection that has as many objects as there are pods, of about their size.
+pub(super) async fn whole_of(server: &Server, list: &Request, runs: usize, objects: usize) -> Result<(Quantity, Seen)> {
+    whole_list(server, list, runs, objects as u64 * Form::Json.smallest()).await
+}
+
+/// A list that has at least `smallest` bytes.
+async fn whole_list(server: &Server, list: &Request, count: usize, smallest: u64) -> Result<(Quantity, Seen)> {
     let mut connection = server.client.connect().await?;
     let mut runs = Vec::new();
     for _ in 0..count {
         let meter = Meter::start(&server.process)?;
-        let reply = connection.send(form.request()).await?;
-        check_whole(&reply, form, pods)?;
+        let reply = connection.send(list.clone()).await?;
+        check_whole(&reply, smallest)?;
         let seen = Seen { note: Some(format!("{:.1} MB", reply.bytes as f64 / 1e6)), ..seen_of(&reply) };
         runs.push((Quantity::Time(reply.whole), meter.stop(seen)?));
     }
@@ -72,13 +83,20 @@ pub(super) async fn whole(bench: &mut Bench, form: Form) -> Result<(Quantity, Se
 
 /// The whole collection by 500, one chunk after the other.
 pub(super) async fn walk(bench: &mut Bench) -> Result<(Quantity, Seen)> {
-    let runs = walks(bench).await?;
+    let (runs, pods) = (bench.runs, bench.pods.count);
+    let runs = walks(bench.filled().await?, PODS, runs, pods).await?;
     Ok(median_of(runs.into_iter().map(|walk| (Quantity::Time(walk.elapsed), walk.seen)).collect()))
 }
 
 /// The same, for the time of one chunk.
 pub(super) async fn chunk(bench: &mut Bench) -> Result<(Quantity, Seen)> {
-    let runs = walks(bench).await?;
+    let (runs, pods) = (bench.runs, bench.pods.count);
+    chunk_of(bench.filled().await?, PODS, runs, pods).await
+}
+
+/// The time of one chunk of another collection.
+pub(super) async fn chunk_of(server: &Server, path: &str, runs: usize, objects: usize) -> Result<(Quantity, Seen)> {
+    let runs = walks(server, path, runs, objects).await?;
     Ok(median_of(runs.into_iter().map(|walk| (Quantity::Time(walk.seen.p50.unwrap_or_default()), walk.seen)).collect()))
 }
 
@@ -122,14 +140,12 @@ struct Walk {
     seen: Seen,
 }
 
-async fn walks(bench: &mut Bench) -> Result<Vec<Walk>> {
-    let (count, pods) = (bench.runs, bench.pods.count);
-    let server = bench.filled().await?;
+async fn walks(server: &Server, path: &str, count: usize, objects: usize) -> Result<Vec<Walk>> {
     let mut runs = Vec::new();
     for _ in 0..count {
         let meter = Meter::start(&server.process)?;
         let began = Instant::now();
-        let (times, firsts, bytes) = walk_once(&server.client, pods).await?;
+        let (times, firsts, bytes) = walk_once(&server.client, path, objects).await?;
         let elapsed = began.elapsed();
         let seen = meter.stop(seen_of_many(times, firsts, bytes))?;
         runs.push(Walk { elapsed, seen });
@@ -137,16 +153,16 @@ async fn walks(bench: &mut Bench) -> Result<Vec<Walk>> {
     Ok(runs)
 }
 
-async fn walk_once(client: &Client, pods: usize) -> Result<(Vec<Duration>, Vec<Duration>, u64)> {
+async fn walk_once(client: &Client, path: &str, objects: usize) -> Result<(Vec<Duration>, Vec<Duration>, u64)> {
     let mut connection = client.connect().await?;
     let (mut times, mut firsts, mut bytes) = (Vec::new(), Vec::new(), 0);
     let mut token = None;
     loop {
-        let path = match &token {
-            None => format!("{PODS}?limit={CHUNK}"),
-            Some(token) => format!("{PODS}?limit={CHUNK}&continue={token}"),
+        let chunk = match &token {
+            None => format!("{path}?limit={CHUNK}"),
+            Some(token) => format!("{path}?limit={CHUNK}&continue={token}"),
         };
-        let reply = connection.send(Request::get(path)).await?;
+        let reply = connection.send(Request::get(chunk)).await?;
         times.push(reply.whole);
         firsts.push(reply.first_byte);
         bytes += reply.bytes;
@@ -155,7 +171,7 @@ async fn walk_once(client: &Client, pods: usize) -> Result<(Vec<Duration>, Vec<D
             break;
         }
     }
-    ensure!(times.len() == pods.div_ceil(CHUNK), "the walk has {} chunks, of {pods} pods", times.len());
+    ensure!(times.len() == objects.div_ceil(CHUNK), "the walk has {} chunks, of {objects} objects", times.len());
     Ok((times, firsts, bytes))
 }
 
@@ -177,7 +193,7 @@ async fn lists_at_once(bench: &mut Bench) -> Result<Vec<(Duration, Seen)>> {
         let (mut times, mut firsts, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some(reply) = lists.join_next().await {
             let reply = reply??;
-            check_whole(&reply, Form::Json, pods)?;
+            check_whole(&reply, pods as u64 * Form::Json.smallest())?;
             times.push(reply.whole);
             firsts.push(reply.first_byte);
             bytes += reply.bytes;
@@ -190,8 +206,8 @@ async fn lists_at_once(bench: &mut Bench) -> Result<Vec<(Duration, Seen)>> {
     Ok(runs)
 }
 
-fn check_whole(reply: &Reply, form: Form, pods: usize) -> Result<()> {
-    ensure!(reply.bytes >= pods as u64 * form.smallest(), "the list has {} bytes only", reply.bytes);
+fn check_whole(reply: &Reply, smallest: u64) -> Result<()> {
+    ensure!(reply.bytes >= smallest, "the list has {} bytes only", reply.bytes);
     Ok(())
 }
 

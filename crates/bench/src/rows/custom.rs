@@ -1,0 +1,178 @@
+//! Custom resources as large as the pods, on a server of their own.
+//!
+//! Their definition has a schema with defaults and five rules. What a create costs is compared with a config map of the same size,
+//! which has neither; the lists are to be read beside those of pods.
+
+use std::rc::Rc;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::definitions::define;
+use crate::bench::{Bench, Meter, populate};
+use crate::figure::{Quantity, Seen, median_of};
+use crate::load::{Until, load};
+use crate::pods::{Pods, STORED_SIZE};
+use crate::rows::lists;
+use crate::server::Server;
+use crate::wire::Request;
+
+/// The directories of these rows, beside those of the rows about starts.
+const DIRECTORY: usize = 4_000;
+const CREATING: usize = 48;
+/// Objects that each side of a round creates.
+const ROUND: usize = 5_000;
+/// What a stored object has besides its text, in bytes.
+const FRAME: usize = 2_300;
+const VARIABLES: usize = 12;
+const COLLECTION: &str = "/apis/bench.example.com/v1/workloads";
+
+/// Which of the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Custom {
+    /// Creates over those of config maps.
+    Create,
+    /// The whole list.
+    List,
+    /// One chunk of it, at the median.
+    Chunk,
+}
+
+/// One of the figures, on a server that is filled for it.
+pub(super) async fn figure(bench: &Bench, which: Custom) -> Result<(Quantity, Seen)> {
+    let server = bench.fresh(DIRECTORY + which as usize).await?;
+    let pods = Rc::new(populate(&server.client, bench.pods.count).await?);
+    define(&server.client, definition().to_string(), COLLECTION).await?;
+    let figure = match which {
+        Custom::Create => create(bench.runs, &server, &pods).await?,
+        Custom::List => {
+            fill(&server, &pods).await?;
+            lists::whole_of(&server, &Request::get(COLLECTION), bench.runs, pods.count).await?
+        }
+        Custom::Chunk => {
+            fill(&server, &pods).await?;
+            lists::chunk_of(&server, COLLECTION, bench.runs, pods.count).await?
+        }
+    };
+    server.stop().await?;
+    Ok(figure)
+}
+
+async fn fill(server: &Server, pods: &Rc<Pods>) -> Result<()> {
+    let created = pods.clone();
+    let create = move |number| Request::post(collection(&created, number), workload(&created, number));
+    load(&server.client, CREATING, Until::Count(pods.count), create).await?;
+    Ok(())
+}
+
+/// Rounds alternate, since machines are shared and noisy, and each pair of neighbours gives a ratio.
+async fn create(rounds: usize, server: &Server, pods: &Rc<Pods>) -> Result<(Quantity, Seen)> {
+    let mut runs = Vec::new();
+    for round in 0..rounds {
+        let first = round * ROUND;
+        let created = pods.clone();
+        let map = move |number| Request::post(created.config_maps(first + number), created.config_map(first + number));
+        let maps = load(&server.client, CREATING, Until::Count(ROUND), map).await?.rate();
+        let created = pods.clone();
+        let custom =
+            move |number| Request::post(collection(&created, first + number), workload(&created, first + number));
+        let meter = Meter::start(&server.process)?;
+        let done = load(&server.client, CREATING, Until::Count(ROUND), custom).await?;
+        let note = format!("{:.0} /s, config maps {maps:.0} /s", done.rate());
+        runs.push((Quantity::Ratio(done.rate() / maps), meter.stop(Seen { note: Some(note), ..done.seen() })?));
+    }
+    Ok(median_of(runs))
+}
+
+/// Where object `number` is created.
+fn collection(pods: &Pods, number: usize) -> String {
+    format!("/apis/bench.example.com/v1/namespaces/{}/workloads", pods.namespace(number))
+}
+
+/// Without what the definition has defaults for.
+fn workload(pods: &Pods, number: usize) -> Vec<u8> {
+    let variable = |n: usize| json!({"name": format!("VARIABLE_{n}"), "value": format!("value-{number}-{n}")});
+    json!({
+        "apiVersion": "bench.example.com/v1",
+        "kind": "Workload",
+        "metadata": {"name": pods.name(number), "labels": {"app.kubernetes.io/part-of": "bench", "number": number.to_string()}},
+        "spec": {
+            "image": "example.com/bench/workload:v1.8.2",
+            "minReplicas": 1,
+            "maxReplicas": 5,
+            "schedule": "*/5 * * * *",
+            "description": pods.text(number, STORED_SIZE - FRAME),
+            "ports": [{"name": "http", "port": 8080}, {"name": "metrics", "port": 9090}],
+            "env": (0..VARIABLES).map(variable).collect::<Vec<Value>>(),
+            "resources": {"limits": {"cpu": "500m", "memory": "512Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
+        },
+    })
+    .to_string()
+    .into_bytes()
+}
+
+fn definition() -> Value {
+    let text = |most: usize| json!({"type": "string", "maxLength": most});
+    let quantities = json!({
+        "type": "object",
+        "additionalProperties": {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": true},
+    });
+    let port = json!({
+        "type": "object",
+        "required": ["name", "port"],
+        "properties": {
+            "name": text(63),
+            "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+            "protocol": {"type": "string", "enum": ["TCP", "UDP"], "default": "TCP"},
+        },
+        "x-kubernetes-validations": [{"rule": "self.port >= 1024 || self.protocol == 'TCP'"}],
+    });
+    let variable = json!({
+        "type": "object",
+        "required": ["name"],
+        "properties": {"name": text(128), "value": text(1024)},
+    });
+    let spec = json!({
+        "type": "object",
+        "required": ["image"],
+        "properties": {
+            "image": {"type": "string", "maxLength": 256, "pattern": "^[a-z0-9./:_-]+$"},
+            "minReplicas": {"type": "integer", "minimum": 0, "default": 1},
+            "maxReplicas": {"type": "integer", "minimum": 0, "default": 10},
+            "schedule": text(64),
+            "description": text(16_384),
+            "policy": {"type": "string", "enum": ["Always", "Never"], "default": "Always"},
+            "ports": {
+                "type": "array", "maxItems": 16, "items": port,
+                "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            },
+            "env": {
+                "type": "array", "maxItems": 64, "items": variable,
+                "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            },
+            "resources": {"type": "object", "properties": {"limits": quantities.clone(), "requests": quantities}},
+        },
+        "x-kubernetes-validations": [
+            {"rule": "self.minReplicas <= self.maxReplicas", "message": "minReplicas is above maxReplicas"},
+            {"rule": "!has(self.schedule) || self.schedule.split(' ').size() == 5"},
+            {"rule": "self.policy == 'Always' || self.maxReplicas > 0"},
+            {"rule": "!has(self.env) || self.env.all(variable, variable.name.startsWith('VARIABLE_'))"},
+        ],
+    });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "workloads.bench.example.com"},
+        "spec": {
+            "group": "bench.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "workloads", "singular": "workload", "kind": "Workload"},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+            }],
+        },
+    })
+}

@@ -1,0 +1,220 @@
+//! Three thousand definitions of custom resources, on a server of their own.
+//!
+//! They are created while others read, found in the discovery document, and started with; one more beside them shows what a new
+//! resource costs when there are many. All is measured in one go, from which each row takes its figure.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::figure::{Quantity, Seen, duration, memory, percentile};
+use crate::load::{Until, load};
+use crate::process::Process;
+use crate::server::Server;
+use crate::wire::{Client, Request};
+
+const DEFINITIONS: usize = 3_000;
+const CREATING: usize = 16;
+/// Resources of one group.
+const GROUP: usize = 10;
+/// How many more are created one after the other, each until its objects are answered.
+const MORE: usize = 100;
+/// The directory of these rows, beside those of the rows about starts.
+const DIRECTORY: usize = 3_000;
+/// How often it is asked whether something is there yet: also the error of the measured time.
+const ASK_EVERY: Duration = Duration::from_millis(1);
+/// How long something may take to appear.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long the server is left alone before its memory is read: allocators give memory back after a while.
+const REST: Duration = Duration::from_secs(5);
+/// Length of the reads before there are definitions, which the reads meanwhile are compared with.
+const READING: Duration = Duration::from_secs(2);
+
+const DEFINED: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const READ: &str = "/api/v1/namespaces/kube-system";
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Which of the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Definitions {
+    /// From the first create until the document has all.
+    Discovered,
+    /// What they add to the server's memory, at rest.
+    Memory,
+    /// From the create of one more until its objects are answered, at the 99th percentile.
+    Served,
+    /// A get of something else while they are created, at the 99th percentile.
+    Others,
+    /// A start with them.
+    Start,
+}
+
+/// All of them.
+#[derive(Clone)]
+pub(crate) struct Measured {
+    discovered: (Quantity, Seen),
+    memory: (Quantity, Seen),
+    served: (Quantity, Seen),
+    others: (Quantity, Seen),
+    start: (Quantity, Seen),
+}
+
+impl Measured {
+    fn figure(&self, which: Definitions) -> (Quantity, Seen) {
+        match which {
+            Definitions::Discovered => self.discovered.clone(),
+            Definitions::Memory => self.memory.clone(),
+            Definitions::Served => self.served.clone(),
+            Definitions::Others => self.others.clone(),
+            Definitions::Start => self.start.clone(),
+        }
+    }
+}
+
+/// One of the figures; all are measured for the first that is asked for.
+pub(super) async fn figure(bench: &mut Bench, which: Definitions) -> Result<(Quantity, Seen)> {
+    if bench.definitions.is_none() {
+        bench.definitions = Some(measure(bench).await?);
+    }
+    bench.definitions.as_ref().map(|measured| measured.figure(which)).context("they were measured")
+}
+
+async fn measure(bench: &Bench) -> Result<Measured> {
+    let (server, again) = bench.restartable(DIRECTORY).await?;
+    let Server { client, process, .. } = &server;
+    let quiet = load(client, 1, Until::Elapsed(READING), |_| Request::get(READ)).await?.seen();
+    tokio::time::sleep(REST).await;
+    let before = process.memory()?;
+    let (discovered, others) = create_all(client, process).await?;
+    tokio::time::sleep(REST).await;
+    let after = process.memory()?;
+    let added = Quantity::Memory(after.saturating_sub(before));
+    let memory = (added, Seen { note: Some(format!("from {}", memory(before))), ..Seen::default() });
+    let others = (
+        Quantity::Time(others.p99.unwrap_or_default()),
+        Seen { note: Some(format!("without them {}", duration(quiet.p99.unwrap_or_default()))), ..others },
+    );
+    let served = one_after_the_other(client, process).await?;
+    server.stop().await?;
+    let server = again.start().await?;
+    let seen = Seen { cpu: Some(server.process.cpu()?), peak: Some(server.process.peak_memory()?), ..Seen::default() };
+    let start = (Quantity::Time(server.ready_after), seen);
+    ensure!(resources(&server.client).await? >= DEFINITIONS, "the server was ready without its definitions");
+    server.stop().await?;
+    Ok(Measured { discovered, memory, served, others, start })
+}
+
+/// Creates all while something else is read, and returns how long until all were discovered, and how long the reads took.
+async fn create_all(client: &Client, process: &Process) -> Result<((Quantity, Seen), Seen)> {
+    let (began, cpu) = (Instant::now(), process.cpu()?);
+    let is_done = Rc::new(Cell::new(false));
+    let creating = async {
+        let done =
+            load(client, CREATING, Until::Count(DEFINITIONS), |number| Request::post(DEFINED, definition(number)));
+        let done = done.await?;
+        let created = began.elapsed();
+        until(async || Ok(resources(client).await? >= DEFINITIONS)).await?;
+        let discovered = began.elapsed();
+        is_done.set(true);
+        let note = format!("created after {}", duration(created));
+        let cpu = Some(process.cpu()?.saturating_sub(cpu));
+        Ok::<_, anyhow::Error>((Quantity::Time(discovered), Seen { note: Some(note), cpu, ..done.seen() }))
+    };
+    let reading = async {
+        let (mut connection, mut times) = (client.connect().await?, Vec::new());
+        while !is_done.get() {
+            times.push(connection.send(Request::get(READ)).await?.whole);
+        }
+        times.sort_unstable();
+        let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
+        Ok(Seen { p50: Some(p50), p99: Some(p99), ..Seen::default() })
+    };
+    tokio::try_join!(creating, reading)
+}
+
+/// Creates more, each when the one before is answered.
+async fn one_after_the_other(client: &Client, process: &Process) -> Result<(Quantity, Seen)> {
+    let cpu = process.cpu()?;
+    let mut times = Vec::new();
+    for number in DEFINITIONS..DEFINITIONS + MORE {
+        let began = Instant::now();
+        define(client, definition(number), &objects(number)).await?;
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    let each = process.cpu()?.saturating_sub(cpu) / u32::try_from(MORE)?;
+    let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
+    let note = Some(format!("{} of server CPU each, with asking", duration(each)));
+    Ok((Quantity::Time(p99), Seen { p50: Some(p50), p99: Some(p99), note, ..Seen::default() }))
+}
+
+/// Creates a definition and waits until its collection is answered.
+pub(super) async fn define(client: &Client, definition: impl Into<Bytes>, collection: &str) -> Result<()> {
+    client.connect().await?.send(Request::post(DEFINED, definition)).await?;
+    until(async || Ok(client.connect().await?.send(Request::get(format!("{collection}?limit=1"))).await.is_ok())).await
+}
+
+/// Asks until it is so.
+async fn until(is_so: impl AsyncFn() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so().await? {
+        ensure!(Instant::now() < deadline, "what was created did not appear within {PATIENCE:?}");
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+    Ok(())
+}
+
+/// How many of the resources the document has.
+async fn resources(client: &Client) -> Result<usize> {
+    let mut connection = client.connect().await?;
+    let body = connection.open(Request::get("/apis").header("accept", AGGREGATED)).await?;
+    let document = body.collect().await?.to_bytes();
+    Ok(String::from_utf8_lossy(&document).matches("\"resource\":\"things").count())
+}
+
+fn group(number: usize) -> String {
+    format!("group{}.bench.example.com", number / GROUP)
+}
+
+/// The collection of a definition's resource.
+fn objects(number: usize) -> String {
+    format!("/apis/{}/v1/things{number}", group(number))
+}
+
+fn definition(number: usize) -> Vec<u8> {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {"replicas": {"type": "integer", "minimum": 0}, "name": {"type": "string"}},
+            },
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        },
+    });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("things{number}.{}", group(number))},
+        "spec": {
+            "group": group(number),
+            "scope": "Namespaced",
+            "names": {"plural": format!("things{number}"), "singular": format!("thing{number}"), "kind": format!("Thing{number}")},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+                "subresources": {"status": {}},
+            }],
+        },
+    })
+    .to_string()
+    .into_bytes()
+}
