@@ -7,6 +7,7 @@
 
 pub mod authenticate;
 pub mod authorize;
+pub mod front_proxy;
 pub mod kubeconfig;
 pub mod pki;
 pub mod tls;
@@ -16,7 +17,8 @@ pub mod user;
 
 pub use authenticate::{ClientIdentity, IdentityError};
 pub use authorize::{Attributes, Authorizer, Deciding, Decision, PrivilegedGroup, ResourceAttributes, Verdict};
-pub use pki::{Pki, PkiError, PkiOptions};
+pub use front_proxy::{AuthenticationInfo, FrontProxy, RequestHeaders};
+pub use pki::{FrontProxyOptions, Pki, PkiError, PkiOptions};
 pub use token::{Claims, TokenError, TokenIssuer};
 pub use trust::{Mismatch, Trust};
 pub use user::User;

@@ -1,9 +1,9 @@
 //! The server's keys and certificates: made at the first start, kept in the data directory, renewed when they must be.
 //!
-//! Below `<data directory>/pki`: `ca`, `apiserver` and `admin` as `.crt` and `.key`, and the pair that signs
-//! service-account tokens as `sa.key` and `sa.pub`. The authority and the service-account key are never replaced; what
-//! they signed is, at a start within 30 days of its end or when it must answer to other names. So that they can be changed,
-//! `ca.crt` and `sa.pub` may hold more: further authorities and keys that are trusted too.
+//! Below `<data directory>/pki`: `ca`, `apiserver` and `admin` as `.crt` and `.key`, `front-proxy-ca` and `front-proxy-client`
+//! likewise, and the pair that signs service-account tokens as `sa.key` and `sa.pub`. The authorities and the service-account key
+//! are never replaced; what they signed is, at a start within 30 days of its end or when it must answer to other names. So that
+//! they can be changed, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold more: further authorities and keys that are trusted too.
 
 pub mod files;
 mod issue;
@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use keelson_meta::{Clock, Random};
 use rustls::ServerConfig;
 
+use crate::front_proxy::{FrontProxy, RequestHeaders};
 use crate::kubeconfig::Kubeconfig;
 use crate::tls::{self, TlsError};
 use crate::user::MASTERS;
@@ -25,6 +26,12 @@ pub use issue::KeyAndCertificate;
 
 /// The user name in the administrator's certificate.
 pub const ADMIN_NAME: &str = "keelson-admin";
+/// The name in the certificate with which the server passes requests on to others.
+pub const FRONT_PROXY_NAME: &str = "front-proxy-client";
+
+/// The names of the authorities.
+const CA_NAME: &str = "keelson-ca";
+const FRONT_PROXY_CA_NAME: &str = "keelson-front-proxy-ca";
 
 /// What the server's keys and certificates should be.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +42,19 @@ pub struct PkiOptions {
     pub serving: Option<(PathBuf, PathBuf)>,
     /// A file with the certificates that sign clients', beside our own.
     pub client_ca: Option<PathBuf>,
+    /// How the server proves to aggregated servers that it may say who asks.
+    pub front_proxy: FrontProxyOptions,
+}
+
+/// What the operator says of front proxies.
+#[derive(Clone, Debug, Default)]
+pub struct FrontProxyOptions {
+    /// Files with the certificate and key that aggregated servers are shown, instead of ones of our own.
+    pub client: Option<(PathBuf, PathBuf)>,
+    /// A file with the authorities that sign such certificates, beside our own unless one is given.
+    pub client_ca: Option<PathBuf>,
+    /// What aggregated servers are told besides.
+    pub headers: RequestHeaders,
 }
 
 /// Why there are no usable keys and certificates.
@@ -93,6 +113,8 @@ pub struct Pki {
     pub client_ca_pem: String,
     /// The certificates by which clients know the server: the authority's, or the given serving certificate itself.
     pub server_ca_pem: String,
+    /// How it passes requests on to others.
+    pub front_proxy: FrontProxy,
 }
 
 /// A pair of keys that signs and verifies tokens.
@@ -123,7 +145,7 @@ pub fn ensure(data_dir: &Path, options: &PkiOptions, clock: &dyn Clock, random: 
     let directory = data_dir.join("pki");
     files::ensure_directory(&directory).map_err(|source| file_error(&directory, source))?;
     let maker = Maker { directory, names, now: clock.now(), random };
-    let ca = maker.authority()?;
+    let ca = maker.authority("ca", CA_NAME)?;
     let admin = maker.admin(&ca)?;
     let service_account = maker.service_account()?;
     let serving = match &options.serving {
@@ -136,7 +158,13 @@ pub fn ensure(data_dir: &Path, options: &PkiOptions, clock: &dyn Clock, random: 
     if let Some(path) = &options.client_ca {
         client_ca_pem.push_str(&read(path)?);
     }
-    Ok(Pki { ca_pem: ca.certificate_pem, serving, admin, service_account, client_ca_pem, server_ca_pem })
+    let front_proxy = front_proxy(&options.front_proxy, || {
+        let ca = maker.authority("front-proxy-ca", FRONT_PROXY_CA_NAME)?;
+        let client =
+            maker.leaf(&ca, FRONT_PROXY_NAME, FRONT_PROXY_NAME, &[], &issue::Purpose::Client { groups: &[] })?;
+        Ok((ca.certificate_pem, client))
+    })?;
+    Ok(Pki { ca_pem: ca.certificate_pem, serving, admin, service_account, client_ca_pem, server_ca_pem, front_proxy })
 }
 
 /// Keys and certificates that live as long as the process: for servers in memory.
@@ -145,11 +173,17 @@ pub fn ensure(data_dir: &Path, options: &PkiOptions, clock: &dyn Clock, random: 
 /// When they cannot be made, or files that `options` name cannot be read.
 pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -> Result<Pki, PkiError> {
     let now = clock.now();
-    let ca = issue::authority(now, random)?;
+    let ca = issue::authority(CA_NAME, now, random)?;
     let admin = issue::leaf(&ca, ADMIN_NAME, &issue::Purpose::Client { groups: &[MASTERS] }, now, random)?;
     let serving = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names::of(options)? }, now, random)?;
     let (private_pem, public_pem) = issue::signing_key()?;
+    let front_proxy = front_proxy(&options.front_proxy, || {
+        let ca = issue::authority(FRONT_PROXY_CA_NAME, now, random)?;
+        let client = issue::leaf(&ca, FRONT_PROXY_NAME, &issue::Purpose::Client { groups: &[] }, now, random)?;
+        Ok((ca.certificate_pem, client))
+    })?;
     Ok(Pki {
+        front_proxy,
         client_ca_pem: ca.certificate_pem.clone(),
         server_ca_pem: ca.certificate_pem.clone(),
         ca_pem: ca.certificate_pem,
@@ -157,6 +191,30 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
         admin,
         service_account: SigningKey { private_pem, public_pem, also_verified_by: String::new() },
     })
+}
+
+/// The server as a front proxy, with a pair and an authority of its own unless the operator gives a pair.
+fn front_proxy(
+    options: &FrontProxyOptions,
+    own: impl FnOnce() -> Result<(String, KeyAndCertificate), PkiError>,
+) -> Result<FrontProxy, PkiError> {
+    let mut headers = options.headers.clone();
+    let (mut ca_pem, client) = match &options.client {
+        Some((certificate, key)) => {
+            (String::new(), KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? })
+        }
+        None => {
+            // Where others sign for front proxies too and no names are given, any name is allowed.
+            if options.client_ca.is_none() || !headers.allowed_names.is_empty() {
+                headers.allowed_names.push(FRONT_PROXY_NAME.to_owned());
+            }
+            own()?
+        }
+    };
+    if let Some(path) = &options.client_ca {
+        ca_pem.push_str(&read(path)?);
+    }
+    Ok(FrontProxy { client, ca_pem, headers })
 }
 
 impl Pki {
@@ -202,8 +260,9 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn authority(&self) -> Result<KeyAndCertificate, PkiError> {
-        let (certificate, key) = (self.directory.join("ca.crt"), self.directory.join("ca.key"));
+    fn authority(&self, stem: &str, common_name: &str) -> Result<KeyAndCertificate, PkiError> {
+        let path = |extension: &str| self.directory.join(format!("{stem}.{extension}"));
+        let (certificate, key) = (path("crt"), path("key"));
         match (load(&certificate)?, load(&key)?) {
             (Some(certificate_pem), Some(key_pem)) => {
                 let pair = KeyAndCertificate { certificate_pem, key_pem };
@@ -212,7 +271,7 @@ impl Maker<'_> {
             (Some(_), None) => Err(PkiError::KeyMissing { key, certificate }),
             // A key alone is what a crash between the two writes leaves: nobody trusts it yet.
             (None, _) => {
-                let pair = issue::authority(self.now, self.random)?;
+                let pair = issue::authority(common_name, self.now, self.random)?;
                 // ORDER: the key first, so that a certificate never stands without it.
                 write(&key, &pair.key_pem, Durability::Durable)?;
                 write(&certificate, &pair.certificate_pem, Durability::Durable)?;
@@ -344,7 +403,7 @@ mod tests {
         let directory = home.path().join("pki");
         assert_eq!(mode(&directory), 0o700);
         let files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(files.len(), 8, "{files:?}");
+        assert_eq!(files.len(), 12, "{files:?}");
         assert!(files.iter().all(|path| mode(path) == 0o600));
     }
 
@@ -409,6 +468,51 @@ mod tests {
         assert_eq!(user.name, ADMIN_NAME);
         assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
         assert!(identity.user_at(home.clock.now() + DAY * 366).is_none());
+    }
+
+    #[test]
+    fn a_front_proxy_has_an_authority_of_its_own_which_signs_for_nobody_else() {
+        let home = Home::new();
+        let first = home.ensure(&[]).unwrap();
+        assert_eq!(first.front_proxy.headers.allowed_names, [FRONT_PROXY_NAME]);
+        assert_ne!(first.front_proxy.ca_pem, first.ca_pem);
+        assert!(!first.client_ca_pem.contains(&first.front_proxy.ca_pem), "its certificates make nobody a user");
+        let second = home.ensure(&[]).unwrap();
+        assert_eq!((&second.front_proxy.ca_pem, &second.front_proxy.client), {
+            (&first.front_proxy.ca_pem, &first.front_proxy.client)
+        });
+        home.clock.advance(DAY * 340);
+        let renewed = home.ensure(&[]).unwrap();
+        assert_eq!(renewed.front_proxy.ca_pem, first.front_proxy.ca_pem);
+        assert_ne!(renewed.front_proxy.client, first.front_proxy.client);
+    }
+
+    #[test]
+    fn an_operator_can_give_the_certificate_of_the_front_proxy_and_who_signs_such() {
+        let (home, other) = (Home::new(), Home::new());
+        other.ensure(&[]).unwrap();
+        let file = |name: &str| other.path().join("pki").join(name);
+        let given = |client: bool, names: &[&str]| {
+            let front_proxy = FrontProxyOptions {
+                client: client.then(|| (file("front-proxy-client.crt"), file("front-proxy-client.key"))),
+                client_ca: Some(file("front-proxy-ca.crt")),
+                headers: RequestHeaders {
+                    allowed_names: names.iter().map(ToString::to_string).collect(),
+                    ..RequestHeaders::default()
+                },
+            };
+            let options = PkiOptions { front_proxy, ..PkiOptions::default() };
+            ensure(&home.path(), &options, &home.clock, &SystemRandom).unwrap().front_proxy
+        };
+        let of_others = given(true, &[]);
+        assert_eq!(of_others.client.certificate_pem, fs::read_to_string(file("front-proxy-client.crt")).unwrap());
+        assert_eq!(of_others.ca_pem, fs::read_to_string(file("front-proxy-ca.crt")).unwrap());
+        assert!(of_others.headers.allowed_names.is_empty());
+        assert!(!home.path().join("pki/front-proxy-ca.crt").exists());
+        let own = given(false, &["a"]);
+        assert_eq!(own.ca_pem.matches("BEGIN CERTIFICATE").count(), 2);
+        assert_eq!(own.headers.allowed_names, ["a", FRONT_PROXY_NAME]);
+        assert!(given(false, &[]).headers.allowed_names.is_empty());
     }
 
     #[test]

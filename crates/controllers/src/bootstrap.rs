@@ -18,6 +18,7 @@ use keelson_registry::{Registry, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::authentication_info::AuthenticationPublication;
 use crate::client::Client;
 use crate::cluster_role_aggregation::ClusterRoleAggregation;
 use crate::kubernetes_service::KubernetesService;
@@ -28,13 +29,14 @@ const AT_ONCE: usize = 64;
 /// How long after a failure a step is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Who owns what is made here, as in the reference server.
-const MANAGER: &str = "kube-apiserver";
+pub(crate) const MANAGER: &str = "kube-apiserver";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// The hooks, by the names that the reference server's health checks give them.
-const HOOKS: [(&str, Hook); 5] = [
+const HOOKS: [(&str, Hook); 6] = [
+    ("poststarthook/start-cluster-authentication-info-controller", Hook::AuthenticationInfo),
     ("poststarthook/start-kubernetes-service-cidr-controller", Hook::ServiceRange),
     ("poststarthook/bootstrap-controller", Hook::KubernetesService),
     ("poststarthook/scheduling/bootstrap-system-priority-classes", Hook::PriorityClasses),
@@ -44,6 +46,7 @@ const HOOKS: [(&str, Hook); 5] = [
 
 #[derive(Clone, Copy)]
 enum Hook {
+    AuthenticationInfo,
     ServiceRange,
     KubernetesService,
     PriorityClasses,
@@ -54,6 +57,7 @@ enum Hook {
 /// Makes what every cluster has.
 pub struct Bootstrap {
     client: Client,
+    authentication: Arc<AuthenticationPublication>,
     service: Arc<KubernetesService>,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
     progress: Arc<Progress>,
@@ -85,15 +89,17 @@ impl Progress {
 }
 
 impl Bootstrap {
-    /// For the objects of this registry and the service of its servers. Roles that are made of others are filled by the
+    /// For the objects of this registry, what its servers tell aggregated ones, and the service of its servers. Roles that are made of others are filled by the
     /// controller for them, if there is one.
     pub fn new(
         registry: Arc<Registry>,
+        authentication: Arc<AuthenticationPublication>,
         service: Arc<KubernetesService>,
         aggregation: Option<Arc<ClusterRoleAggregation>>,
     ) -> Self {
         let progress = Progress { done: Default::default(), finished: watch::Sender::new(false) };
-        Self { client: Client::of_server(registry, MANAGER), service, aggregation, progress: Arc::new(progress) }
+        let client = Client::of_server(registry, MANAGER);
+        Self { client, authentication, service, aggregation, progress: Arc::new(progress) }
     }
 
     /// To be asked how far it has come.
@@ -121,6 +127,7 @@ impl Bootstrap {
 
     async fn run_hook(&self, hook: Hook) -> Result<(), ApiError> {
         match hook {
+            Hook::AuthenticationInfo => self.authentication.ensure().await,
             Hook::ServiceRange => self.service.ensure_range().await,
             Hook::KubernetesService => self.service.ensure_service().await,
             Hook::PriorityClasses => self.ensure_all("scheduling.k8s.io", "priorityclasses", priority_classes()).await,

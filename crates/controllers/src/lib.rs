@@ -2,6 +2,7 @@
 //! should be. They use the verbs of the registry and read its cache, and nothing below them. What a controller is written with, the
 //! verbs as it thinks of them and its queue, serves controllers of other crates too.
 
+mod authentication_info;
 mod bootstrap;
 mod client;
 mod cluster_role_aggregation;
@@ -19,6 +20,7 @@ mod queue;
 mod servers;
 mod switches;
 
+pub use authentication_info::AuthenticationPublication;
 pub use bootstrap::{Bootstrap, Progress};
 pub use client::{Client, Stored};
 pub use cluster_role_aggregation::ClusterRoleAggregation;

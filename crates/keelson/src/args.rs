@@ -3,6 +3,8 @@
 //! Values are checked here as far as their form goes. What a setting means, and whether it fits the others, is said where it
 //! is used.
 
+mod front_proxy;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,6 +83,8 @@ pub(crate) struct Serve {
     /// Accept client certificates from this authority (PEM) as well as from the server's own.
     #[arg(long, env = "KEELSON_CLIENT_CA_FILE")]
     pub(crate) client_ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) front_proxy: front_proxy::FrontProxy,
     /// Feature gates, such as APIListChunking=false.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_delimiter = ',', value_parser = feature_gate)]
     pub(crate) feature_gates: Vec<(FeatureGate, bool)>,

@@ -117,6 +117,7 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     config.pki.extra_names = args.tls_san;
     config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);
     config.pki.client_ca = args.client_ca_file;
+    config.pki.front_proxy = args.front_proxy.into_options();
     Ok(config)
 }
 

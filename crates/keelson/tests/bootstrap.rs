@@ -161,7 +161,7 @@ async fn controllers_that_are_switched_off_leave_their_work_to_others() {
     // What runs has come this far; what does not run has done nothing by then.
     until(&raw, "/api/v1/namespaces/team", |namespace| namespace.is_none()).await;
     assert!(names(&raw, "/api/v1/serviceaccounts").await.is_empty());
-    assert!(names(&raw, "/api/v1/configmaps").await.is_empty());
+    assert!(names(&raw, "/api/v1/namespaces/default/configmaps").await.is_empty());
     let admin = raw.get(format!("{RBAC}/clusterroles/admin")).await.expect(200).json();
     assert!(!allows(&admin, "get", "pods"), "{admin}");
 }

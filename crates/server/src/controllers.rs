@@ -1,16 +1,17 @@
 //! Starts what runs inside the server as a client of its registry: the bootstrap, and the controllers that are switched on.
 //!
-//! The bootstrap, the service `kubernetes` and the aggregation of roles run in every server; of the other controllers one server on
+//! The bootstrap, what aggregated servers are told, the service `kubernetes` and the aggregation of roles run in every server; of the other controllers one server on
 //! a store runs all, which the election decides where the store can be shared. Each is a watched task of its own, under the
 //! name that `--controllers` knows. What they do is in `keelson_controllers`.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use keelson_access::Pki;
+use keelson_access::{AuthenticationInfo, Pki};
 use keelson_controllers::{
-    Bootstrap, ClusterRoleAggregation, Controller, GarbageCollection, IdentityCollection, KubernetesService,
-    Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress, RegisteredServers,
+    AuthenticationPublication, Bootstrap, ClusterRoleAggregation, Controller, GarbageCollection, IdentityCollection,
+    KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress,
+    RegisteredServers,
 };
 use keelson_meta::ApiError;
 use keelson_registry::Registry;
@@ -48,7 +49,7 @@ pub(crate) fn aggregation(
 pub(crate) fn spawn(
     config: &Config,
     registry: &Arc<Registry>,
-    pki: &Pki,
+    (pki, authentication): (&Pki, AuthenticationInfo),
     place: Membership,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
     background: &TaskGroup,
@@ -57,9 +58,12 @@ pub(crate) fn spawn(
     let Membership { addr, holder, servers } = place;
     let ranges = config.registry.service_ranges.clone();
     let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
-    let bootstrap = Bootstrap::new(registry.clone(), service.clone(), aggregation.clone());
+    let authentication = Arc::new(AuthenticationPublication::new(registry.clone(), authentication));
+    let bootstrap = Bootstrap::new(registry.clone(), authentication.clone(), service.clone(), aggregation.clone());
     let progress = bootstrap.progress();
     // What these keep, the bootstrap makes first.
+    let publishing = authentication.run(stopping.clone());
+    background.spawn("cluster-authentication-info", after(&progress, stopping, publishing));
     background.spawn("kubernetes-service", after(&progress, stopping, service.run(stopping.clone())));
     if let Some(aggregation) = aggregation {
         let name = Controller::ClusterRoleAggregation.name();

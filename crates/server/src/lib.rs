@@ -19,6 +19,7 @@ pub use backup::{Checked, backup, check, restore};
 pub use builtin::catalogue;
 pub use config::Config;
 pub use copy::copy_store;
+pub use keelson_access::{FrontProxyOptions, RequestHeaders};
 pub use keelson_controllers::Switches;
 pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};
 pub use keelson_registry::{AddressRange, PortRange, RegistryConfig, ServiceRanges};

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use keelson_access::AuthenticationInfo;
 use keelson_access::pki::{self, Pki};
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig};
@@ -70,6 +71,7 @@ struct Prepared {
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
     pki: Pki,
+    authentication: AuthenticationInfo,
     tokens: Arc<ServiceAccountTokens>,
     kubeconfig: Option<PathBuf>,
     tls: Arc<ServerConfig>,
@@ -153,6 +155,7 @@ impl Prepared {
         let (namespaces, pki) = tokio::join!(registry.ensure_system_namespaces(), pki);
         namespaces.context("making the system namespaces")?;
         let pki = pki.context("preparing certificates")?.context("preparing certificates")?;
+        let authentication = AuthenticationInfo::of(&pki).context("reading the certificate authorities")?;
         let tokens = Arc::new(ServiceAccountTokens::new(registry.clone(), token_issuer(&config, &pki)?));
         let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
         let tls = Arc::new(pki.server_config().context("preparing TLS")?);
@@ -172,6 +175,7 @@ impl Prepared {
             registry,
             outbound,
             pki,
+            authentication,
             tokens,
             kubeconfig,
             tls,
@@ -194,7 +198,8 @@ impl Prepared {
         background.spawn("compactor", compactor.run(stopping.clone()));
         background.spawn("custom-resources", self.extensions.run(stopping.clone()));
         background.spawn("api-services", self.aggregator.run(stopping.clone()));
-        let bootstrap = controllers::spawn(&config, &registry, &pki, place, self.aggregation, &background);
+        let bootstrap =
+            controllers::spawn(&config, &registry, (&pki, self.authentication), place, self.aggregation, &background);
 
         let parts = (registry.clone(), outbound.clone(), self.tokens, self.metrics);
         let standing = store_check(&config.store, fence.clone(), probe);

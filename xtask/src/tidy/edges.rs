@@ -51,7 +51,7 @@ const ALLOWED: [(&str, &[&str]); 32] = [
     // documents that are built once and served as they are
     ("discovery", &["meta", "resources"]),
     ("openapi", &["meta", "resources", "schema"]),
-    ("controllers", &["meta", "resources", "storage", "cache", "registry"]),
+    ("controllers", &["meta", "resources", "storage", "cache", "access", "registry"]),
     // who else serves a part of the API
     (
         "aggregator",

@@ -57,9 +57,13 @@ pub(super) enum Purpose<'a> {
 }
 
 /// Makes a self-signed certificate authority.
-pub(super) fn authority(now: SystemTime, random: &dyn Random) -> Result<KeyAndCertificate, PkiError> {
+pub(super) fn authority(
+    common_name: &str,
+    now: SystemTime,
+    random: &dyn Random,
+) -> Result<KeyAndCertificate, PkiError> {
     let key = key()?;
-    let mut params = params("keelson-ca", now, CA_LIFETIME, random);
+    let mut params = params(common_name, now, CA_LIFETIME, random);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     let certificate = params.self_signed(&key)?;

@@ -74,8 +74,8 @@ async fn a_table_names_what_is_there() {
     assert!(table.starts_with("NAME "), "{table}");
     assert_eq!(column(&table, 0), ["apple", "pear"]);
     let table = shell.ok("get configmaps -A").await;
-    assert_eq!(column(&table, 0), ["default", "default", "team"]);
-    assert_eq!(column(&table, 1), ["apple", "pear", "plum"]);
+    assert_eq!(column(&table, 0), ["default", "default", "kube-system", "team"]);
+    assert_eq!(column(&table, 1), ["apple", "pear", "extension-apiserver-authentication", "plum"]);
     let table = shell.ok("get configmaps --show-labels").await;
     assert!(table.contains("env=prod,tier=web"), "{table}");
     let table = shell.ok("get configmaps -L env --no-headers").await;
@@ -92,12 +92,15 @@ async fn selectors_choose_by_label_and_by_field() {
     let shell = shell().await;
     let session = [
         ("get cm -A -l tier=web -o name", "configmap/apple\nconfigmap/plum\n"),
-        ("get cm -A -l tier!=web -o name", "configmap/pear\n"),
+        ("get cm -A -l tier!=web -o name", "configmap/pear\nconfigmap/extension-apiserver-authentication\n"),
         ("get cm -A -l 'tier in (web,db),!env' -o name", "configmap/pear\nconfigmap/plum\n"),
-        ("get cm -A -l 'tier notin (web)' -o name", "configmap/pear\n"),
+        ("get cm -A -l 'tier notin (web)' -o name", "configmap/pear\nconfigmap/extension-apiserver-authentication\n"),
         ("get cm -A -l env -o name", "configmap/apple\n"),
         ("get cm -A --field-selector metadata.name=plum -o name", "configmap/plum\n"),
-        ("get cm -A --field-selector metadata.namespace!=team -o name", "configmap/apple\nconfigmap/pear\n"),
+        (
+            "get cm -A --field-selector metadata.namespace!=team -o name",
+            "configmap/apple\nconfigmap/pear\nconfigmap/extension-apiserver-authentication\n",
+        ),
         ("get cm -A --field-selector metadata.namespace=team --chunk-size=1 -o name", "configmap/plum\n"),
         ("get pods -A --field-selector spec.nodeName=node-2 -o name", "pod/there\n"),
         ("get pods -A --field-selector spec.nodeName!=node-2 -l tier=web -o name", "pod/here\n"),

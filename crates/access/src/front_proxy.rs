@@ -1,0 +1,257 @@
+//! The facts by which aggregated API servers know those who pass requests on to them: which authorities sign the certificates of
+//! clients and of front proxies, and in which header fields a front proxy says who asks.
+//!
+//! It stands in one config map for all servers on a store. Each adds what is its own and takes away nothing but certificates that
+//! have expired, so that servers with different authorities agree, and keys can be changed one server after another. The keys of the
+//! map are upstream's, since aggregated servers read them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::pki::{KeyAndCertificate, Pki};
+use crate::tls::TlsError;
+
+const CLIENT_CA: &str = "client-ca-file";
+const PROXY_CA: &str = "requestheader-client-ca-file";
+const ALLOWED_NAMES: &str = "requestheader-allowed-names";
+const USERNAME: &str = "requestheader-username-headers";
+const UID: &str = "requestheader-uid-headers";
+const GROUP: &str = "requestheader-group-headers";
+const EXTRA_PREFIX: &str = "requestheader-extra-headers-prefix";
+
+/// How long a certificate is still told after its end, since clocks differ.
+const EXPIRED_FOR: Duration = Duration::from_secs(5 * 60);
+/// How many characters a line of PEM has (RFC 7468 section 2).
+const PEM_LINE: usize = 64;
+
+/// The server as a front proxy: how it proves to aggregated servers that it is one, and what these are told of that.
+#[derive(Clone, Debug)]
+pub struct FrontProxy {
+    /// What it presents to them.
+    pub client: KeyAndCertificate,
+    /// The authorities that sign certificates of front proxies, in PEM; empty where that is not to be told.
+    pub ca_pem: String,
+    /// What front proxies are called, and where they say who asks.
+    pub headers: RequestHeaders,
+}
+
+/// Names of front proxies, and the header fields in which they say who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestHeaders {
+    /// The common names that their certificates have; any where there is none.
+    pub allowed_names: Vec<String>,
+    /// The fields for the name of the user.
+    pub username: Vec<String>,
+    /// Those for the uid.
+    pub uid: Vec<String>,
+    /// Those for groups.
+    pub group: Vec<String>,
+    /// How those begin that say what else is known.
+    pub extra_prefix: Vec<String>,
+}
+
+impl Default for RequestHeaders {
+    fn default() -> Self {
+        let one = |name: &str| vec![name.to_owned()];
+        Self {
+            allowed_names: Vec::new(),
+            username: one("X-Remote-User"),
+            uid: one("X-Remote-Uid"),
+            group: one("X-Remote-Group"),
+            extra_prefix: one("X-Remote-Extra-"),
+        }
+    }
+}
+
+impl RequestHeaders {
+    const NONE: Self = Self {
+        allowed_names: Vec::new(),
+        username: Vec::new(),
+        uid: Vec::new(),
+        group: Vec::new(),
+        extra_prefix: Vec::new(),
+    };
+
+    /// Each list under its key.
+    fn lists(&self) -> [(&'static str, &Vec<String>); 5] {
+        [
+            (ALLOWED_NAMES, &self.allowed_names),
+            (USERNAME, &self.username),
+            (UID, &self.uid),
+            (GROUP, &self.group),
+            (EXTRA_PREFIX, &self.extra_prefix),
+        ]
+    }
+
+    fn lists_mut(&mut self) -> [(&'static str, &mut Vec<String>); 5] {
+        [
+            (ALLOWED_NAMES, &mut self.allowed_names),
+            (USERNAME, &mut self.username),
+            (UID, &mut self.uid),
+            (GROUP, &mut self.group),
+            (EXTRA_PREFIX, &mut self.extra_prefix),
+        ]
+    }
+}
+
+/// All that aggregated servers are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthenticationInfo {
+    clients: Vec<CertificateDer<'static>>,
+    proxies: Vec<CertificateDer<'static>>,
+    headers: RequestHeaders,
+}
+
+impl AuthenticationInfo {
+    /// What a server with these keys tells.
+    ///
+    /// # Errors
+    /// When an authority can't be read.
+    pub fn of(pki: &Pki) -> Result<Self, TlsError> {
+        let read = |what, pem: &str| {
+            let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+            read.map_err(|error| TlsError::Pem { what, reason: error.to_string() })
+        };
+        Ok(Self {
+            clients: read("the client CA", &pki.client_ca_pem)?,
+            proxies: read("the CA of front proxies", &pki.front_proxy.ca_pem)?,
+            headers: pki.front_proxy.headers.clone(),
+        })
+    }
+
+    /// What a config map tells. What can't be read of it is left out.
+    pub fn read(data: &BTreeMap<String, String>) -> Self {
+        let text = |key: &str| data.get(key).map_or("", String::as_str);
+        let certificates =
+            |key: &str| CertificateDer::pem_slice_iter(text(key).as_bytes()).filter_map(Result::ok).collect();
+        let mut headers = RequestHeaders::NONE;
+        for (key, list) in headers.lists_mut() {
+            *list = serde_json::from_str(text(key)).unwrap_or_default();
+        }
+        Self { clients: certificates(CLIENT_CA), proxies: certificates(PROXY_CA), headers }
+    }
+
+    /// The same with what another server tells, and without what has expired.
+    #[must_use]
+    pub fn with(mut self, other: &Self, now: SystemTime) -> Self {
+        add(&mut self.clients, &other.clients);
+        add(&mut self.proxies, &other.proxies);
+        for ((_, list), (_, more)) in self.headers.lists_mut().into_iter().zip(other.headers.lists()) {
+            add(list, more);
+        }
+        self.clients.retain(|certificate| holds(certificate, now));
+        self.proxies.retain(|certificate| holds(certificate, now));
+        self
+    }
+
+    /// What stands in the config map. Of front proxies nothing is told where nobody signs for them.
+    pub fn to_data(&self) -> BTreeMap<String, String> {
+        let mut data = BTreeMap::new();
+        if !self.clients.is_empty() {
+            data.insert(CLIENT_CA.to_owned(), pem(&self.clients));
+        }
+        if self.proxies.is_empty() {
+            return data;
+        }
+        data.insert(PROXY_CA.to_owned(), pem(&self.proxies));
+        for (key, list) in self.headers.lists() {
+            // Upstream leaves this one out where there is no such field, and writes empty lists of the others.
+            if key != UID || !list.is_empty() {
+                data.insert(key.to_owned(), serde_json::Value::from(list.as_slice()).to_string());
+            }
+        }
+        data
+    }
+}
+
+fn add<T: PartialEq + Clone>(list: &mut Vec<T>, more: &[T]) {
+    for one in more {
+        if !list.contains(one) {
+            list.push(one.clone());
+        }
+    }
+}
+
+fn holds(certificate: &CertificateDer<'_>, now: SystemTime) -> bool {
+    let from = time::OffsetDateTime::from(now - EXPIRED_FOR).unix_timestamp();
+    X509Certificate::from_der(certificate).is_ok_and(|(_, read)| read.validity().not_after.timestamp() > from)
+}
+
+fn pem(certificates: &[CertificateDer<'_>]) -> String {
+    let mut text = String::new();
+    for certificate in certificates {
+        let coded = BASE64.encode(certificate);
+        text.push_str("-----BEGIN CERTIFICATE-----\n");
+        for start in (0..coded.len()).step_by(PEM_LINE) {
+            text.push_str(&coded[start..coded.len().min(start + PEM_LINE)]);
+            text.push('\n');
+        }
+        text.push_str("-----END CERTIFICATE-----\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::clock::ManualClock;
+    use keelson_meta::random::SystemRandom;
+
+    use super::*;
+    use crate::pki::{PkiOptions, ephemeral};
+
+    const START: Duration = Duration::from_secs(1_800_000_000);
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn at(time: SystemTime) -> (Pki, AuthenticationInfo) {
+        let pki = ephemeral(&PkiOptions::default(), &ManualClock::new(time), &SystemRandom).unwrap();
+        let info = AuthenticationInfo::of(&pki).unwrap();
+        (pki, info)
+    }
+
+    #[test]
+    fn what_is_told_reads_back_as_it_was() {
+        let (pki, info) = at(SystemTime::UNIX_EPOCH + START);
+        let data = info.to_data();
+        assert_eq!(AuthenticationInfo::read(&data), info);
+        assert_eq!(data[CLIENT_CA], pki.client_ca_pem.replace("\r\n", "\n"));
+        assert_eq!(data[PROXY_CA], pki.front_proxy.ca_pem.replace("\r\n", "\n"));
+        assert_eq!(data[ALLOWED_NAMES], r#"["front-proxy-client"]"#);
+        assert_eq!((&*data[USERNAME], &*data[UID]), (r#"["X-Remote-User"]"#, r#"["X-Remote-Uid"]"#));
+        assert_eq!((&*data[GROUP], &*data[EXTRA_PREFIX]), (r#"["X-Remote-Group"]"#, r#"["X-Remote-Extra-"]"#));
+        let damaged = BTreeMap::from([
+            (CLIENT_CA.to_owned(), "no certificate".to_owned()),
+            (USERNAME.to_owned(), "{".to_owned()),
+        ]);
+        assert_eq!(AuthenticationInfo::read(&damaged).with(&info, SystemTime::UNIX_EPOCH + START), info);
+    }
+
+    #[test]
+    fn servers_with_different_authorities_agree_and_what_has_expired_goes() {
+        let now = SystemTime::UNIX_EPOCH + START;
+        let (_, one) = at(now);
+        let (_, other) = at(now + DAY);
+        let both = one.clone().with(&other, now);
+        assert_eq!(both.to_data()[PROXY_CA].matches("BEGIN").count(), 2);
+        assert_eq!(both.to_data()[CLIENT_CA].matches("BEGIN").count(), 2);
+        assert_eq!(both.headers, one.headers, "what both say is said once");
+        assert_eq!(both.clone().with(&one, now), both);
+        // Authorities hold for ten years; that of the second server a day longer.
+        let ends = now + DAY * 3650;
+        assert_eq!(both.clone().with(&one, ends + EXPIRED_FOR - Duration::from_secs(1)), both);
+        assert_eq!(both.with(&one, ends + EXPIRED_FOR).proxies, other.proxies);
+    }
+
+    #[test]
+    fn of_front_proxies_nothing_is_told_where_nobody_signs_for_them() {
+        let (mut pki, _) = at(SystemTime::UNIX_EPOCH + START);
+        pki.front_proxy.ca_pem.clear();
+        let data = AuthenticationInfo::of(&pki).unwrap().to_data();
+        assert_eq!(data.keys().collect::<Vec<_>>(), [CLIENT_CA]);
+    }
+}

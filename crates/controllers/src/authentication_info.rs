@@ -1,0 +1,124 @@
+//! The config map `kube-system/extension-apiserver-authentication`, by which aggregated servers know who may pass requests on to them.
+//!
+//! Every server adds what is its own, so this runs in each. It is made again when somebody deletes it, and written as a whole: keys that
+//! upstream's controller does not know are not kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_access::AuthenticationInfo;
+use keelson_meta::field_selector::FieldSelector;
+use keelson_meta::json::{Map, Value, json};
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Registry, Target};
+use tokio_util::sync::CancellationToken;
+
+use crate::bootstrap::MANAGER;
+use crate::client::Client;
+use crate::follow::follow;
+use crate::queue::{Backoff, Outcome, Queue};
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "extension-apiserver-authentication";
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(30) };
+/// How often it is looked for certificates that have expired.
+const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
+
+/// Publishes what this server tells aggregated ones, beside what others tell.
+pub struct AuthenticationPublication {
+    registry: Arc<Registry>,
+    client: Client,
+    own: AuthenticationInfo,
+    /// There is one thing to look at.
+    queue: Queue<()>,
+}
+
+impl AuthenticationPublication {
+    /// For the servers of this registry.
+    pub fn new(registry: Arc<Registry>, own: AuthenticationInfo) -> Self {
+        let client = Client::of_server(registry.clone(), MANAGER);
+        Self { registry, client, own, queue: Queue::new(BACKOFF) }
+    }
+
+    /// Runs until the server stops.
+    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+        let Ok(target) = self.client.collection("", "v1", "configmaps", Some(NAMESPACE)) else { return };
+        let Ok(selector) = FieldSelector::parse(&format!("metadata.name={NAME}")) else { return };
+        let following = follow(&self.registry, self.client.caller(), &target, selector, |_| self.queue.add(()));
+        let looking = async {
+            loop {
+                self.queue.add(());
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        let work = self.queue.run(1, |()| self.turn());
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            never = following => match never {},
+            () = looking => {}
+            never = work => match never {},
+        }
+    }
+
+    async fn turn(&self) -> Outcome {
+        match self.ensure().await {
+            Ok(()) => Outcome::Done,
+            Err(error) => {
+                tracing::warn!(%error, "what aggregated servers are told could not be written; trying again");
+                Outcome::Again
+            }
+        }
+    }
+
+    /// Writes what this server tells, if it is not there.
+    ///
+    /// # Errors
+    /// Those of the verbs.
+    pub async fn ensure(&self) -> Result<(), ApiError> {
+        let target = self.client.collection("", "v1", "configmaps", Some(NAMESPACE))?;
+        loop {
+            let written = match self.client.get(&target, NAME).await? {
+                Some(current) => self.complete(&target, current.object).await,
+                None => {
+                    let data = self.own.clone().with(&self.own, self.client.now()).to_data();
+                    let object = json!({ "metadata": { "name": NAME }, "data": data });
+                    self.client.create(&target, object).await.map(|_| ())
+                }
+            };
+            match written {
+                // Another server was faster, and knows nothing of this one.
+                Err(ApiError::AlreadyExists { .. } | ApiError::Conflict { .. }) => {}
+                written => return written,
+            }
+        }
+    }
+
+    /// Adds what this server tells to what stands there.
+    async fn complete(&self, target: &Target, current: Object) -> Result<(), ApiError> {
+        let told = data_of(&current);
+        let data = AuthenticationInfo::read(&told).with(&self.own, self.client.now()).to_data();
+        if data == told {
+            return Ok(());
+        }
+        tracing::info!("adding what this server tells aggregated ones");
+        let with = |data: BTreeMap<String, String>| {
+            let mut next = current.clone();
+            next.0.insert("data", json!(data));
+            next
+        };
+        match self.client.update(target, with(data)).await {
+            // It has grown too large to be kept. Each server adds its own again.
+            Err(ApiError::TooLarge { .. } | ApiError::Invalid { .. }) => {
+                self.client.update(target, with(self.own.to_data())).await.map(|_| ())
+            }
+            written => written.map(|_| ()),
+        }
+    }
+}
+
+fn data_of(object: &Object) -> BTreeMap<String, String> {
+    let data = object.get(&["data"]).and_then(Value::as_object);
+    let entries = data.into_iter().flat_map(Map::iter);
+    entries.map(|(key, value)| (key.to_string(), value.as_str().unwrap_or_default().to_owned())).collect()
+}

@@ -1,0 +1,62 @@
+//! Flags for passing requests on to aggregated API servers, under the names that the reference server has for them. What they mean
+//! together is in `keelson_access::pki`.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use keelson_server::{FrontProxyOptions, RequestHeaders};
+
+#[derive(ClapArgs)]
+pub(crate) struct FrontProxy {
+    /// The certificate that aggregated API servers are shown (PEM), instead of one of the server's own.
+    #[arg(long, env = "KEELSON_PROXY_CLIENT_CERT_FILE", requires = "proxy_client_key_file")]
+    proxy_client_cert_file: Option<PathBuf>,
+    /// The private key of --proxy-client-cert-file (PEM).
+    #[arg(long, env = "KEELSON_PROXY_CLIENT_KEY_FILE", requires = "proxy_client_cert_file")]
+    proxy_client_key_file: Option<PathBuf>,
+    /// Authorities that sign the certificates of front proxies (PEM). Aggregated API servers are told of them in the config map
+    /// kube-system/extension-apiserver-authentication, as of all that follows.
+    #[arg(long, env = "KEELSON_REQUESTHEADER_CLIENT_CA_FILE")]
+    requestheader_client_ca_file: Option<PathBuf>,
+    /// The common names that certificates of front proxies have; any where there is none.
+    #[arg(long, env = "KEELSON_REQUESTHEADER_ALLOWED_NAMES", value_delimiter = ',')]
+    requestheader_allowed_names: Vec<String>,
+    /// The header fields for the name of the user.
+    #[arg(
+        long,
+        env = "KEELSON_REQUESTHEADER_USERNAME_HEADERS",
+        value_delimiter = ',',
+        default_value = "X-Remote-User"
+    )]
+    requestheader_username_headers: Vec<String>,
+    /// The header fields for the uid of the user.
+    #[arg(long, env = "KEELSON_REQUESTHEADER_UID_HEADERS", value_delimiter = ',', default_value = "X-Remote-Uid")]
+    requestheader_uid_headers: Vec<String>,
+    /// The header fields for the groups of the user.
+    #[arg(long, env = "KEELSON_REQUESTHEADER_GROUP_HEADERS", value_delimiter = ',', default_value = "X-Remote-Group")]
+    requestheader_group_headers: Vec<String>,
+    /// How the header fields begin that say what else is known of the user.
+    #[arg(
+        long,
+        env = "KEELSON_REQUESTHEADER_EXTRA_HEADERS_PREFIX",
+        value_delimiter = ',',
+        default_value = "X-Remote-Extra-"
+    )]
+    requestheader_extra_headers_prefix: Vec<String>,
+}
+
+impl FrontProxy {
+    pub(crate) fn into_options(self) -> FrontProxyOptions {
+        FrontProxyOptions {
+            client: self.proxy_client_cert_file.zip(self.proxy_client_key_file),
+            client_ca: self.requestheader_client_ca_file,
+            headers: RequestHeaders {
+                allowed_names: self.requestheader_allowed_names,
+                username: self.requestheader_username_headers,
+                uid: self.requestheader_uid_headers,
+                group: self.requestheader_group_headers,
+                extra_prefix: self.requestheader_extra_headers_prefix,
+            },
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What aggregated servers are told of the servers that pass requests on to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_storage::memory::MemoryStore;
+use keelson_testkit::{Raw, TestServer};
+use serde_json::{Value, json};
+
+const TOLD: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+const PROXY_CA: &str = "requestheader-client-ca-file";
+/// How long the server may take to do what it has to do by itself.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until the config map is as expected.
+async fn until(raw: &Raw, expected: impl Fn(&Value) -> bool) -> Value {
+    let wait = async {
+        loop {
+            let answer = raw.get(TOLD).await;
+            if answer.status == 200 && expected(&answer.json()["data"]) {
+                return answer.json();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("the config map never is as it should be")
+}
+
+fn certificates(text: &Value) -> usize {
+    text.as_str().map_or(0, |text| text.matches("BEGIN CERTIFICATE").count())
+}
+
+#[tokio::test]
+async fn aggregated_servers_are_told_who_may_say_who_asks() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let told = raw.get(TOLD).await.expect(200).json();
+    let data = &told["data"];
+    let text = |value: &str| json!(value);
+    assert_eq!(data["requestheader-allowed-names"], text(r#"["front-proxy-client"]"#));
+    assert_eq!(data["requestheader-username-headers"], text(r#"["X-Remote-User"]"#));
+    assert_eq!(data["requestheader-uid-headers"], text(r#"["X-Remote-Uid"]"#));
+    assert_eq!(data["requestheader-group-headers"], text(r#"["X-Remote-Group"]"#));
+    assert_eq!(data["requestheader-extra-headers-prefix"], text(r#"["X-Remote-Extra-"]"#));
+    let pki = server.running().pki();
+    assert_eq!(data["client-ca-file"], text(&pki.client_ca_pem));
+    assert_eq!(data[PROXY_CA], text(&pki.front_proxy.ca_pem));
+    assert_eq!(data.as_object().unwrap().len(), 7);
+    let role =
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles/extension-apiserver-authentication-reader";
+    assert_eq!(
+        raw.get(role).await.expect(200).json()["rules"][0]["resourceNames"],
+        json!(["extension-apiserver-authentication"])
+    );
+}
+
+#[tokio::test]
+async fn what_is_told_is_put_back_when_somebody_deletes_or_damages_it() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let before = raw.get(TOLD).await.expect(200).json();
+    raw.delete(TOLD).await.expect(200);
+    let again = until(&raw, |data| *data == before["data"]).await;
+    assert_ne!(again["metadata"]["uid"], before["metadata"]["uid"]);
+    let damage = json!({"data": {PROXY_CA: "gone", "requestheader-username-headers": "{", "more": "1"}});
+    raw.patch(TOLD, "application/merge-patch+json", &damage).await.expect(200);
+    until(&raw, |data| *data == before["data"]).await;
+}
+
+#[tokio::test]
+async fn servers_with_different_authorities_tell_of_all_of_them() {
+    let store = MemoryStore::new();
+    let server = |id: &'static str| {
+        TestServer::builder().shared_store(Arc::new(store.clone())).configure(move |config| {
+            config.server_id = id.to_owned();
+            config.allow_other_keys = true;
+        })
+    };
+    let one = server("one").start().await;
+    let first = one.raw().get(TOLD).await.expect(200).json();
+    assert_eq!(certificates(&first["data"][PROXY_CA]), 1);
+    let mut other = server("other").start().await;
+    let both = until(&other.raw(), |data| certificates(&data[PROXY_CA]) == 2).await;
+    assert_eq!(certificates(&both["data"]["client-ca-file"]), 2);
+    assert_eq!(both["data"]["requestheader-allowed-names"], first["data"]["requestheader-allowed-names"]);
+    for running in [&one, &other] {
+        assert!(both["data"][PROXY_CA].as_str().unwrap().contains(running.running().pki().front_proxy.ca_pem.trim()));
+    }
+    // Who starts again finds what it would add.
+    other.restart().await;
+    let now = other.raw().get(TOLD).await.expect(200).json();
+    assert_eq!(now["metadata"]["resourceVersion"], both["metadata"]["resourceVersion"]);
+}
