@@ -13,6 +13,7 @@ use keelson_resources::{Resource, ScalePaths, Scope, SelectableField, ServedVers
 use keelson_tables::{CellType, CustomColumn, Printer};
 
 use crate::definition::{Definition, Names, text};
+use crate::extensions::KnownDefinition;
 use crate::schema;
 
 /// What is told to who makes an object of a definition that is being deleted.
@@ -21,17 +22,20 @@ const TERMINATING: &str = "create not allowed while custom resource definition i
 /// What a definition contributes.
 ///
 /// Cost: that of compiling its schemas and expressions.
-pub(crate) fn of(object: &Object, definition: &Definition, outbound: &Arc<Outbound>) -> Contribution {
+pub(crate) fn of(known: &KnownDefinition, outbound: &Arc<Outbound>) -> Contribution {
+    let KnownDefinition { entry, read: definition } = known;
+    let object = &entry.object.decode(entry.revision);
     let stated = object.get(&["spec", "versions"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let resource = resource(object, definition, stated);
     let kind_in = |version: &Value| resource.gvk(&text(version.get("name")));
     let schemas: Vec<_> = stated.iter().map(|version| schema::of_version(&kind_in(version), version)).collect();
     let mut contribution = Contribution::new(resource);
-    for (version, schema) in stated.iter().zip(&schemas) {
+    for (place, (version, schema)) in stated.iter().zip(&schemas).enumerate() {
         let name = text(version.get("name"));
         contribution = contribution.with_printer(&name, &Printer::custom_until_unusable(columns(version)));
         if let Some(schema) = schema {
-            contribution = contribution.with_schema(&name, schema);
+            contribution =
+                contribution.with_schema(&name, schema).with_document(&name, &schema::stated_in(entry, place));
         }
         if is(version, "deprecated") {
             contribution = contribution.with_deprecation(&name, &deprecation(definition, version, stated));

@@ -1,10 +1,14 @@
 //! The schema of one version of a definition, compiled: by it objects are pruned, filled in, judged, merged and owned.
 //!
-//! What a schema may say was checked when the definition was written.
+//! What a schema may say was checked when the definition was written. Its words are read again in the bytes of the definition when
+//! somebody wants them published.
 
+use std::sync::Arc;
+
+use keelson_cache::Entry;
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::Value;
-use keelson_schema::Schema;
+use keelson_schema::{Schema, SchemaDocument};
 
 /// The schema of a version; `None` where it says nothing that can be used, and then objects are taken as they are.
 pub(crate) fn of_version(kind: &GroupVersionKind, version: &Value) -> Option<Schema> {
@@ -16,5 +20,26 @@ pub(crate) fn of_version(kind: &GroupVersionKind, version: &Value) -> Option<Sch
             tracing::warn!(group = kind.group, version = kind.version, kind = kind.kind, %error, "a schema can't be used, so that objects are taken as they are");
             None
         }
+    }
+}
+
+/// Where the schema of a version lies.
+pub(crate) fn stated_in(definition: &Arc<Entry>, version: usize) -> Arc<dyn SchemaDocument> {
+    Arc::new(StatedSchema { definition: definition.clone(), version })
+}
+
+/// The schema of a version in the bytes of its definition.
+#[derive(Debug)]
+struct StatedSchema {
+    definition: Arc<Entry>,
+    /// The place of the version among those of the definition.
+    version: usize,
+}
+
+impl SchemaDocument for StatedSchema {
+    fn read(&self) -> Option<Value> {
+        let mut definition = self.definition.object.decode(self.definition.revision);
+        let versions = definition.0.get_mut("spec")?.get_mut("versions")?;
+        Some(versions.get_mut(self.version)?.get_mut("schema")?.get_mut("openAPIV3Schema")?.take())
     }
 }

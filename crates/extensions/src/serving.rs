@@ -121,11 +121,6 @@ pub(crate) fn resource_of(definition: &Definition) -> GroupResource {
 /// What definitions contribute. Schemas and expressions are compiled, which may take long.
 async fn compiled(definitions: &[KnownDefinition], outbound: &Arc<Outbound>) -> Vec<Contribution> {
     let (definitions, outbound) = (definitions.to_vec(), outbound.clone());
-    let compile = move || {
-        let one = |known: &KnownDefinition| {
-            contribution::of(&known.entry.object.decode(known.entry.revision), &known.read, &outbound)
-        };
-        definitions.iter().map(one).collect()
-    };
+    let compile = move || definitions.iter().map(|known| contribution::of(known, &outbound)).collect();
     outcome(tokio::task::spawn_blocking(compile)).await
 }

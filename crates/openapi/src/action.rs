@@ -31,17 +31,21 @@ pub(crate) enum Body {
     Options,
 }
 
-/// The media types of patches that this server applies.
-const PATCH_TYPES: &[&str] =
-    &["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
-/// The media types of objects in requests.
-const BODY_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-/// The media types of answers.
-const ANSWER_TYPES: &[&str] = &["application/json", "application/yaml"];
-/// The media types of lists, which can also be watched.
-const LIST_TYPES: &[&str] = &["application/json", "application/yaml", "application/json;stream=watch"];
-/// The media types of watches.
-const WATCH_TYPES: &[&str] = &["application/json", "application/json;stream=watch"];
+/// Whose objects an operation is about: it decides in which forms they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    BuiltIn,
+    Custom,
+}
+
+const APPLY: &str = "application/apply-patch+yaml";
+const JSON: &str = "application/json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+const STREAM: &str = "application/json;stream=watch";
+const YAML: &str = "application/yaml";
 
 impl Action {
     /// The key of the operation on its path.
@@ -93,17 +97,21 @@ impl Action {
     }
 
     /// The media types of its answers.
-    pub(crate) const fn produces(self) -> &'static [&'static str] {
-        match self {
-            Self::List => LIST_TYPES,
-            Self::Watch | Self::WatchList => WATCH_TYPES,
-            Self::Discover
-            | Self::Get
-            | Self::Post
-            | Self::Put
-            | Self::Patch
-            | Self::Delete
-            | Self::DeleteCollection => ANSWER_TYPES,
+    pub(crate) const fn produces(self, origin: Origin) -> &'static [&'static str] {
+        match (self, origin) {
+            (Self::List, Origin::BuiltIn) => &[JSON, YAML, STREAM],
+            (Self::Watch | Self::WatchList, _) => &[JSON, STREAM],
+            (
+                Self::Discover
+                | Self::Get
+                | Self::List
+                | Self::Post
+                | Self::Put
+                | Self::Patch
+                | Self::Delete
+                | Self::DeleteCollection,
+                _,
+            ) => &[JSON, YAML],
         }
     }
 
@@ -122,8 +130,9 @@ impl Action {
         }
     }
 
-    pub(crate) fn parameters(self) -> Vec<&'static [Parameter]> {
+    pub(crate) fn parameters(self, origin: Origin) -> Vec<&'static [Parameter]> {
         match self {
+            Self::Get if origin == Origin::Custom => vec![parameters::READ],
             // The parameters of watches stand on their path, which has no other operation.
             Self::Discover | Self::Get | Self::Watch | Self::WatchList => vec![],
             Self::List => vec![parameters::LIST],
@@ -137,11 +146,13 @@ impl Action {
 
 impl Body {
     /// The media types in which a body is read.
-    pub(crate) const fn types(self) -> &'static [&'static str] {
-        match self {
-            Self::None => &[],
-            Self::Patch => PATCH_TYPES,
-            Self::Object | Self::Options => BODY_TYPES,
+    pub(crate) const fn types(self, origin: Origin) -> &'static [&'static str] {
+        match (self, origin) {
+            (Self::None, _) => &[],
+            (Self::Patch, Origin::BuiltIn) => &[APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH],
+            (Self::Patch, Origin::Custom) => &[APPLY, JSON_PATCH, MERGE_PATCH],
+            (Self::Object | Self::Options, Origin::BuiltIn) => &[JSON, YAML, PROTOBUF],
+            (Self::Object | Self::Options, Origin::Custom) => &[JSON, YAML],
         }
     }
 

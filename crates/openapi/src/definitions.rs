@@ -2,13 +2,12 @@
 //!
 //! Documents stand alone, so each repeats the definitions that it refers to, and no others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use keelson_meta::GroupVersionKind;
 use keelson_schema::{SchemaRef, Schemas};
 
 use crate::description::VersionDescription;
-use crate::operations::PathItem;
 
 /// Where the definitions of the types that all groups share are.
 pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -50,14 +49,13 @@ fn gvk(group: &str, version: &str, kind: &str) -> GroupVersionKind {
     GroupVersionKind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
 }
 
-/// The definitions that these operations refer to, and those that they refer to in turn, by name.
-pub(crate) fn needed<'a>(items: &[PathItem<'a>]) -> BTreeMap<&'a str, SchemaRef<'a>> {
-    let operations = items.iter().flat_map(|item| &item.operations);
-    let mut waiting: Vec<SchemaRef<'a>> = operations.flat_map(|o| [o.body, o.answer]).flatten().collect();
-    let mut found = BTreeMap::new();
+/// The shared definitions that have these names, and those that they refer to, directly or not.
+pub(crate) fn needed<'s>(names: &[String], schemas: &'s Schemas) -> BTreeSet<&'s str> {
+    let mut waiting: Vec<SchemaRef<'s>> = names.iter().filter_map(|name| schemas.definition(name)).collect();
+    let mut found = BTreeSet::new();
     while let Some(schema) = waiting.pop() {
         if let Some(name) = schema.definition_name()
-            && found.insert(name, schema.without_field()).is_some()
+            && !found.insert(name)
         {
             continue;
         }
@@ -78,12 +76,13 @@ mod tests {
         let versions = VersionDescription::all(Catalogue::builtin());
         let described = versions.iter().map(Part::Version).chain([Part::CodeVersion]);
         let part = described.into_iter().find(|part| part.path() == path).expect("a part");
-        let found = needed(&part.items(Schemas::builtin()));
+        let items = part.items(Schemas::builtin());
+        let found = needed(&part.references(&items), Schemas::builtin());
         for name in expected {
-            assert!(found.contains_key(name), "{path} lacks {name}");
+            assert!(found.contains(name), "{path} lacks {name}");
         }
         for name in unexpected {
-            assert!(!found.contains_key(name), "{path} has {name}");
+            assert!(!found.contains(name), "{path} has {name}");
         }
     }
 

@@ -1,13 +1,18 @@
 //! The input of OpenAPI: for each version of a group, its resources and what can be done with them.
 //!
 //! The values are owned, so that built-in and custom resources are described alike and a description outlives what it was read
-//! off. Schemas are not here: they are found by the kinds that are named.
+//! off. The schemas of built-in kinds are not here: they are found by the kinds that are named.
+
+use std::sync::Arc;
 
 use keelson_meta::GroupVersionKind;
 use keelson_resources::{Catalogue, GroupVersionEntry, Resource, ServedVersion, Verb};
+use keelson_schema::SchemaDocument;
+
+use crate::custom::CustomKind;
 
 /// One version of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct VersionDescription {
     /// The group, empty for the core group.
     pub group: String,
@@ -18,7 +23,7 @@ pub struct VersionDescription {
 }
 
 /// A resource in one version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ResourceDescription {
     /// The plural name.
     pub plural: String,
@@ -30,6 +35,8 @@ pub struct ResourceDescription {
     pub verbs: Vec<Verb>,
     /// Its subresources, in the order in which they are shown.
     pub subresources: Vec<SubresourceDescription>,
+    /// What is known of a custom kind; `None` of a built-in one, whose definition is among those that all documents share.
+    pub custom: Option<CustomKind>,
 }
 
 /// A subresource in one version.
@@ -61,6 +68,12 @@ impl VersionDescription {
         all
     }
 
+    /// Whether the server itself has resources in it. Others are described by nothing but their resources, as in the reference
+    /// server, which has no page of their groups and versions in OpenAPI.
+    pub(crate) fn is_builtin(&self) -> bool {
+        self.resources.iter().any(|resource| resource.custom.is_none())
+    }
+
     /// Its path, without a slash at its beginning: `api/v1` or `apis/<group>/<version>`.
     pub(crate) fn path(&self) -> String {
         match &*self.group {
@@ -87,7 +100,21 @@ impl ResourceDescription {
             namespaced: resource.is_namespaced(),
             verbs: served.verbs.to_vec(),
             subresources: subresources.collect(),
+            custom: None,
         }
+    }
+
+    /// A custom resource in one of its versions, with the schema that was stated for it.
+    pub fn of_custom(resource: &Resource, served: &ServedVersion, schema: Option<&Arc<dyn SchemaDocument>>) -> Self {
+        let in_version = |versions: &Vec<_>| versions.contains(&served.name);
+        let fields = resource.selectable_fields.iter();
+        let fields = fields.filter(|field| field.versions.as_ref().is_none_or(in_version));
+        let custom = CustomKind {
+            list_kind: resource.list_kind.to_string(),
+            selectable_fields: fields.map(|field| field.name.to_string()).collect(),
+            schema: schema.cloned(),
+        };
+        Self { custom: Some(custom), ..Self::of(resource, served) }
     }
 
     pub(crate) fn allows(&self, verb: Verb) -> bool {

@@ -4,7 +4,7 @@
 //! bytes. Making the document of version 2 takes longer than a request may hold a thread: whoever serves it asks
 //! [`Descriptions::is_ready`] first.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::document::{self, Document};
@@ -41,9 +41,9 @@ pub struct Descriptions {
     shared: Arc<Shared>,
     /// By path, each path once.
     fragments: Vec<Arc<Fragment>>,
-    index: OnceLock<Document>,
-    v2_json: OnceLock<Document>,
-    v2_protobuf: OnceLock<Document>,
+    index: OnceLock<Arc<Document>>,
+    v2_json: OnceLock<Arc<Document>>,
+    v2_protobuf: OnceLock<Arc<Document>>,
 }
 
 impl Descriptions {
@@ -57,11 +57,13 @@ impl Descriptions {
     }
 
     /// A document, which is made if nobody has asked for it before; `None` where there is no such part of the API.
-    pub fn document(&self, wanted: &Wanted) -> Option<&Document> {
+    ///
+    /// Cost: none for what [is ready](Self::is_ready). Version 2 is made out of all parts.
+    pub fn document(&self, wanted: &Wanted) -> Option<Arc<Document>> {
         match wanted {
-            Wanted::V2(Form::Json) => Some(self.v2_json.get_or_init(|| self.v2(Rendering::V2Json))),
-            Wanted::V2(Form::Protobuf) => Some(self.v2_protobuf.get_or_init(|| self.v2(Rendering::V2Protobuf))),
-            Wanted::V3Index => Some(self.index.get_or_init(|| self.index())),
+            Wanted::V2(Form::Json) => Some(self.v2_json.get_or_init(|| self.v2(Rendering::V2Json)).clone()),
+            Wanted::V2(Form::Protobuf) => Some(self.v2_protobuf.get_or_init(|| self.v2(Rendering::V2Protobuf)).clone()),
+            Wanted::V3Index => Some(self.index.get_or_init(|| self.index()).clone()),
             Wanted::V3(path) => self.part(path).map(|(part, piece)| piece.document(part, &self.shared)),
         }
     }
@@ -81,7 +83,7 @@ impl Descriptions {
         let mut parts: Vec<(Part<'_>, &Piece)> = Shared::parts().into_iter().zip(&self.shared.pages).collect();
         let mut last = "";
         for fragment in &self.fragments {
-            if fragment.group_name() != last {
+            if fragment.has_group_page() && fragment.group_name() != last {
                 parts.push((fragment.group_part(), &fragment.group));
                 last = fragment.group_name();
             }
@@ -101,11 +103,12 @@ impl Descriptions {
         }
         let group = path.strip_prefix("apis/").filter(|group| !group.is_empty())?;
         let versions = format!("{path}/");
-        let fragment = self.fragments.get(self.fragments.partition_point(|fragment| fragment.path() < &*versions))?;
-        (fragment.group_name() == group).then_some((fragment.group_part(), &fragment.group))
+        let behind = &self.fragments[self.fragments.partition_point(|fragment| fragment.path() < &*versions)..];
+        let mut of_group = behind.iter().take_while(|fragment| fragment.group_name() == group);
+        of_group.find(|fragment| fragment.has_group_page()).map(|fragment| (fragment.group_part(), &fragment.group))
     }
 
-    fn index(&self) -> Document {
+    fn index(&self) -> Arc<Document> {
         let mut entries: Vec<_> = Vec::with_capacity(2 * self.fragments.len());
         entries.extend(self.parts().into_iter().map(|(part, piece)| piece.entry(part, &self.shared)));
         // A line begins with the path, in quotes: the quote is before any character that a longer path goes on with.
@@ -114,18 +117,22 @@ impl Descriptions {
         join(&mut bytes, entries.iter().map(|entry| &*entry.line));
         bytes.extend_from_slice(b"}}");
         let digests: Vec<u8> = entries.iter().flat_map(|entry| entry.digest).collect();
-        Document::hashed(bytes, document::hash(&digests))
+        Arc::new(Document::hashed(bytes, document::hash(&digests)))
     }
 
-    fn v2(&self, rendering: Rendering) -> Document {
+    fn v2(&self, rendering: Rendering) -> Arc<Document> {
         let parts = self.parts().into_iter();
         let additions: Vec<_> = parts.map(|(part, piece)| piece.addition(part, &self.shared, rendering)).collect();
         let mut paths: Vec<&(String, Vec<u8>)> = additions.iter().flat_map(|addition| &addition.paths).collect();
         paths.sort_by(|a, b| a.0.cmp(&b.0));
-        let names: BTreeSet<&str> =
-            additions.iter().flat_map(|addition| addition.definitions.iter().copied()).collect();
+        let mut definitions: BTreeMap<&str, &[u8]> = BTreeMap::new();
+        for addition in &additions {
+            for name in &addition.shared_definitions {
+                definitions.entry(name).or_insert_with(|| self.shared.definition(name, rendering));
+            }
+            definitions.extend(addition.own_definitions.iter().map(|(name, rendered)| (&**name, &**rendered)));
+        }
         let paths = paths.into_iter().map(|(_, path)| &**path);
-        let definitions = names.into_iter().map(|name| self.shared.definition(name, rendering));
-        Document::new(v2::document(&self.shared, rendering, paths, definitions))
+        Arc::new(Document::new(v2::document(&self.shared, rendering, paths, definitions.into_values())))
     }
 }

@@ -15,7 +15,7 @@ pub struct Fragment {
     description: VersionDescription,
     path: String,
     pub(crate) version: Piece,
-    /// The page of the whole group, which is the same for each of its versions; that of the first is used.
+    /// The page of the whole group, which is the same for each of its versions; that of the first that has one is used.
     pub(crate) group: Piece,
 }
 
@@ -33,6 +33,11 @@ impl Fragment {
 
     pub(crate) fn group_name(&self) -> &str {
         &self.description.group
+    }
+
+    /// Whether its group has a page, which custom ones have not.
+    pub(crate) fn has_group_page(&self) -> bool {
+        self.description.is_builtin()
     }
 
     pub(crate) fn version_part(&self) -> Part<'_> {

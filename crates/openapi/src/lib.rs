@@ -7,6 +7,7 @@
 //! Which resources there are is told by whoever composes a server.
 
 mod action;
+mod custom;
 mod definitions;
 mod description;
 mod descriptions;
@@ -18,11 +19,13 @@ mod parameters;
 mod part;
 mod piece;
 mod protobuf;
+mod published;
 mod schema;
 mod shared;
 mod v2;
 mod v3;
 
+pub use custom::CustomKind;
 pub use description::{ResourceDescription, SubresourceDescription, VersionDescription};
 pub use descriptions::{Descriptions, Form, Wanted};
 pub use document::Document;

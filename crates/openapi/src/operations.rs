@@ -7,24 +7,25 @@ use keelson_meta::json::{Map, Value};
 use keelson_resources::Verb;
 use keelson_schema::{SchemaRef, Schemas};
 
-use crate::action::{Action, Body};
+use crate::action::{Action, Body, Origin};
+use crate::custom;
 use crate::definitions::META;
 use crate::description::{ResourceDescription, SubresourceDescription, VersionDescription};
 use crate::parameters::{self, Parameter};
 
 /// A path with its operations.
 #[derive(Debug)]
-pub(crate) struct PathItem<'a> {
+pub(crate) struct PathItem {
     pub(crate) path: String,
     pub(crate) parameters: Vec<&'static Parameter>,
-    pub(crate) operations: Vec<Operation<'a>>,
+    pub(crate) operations: Vec<Operation>,
 }
 
-impl<'a> PathItem<'a> {
+impl PathItem {
     /// The item in a dialect, which says how operations and parameters are written.
     pub(crate) fn described(
         &self,
-        operation: impl Fn(&Operation<'a>) -> Value,
+        operation: impl Fn(&Operation) -> Value,
         parameter: impl Fn(&Parameter) -> Value,
     ) -> Value {
         let mut fields: Map =
@@ -38,8 +39,9 @@ impl<'a> PathItem<'a> {
 
 /// One operation on a path.
 #[derive(Debug)]
-pub(crate) struct Operation<'a> {
+pub(crate) struct Operation {
     pub(crate) action: Action,
+    pub(crate) origin: Origin,
     pub(crate) id: String,
     pub(crate) description: String,
     pub(crate) tag: String,
@@ -47,17 +49,28 @@ pub(crate) struct Operation<'a> {
     pub(crate) kind: Option<GroupVersionKind>,
     /// Lists of parameters, all of which the operation takes.
     pub(crate) parameters: Vec<&'static [Parameter]>,
-    /// The definition of the request's body; `None` if it has no body, or one of any form.
-    pub(crate) body: Option<SchemaRef<'a>>,
-    /// The definition of the answer's body.
-    pub(crate) answer: Option<SchemaRef<'a>>,
+    /// The name of the definition of the request's body; `None` if it has no body, or one of any form.
+    pub(crate) body: Option<String>,
+    /// The name of the definition of the answer's body.
+    pub(crate) answer: Option<String>,
+}
+
+impl Operation {
+    /// The media types in which its body is read.
+    pub(crate) fn consumes(&self) -> &'static [&'static str] {
+        self.action.body().types(self.origin)
+    }
+
+    /// The media types of its answers.
+    pub(crate) fn produces(&self) -> &'static [&'static str] {
+        self.action.produces(self.origin)
+    }
 }
 
 /// All paths of a group version, ordered by path.
-pub(crate) fn paths<'a>(version: &VersionDescription, schemas: &'a Schemas) -> Vec<PathItem<'a>> {
+pub(crate) fn paths(version: &VersionDescription, schemas: &Schemas) -> Vec<PathItem> {
     let naming = Naming::new(version, schemas);
-    let mut items: Vec<PathItem<'a>> =
-        version.resources.iter().flat_map(|resource| naming.paths_of(resource)).collect();
+    let mut items: Vec<PathItem> = version.resources.iter().flat_map(|resource| naming.paths_of(resource)).collect();
     items.retain(|item| !item.operations.is_empty());
     items.sort_by(|a, b| a.path.cmp(&b.path));
     items
@@ -134,11 +147,12 @@ impl<'a> Naming<'a> {
         Self { base: format!("/{}", version.path()), infix: infix(version), tag, schemas }
     }
 
-    fn paths_of(&self, resource: &ResourceDescription) -> Vec<PathItem<'a>> {
+    fn paths_of(&self, resource: &ResourceDescription) -> Vec<PathItem> {
         let (prefix, scope) = if resource.namespaced { ("/namespaces/{namespace}", "Namespaced") } else { ("", "") };
         let subject = Subject { resource, prefix, scope };
         let mut items = self.object_paths(&subject);
-        if resource.allows(Verb::Watch) {
+        // The deprecated paths of custom resources are served, but not published, as in the reference server.
+        if resource.allows(Verb::Watch) && resource.custom.is_none() {
             items.extend(self.watch_paths(&subject));
         }
         if resource.namespaced && resource.allows(Verb::List) {
@@ -146,14 +160,14 @@ impl<'a> Naming<'a> {
             items.push(PathItem {
                 path: format!("{}/{}", self.base, resource.plural),
                 parameters: vec![&parameters::PRETTY],
-                operations: vec![self.operation(Action::List, &words, &resource.kind)],
+                operations: vec![self.operation(Action::List, &words, resource, &resource.kind)],
             });
         }
         items
     }
 
     /// The collection, its objects and their parts.
-    fn object_paths(&self, subject: &Subject<'_>) -> Vec<PathItem<'a>> {
+    fn object_paths(&self, subject: &Subject<'_>) -> Vec<PathItem> {
         let collection = format!("{}{}/{}", self.base, subject.prefix, subject.resource.plural);
         let object = format!("{collection}/{{name}}");
         let scoped = subject.scoped_kind();
@@ -163,7 +177,8 @@ impl<'a> Naming<'a> {
             operations,
         };
         let operations = |actions: Vec<Action>| {
-            actions.into_iter().map(|a| self.operation(a, &scoped, &subject.resource.kind)).collect()
+            let resource = subject.resource;
+            actions.into_iter().map(|a| self.operation(a, &scoped, resource, &resource.kind)).collect()
         };
         let verbs = &subject.resource.verbs;
         let mut items = vec![
@@ -178,13 +193,13 @@ impl<'a> Naming<'a> {
     }
 
     /// The deprecated paths, on which a GET is a watch.
-    fn watch_paths(&self, subject: &Subject<'_>) -> Vec<PathItem<'a>> {
+    fn watch_paths(&self, subject: &Subject<'_>) -> Vec<PathItem> {
         let (kind, plural) = (&subject.resource.kind, &subject.resource.plural);
         let scoped = subject.scoped_kind();
         let item = |path: String, path_parameters: Vec<&'static Parameter>, action, words: &str| PathItem {
             path,
             parameters: path_parameters.into_iter().chain(parameters::LIST).collect(),
-            operations: vec![self.operation(action, words, kind)],
+            operations: vec![self.operation(action, words, subject.resource, kind)],
         };
         let collection = format!("{}/watch{}/{plural}", self.base, subject.prefix);
         let mut items = vec![item(
@@ -205,41 +220,69 @@ impl<'a> Naming<'a> {
         items
     }
 
-    fn part_operations(&self, subject: &Subject<'_>, part: &SubresourceDescription) -> Vec<Operation<'a>> {
+    fn part_operations(&self, subject: &Subject<'_>, part: &SubresourceDescription) -> Vec<Operation> {
         let words = format!("{}{}", subject.scoped_kind(), capitalized(&part.name));
         let created = part.verbs.contains(&Verb::Create).then_some(Action::Post);
         object_actions(&part.verbs)
             .into_iter()
             .chain(created)
-            .map(|action| self.operation(action, &words, &part.kind))
+            .map(|action| self.operation(action, &words, subject.resource, &part.kind))
             .collect()
     }
 
-    fn operation(&self, action: Action, subject: &str, kind: &GroupVersionKind) -> Operation<'a> {
+    /// An operation on objects of a resource, or on a part of them, which may be of another kind.
+    fn operation(
+        &self,
+        action: Action,
+        words: &str,
+        resource: &ResourceDescription,
+        kind: &GroupVersionKind,
+    ) -> Operation {
         let (verb, sentence) = action.words();
         let collection = if action == Action::DeleteCollection { "Collection" } else { "" };
-        let schema = |name: &str| self.schemas.kind(&kind.group, &kind.version, name);
-        let meta = |name: &str| self.schemas.definition(&format!("{META}{name}"));
+        let origin = if resource.custom.is_some() { Origin::Custom } else { Origin::BuiltIn };
+        let meta = |name: &str| Some(format!("{META}{name}"));
         Operation {
             action,
-            id: format!("{verb}{}{collection}{subject}", self.infix),
+            origin,
+            id: format!("{verb}{}{collection}{words}", self.infix),
             description: format!("{sentence} {}", kind.kind),
             tag: self.tag.clone(),
-            kind: Some(kind.clone()),
-            parameters: action.parameters(),
+            // Upstream names the resource of a custom object's scale, and the kind of a built-in one's.
+            kind: Some(if origin == Origin::Custom { resource.kind.clone() } else { kind.clone() }),
+            parameters: action.parameters(origin),
             body: match action.body() {
                 Body::None => None,
-                Body::Object => schema(&kind.kind),
+                Body::Object => self.definition(resource, kind),
                 Body::Patch => meta("Patch"),
                 Body::Options => meta("DeleteOptions"),
             },
             answer: match action {
-                Action::Discover | Action::Get | Action::Post | Action::Put | Action::Patch => schema(&kind.kind),
-                Action::List => schema(&format!("{}List", kind.kind)),
+                Action::Discover | Action::Get | Action::Post | Action::Put | Action::Patch => {
+                    self.definition(resource, kind)
+                }
+                Action::List => self.list_definition(resource, kind),
                 Action::Delete | Action::DeleteCollection => meta("Status"),
                 Action::Watch | Action::WatchList => meta("WatchEvent"),
             },
         }
+    }
+
+    /// The name of the definition of a kind that a resource takes.
+    fn definition(&self, resource: &ResourceDescription, kind: &GroupVersionKind) -> Option<String> {
+        if resource.custom.is_some() && *kind == resource.kind {
+            return Some(custom::definition_name(kind));
+        }
+        let schema = self.schemas.kind(&kind.group, &kind.version, &kind.kind);
+        schema.and_then(SchemaRef::definition_name).map(str::to_owned)
+    }
+
+    fn list_definition(&self, resource: &ResourceDescription, kind: &GroupVersionKind) -> Option<String> {
+        if let Some(custom) = &resource.custom {
+            return Some(custom::definition_name(&custom::list_kind(resource, custom)));
+        }
+        let schema = self.schemas.kind(&kind.group, &kind.version, &format!("{}List", kind.kind));
+        schema.and_then(SchemaRef::definition_name).map(str::to_owned)
     }
 }
 

@@ -49,6 +49,9 @@ pub(crate) const NAME: Parameter = path("name", "name of the object");
 pub(crate) const NAMESPACE: Parameter = path("namespace", "namespace of the object");
 pub(crate) const PRETTY: Parameter = text("pretty", "If 'true', the answer is indented.");
 
+/// What reading a custom object takes.
+pub(crate) const READ: &[Parameter] = &[RESOURCE_VERSION];
+
 /// What a list and a watch take.
 pub(crate) const LIST: &[Parameter] = &[
     boolean("allowWatchBookmarks", "Whether a watch may send bookmarks, which carry nothing but a resourceVersion."),

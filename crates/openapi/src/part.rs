@@ -1,12 +1,16 @@
 //! The parts that the API consists of, each with a document of its own in version 3: group versions, and the pages that
 //! say what is served.
 
+use keelson_meta::json::{Value, json};
 use keelson_schema::Schemas;
 
-use crate::action::Action;
+use crate::action::{Action, Origin};
+use crate::custom;
 use crate::definitions::META;
 use crate::description::VersionDescription;
 use crate::operations::{self, Operation, PathItem};
+use crate::schema::Dialect;
+use crate::shared::Shared;
 
 const VERSION_INFO: &str = "io.k8s.apimachinery.pkg.version.Info";
 
@@ -37,17 +41,53 @@ impl Part<'_> {
         }
     }
 
+    /// Whether it is of the server itself. There may be thousands of others.
+    pub(crate) fn is_builtin(self) -> bool {
+        match self {
+            Self::CoreVersions | Self::Groups | Self::Group(_) | Self::CodeVersion => true,
+            Self::Version(version) => version.is_builtin(),
+        }
+    }
+
+    /// What its document says of itself.
+    pub(crate) fn info(self, shared: &Shared) -> Value {
+        if self.is_builtin() {
+            shared.info()
+        } else {
+            json!({ "title": "Kubernetes CRD Swagger", "version": "v0.1.0" })
+        }
+    }
+
     /// Its paths with their operations, ordered by path.
-    pub(crate) fn items(self, schemas: &Schemas) -> Vec<PathItem<'_>> {
-        let mut items = vec![self.page(schemas)];
+    pub(crate) fn items(self, schemas: &Schemas) -> Vec<PathItem> {
+        let mut items: Vec<PathItem> = self.is_builtin().then(|| self.page(schemas)).into_iter().collect();
         if let Self::Version(version) = self {
             items.extend(operations::paths(version, schemas));
         }
         items
     }
 
+    /// The definitions of its own, by name. All others are shared by all documents.
+    ///
+    /// Cost: that of reading the schemas of its custom kinds.
+    pub(crate) fn own_definitions(self, dialect: Dialect, schemas: &Schemas) -> Vec<(String, Value)> {
+        let Self::Version(version) = self else { return Vec::new() };
+        let custom = version.resources.iter().filter_map(|resource| Some((resource, resource.custom.as_ref()?)));
+        custom.flat_map(|(resource, custom)| custom::definitions(resource, custom, dialect, schemas)).collect()
+    }
+
+    /// The names of the definitions that these operations refer to, or definitions of its own.
+    pub(crate) fn references(self, items: &[PathItem]) -> Vec<String> {
+        let operations = items.iter().flat_map(|item| &item.operations);
+        let names = operations.flat_map(|operation| [&operation.body, &operation.answer]).flatten().cloned();
+        let is_custom =
+            matches!(self, Self::Version(version) if version.resources.iter().any(|it| it.custom.is_some()));
+        let of_own = custom::SHARED.iter().filter(|_| is_custom).map(|name| format!("{META}{name}"));
+        names.chain(of_own).collect()
+    }
+
     /// The page that says what is served.
-    fn page(self, schemas: &Schemas) -> PathItem<'_> {
+    fn page(self, schemas: &Schemas) -> PathItem {
         let (id, description, tag, answer) = match self {
             Self::CoreVersions => (
                 "getCoreAPIVersions".to_owned(),
@@ -82,13 +122,14 @@ impl Part<'_> {
         };
         let operation = Operation {
             action: Action::Discover,
+            origin: Origin::BuiltIn,
             id,
             description: description.to_owned(),
             tag,
             kind: None,
-            parameters: Action::Discover.parameters(),
+            parameters: Action::Discover.parameters(Origin::BuiltIn),
             body: None,
-            answer: schemas.definition(&answer),
+            answer: schemas.definition(&answer).map(|_| answer),
         };
         PathItem { path: format!("/{}/", self.path()), parameters: vec![], operations: vec![operation] }
     }

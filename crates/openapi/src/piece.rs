@@ -1,9 +1,10 @@
 //! A rendered piece of a part of the API: its document of version 3, its line in the index, and what it adds to version 2.
 //!
-//! Each is made when it is first asked for. Indexes need the hash of a document, not the document; of thousands of group
-//! versions only those are kept whole that somebody has read.
+//! Each is made when it is first asked for. Indexes need the hash of a document, not the document. Of custom group versions, of
+//! which there may be thousands, nothing but that line is kept: the rest is made anew for who asks, which takes less than a
+//! millisecond for one of them.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use keelson_meta::json::json;
 
@@ -16,10 +17,10 @@ use crate::{v2, v3};
 /// What was made of a part so far.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
-    document: OnceLock<Document>,
+    document: OnceLock<Arc<Document>>,
     entry: OnceLock<Entry>,
-    v2_json: OnceLock<Addition>,
-    v2_protobuf: OnceLock<Addition>,
+    v2_json: OnceLock<Arc<Addition>>,
+    v2_protobuf: OnceLock<Arc<Addition>>,
 }
 
 /// A part's line in the index of version 3.
@@ -36,13 +37,16 @@ pub(crate) struct Entry {
 pub(crate) struct Addition {
     /// Its paths, each as a member of what holds all.
     pub(crate) paths: Vec<(String, Vec<u8>)>,
-    /// The names of the definitions that they refer to, directly or not.
-    pub(crate) definitions: Vec<&'static str>,
+    /// The names of the shared definitions that they refer to, directly or not.
+    pub(crate) shared_definitions: Vec<&'static str>,
+    /// Definitions of its own, each as a member of what holds all.
+    pub(crate) own_definitions: Vec<(String, Vec<u8>)>,
 }
 
 impl Piece {
-    pub(crate) fn document(&self, part: Part<'_>, shared: &Shared) -> &Document {
-        self.document.get_or_init(|| Document::new(v3::document(part, shared)))
+    pub(crate) fn document(&self, part: Part<'_>, shared: &Shared) -> Arc<Document> {
+        let make = || Arc::new(Document::new(v3::document(part, shared)));
+        if part.is_builtin() { self.document.get_or_init(make).clone() } else { make() }
     }
 
     pub(crate) fn has_document(&self) -> bool {
@@ -60,8 +64,9 @@ impl Piece {
     }
 
     /// `rendering` is one of those of version 2.
-    pub(crate) fn addition(&self, part: Part<'_>, shared: &Shared, rendering: Rendering) -> &Addition {
+    pub(crate) fn addition(&self, part: Part<'_>, shared: &Shared, rendering: Rendering) -> Arc<Addition> {
         let kept = if rendering == Rendering::V2Protobuf { &self.v2_protobuf } else { &self.v2_json };
-        kept.get_or_init(|| v2::addition(part, shared, rendering))
+        let make = || Arc::new(v2::addition(part, shared, rendering));
+        if part.is_builtin() { kept.get_or_init(make).clone() } else { make() }
     }
 }

@@ -51,8 +51,14 @@ struct Message {
 enum FieldForm {
     Text,
     Flag,
+    /// A whole number.
+    Integer,
+    /// A number, in eight bytes.
+    Number,
     /// Any value, as text.
     Any,
+    /// A schema, or a flag.
+    SchemaOrFlag,
     /// Each element of an array on its own.
     Each(&'static FieldForm),
     Message(&'static Message),
@@ -135,16 +141,35 @@ static SCHEMA: Message = Message {
     fields: &[
         ("$ref", 1, FieldForm::Text),
         ("format", 2, FieldForm::Text),
+        ("title", 3, FieldForm::Text),
         ("description", 4, FieldForm::Text),
+        ("multipleOf", 6, FieldForm::Number),
+        ("maximum", 7, FieldForm::Number),
+        ("exclusiveMaximum", 8, FieldForm::Flag),
+        ("minimum", 9, FieldForm::Number),
+        ("exclusiveMinimum", 10, FieldForm::Flag),
+        ("maxLength", 11, FieldForm::Integer),
+        ("minLength", 12, FieldForm::Integer),
+        ("pattern", 13, FieldForm::Text),
+        ("maxItems", 14, FieldForm::Integer),
+        ("minItems", 15, FieldForm::Integer),
+        ("uniqueItems", 16, FieldForm::Flag),
+        ("maxProperties", 17, FieldForm::Integer),
+        ("minProperties", 18, FieldForm::Integer),
         ("required", 19, FieldForm::Each(&FieldForm::Text)),
         ("enum", 20, FieldForm::Each(&FieldForm::Any)),
-        ("additionalProperties", 21, FieldForm::Wrapped(&FieldForm::Message(&SCHEMA))),
+        ("additionalProperties", 21, FieldForm::SchemaOrFlag),
         ("type", 22, FieldForm::Wrapped(&FieldForm::Text)),
         ("items", 23, FieldForm::Wrapped(&FieldForm::Message(&SCHEMA))),
         ("properties", 25, FieldForm::Members(&FieldForm::Message(&SCHEMA))),
+        ("externalDocs", 29, FieldForm::Message(&EXTERNAL_DOCS)),
+        ("example", 30, FieldForm::Any),
     ],
     extensions: 31,
 };
+
+static EXTERNAL_DOCS: Message =
+    Message { fields: &[("description", 1, FieldForm::Text), ("url", 2, FieldForm::Text)], extensions: 3 };
 
 impl Message {
     fn content(&self, value: &Value) -> Vec<u8> {
@@ -172,6 +197,28 @@ impl FieldForm {
                     tag(out, number, VARINT);
                     varint(out, 1);
                 }
+            }
+            Self::Integer => {
+                tag(out, number, VARINT);
+                // Lengths and counts, none of which is below zero.
+                varint(out, value.as_u64().unwrap_or_default());
+            }
+            Self::Number => {
+                tag(out, number, EIGHT_BYTES);
+                out.extend_from_slice(&value.as_f64().unwrap_or_default().to_le_bytes());
+            }
+            Self::SchemaOrFlag => {
+                const SCHEMA_MEMBER: u32 = 1;
+                const FLAG_MEMBER: u32 = 2;
+                let mut either = Vec::new();
+                if let Some(flag) = value.as_bool() {
+                    // It is one of two, so that it is written although it is off.
+                    tag(&mut either, FLAG_MEMBER, VARINT);
+                    varint(&mut either, u64::from(flag));
+                } else {
+                    bytes(&mut either, SCHEMA_MEMBER, &SCHEMA.content(value));
+                }
+                bytes(out, number, &either);
             }
             Self::Any => {
                 let mut any = Vec::new();
@@ -227,6 +274,7 @@ fn named(out: &mut Vec<u8>, number: u32, name: &str, shape: &FieldForm, value: &
 }
 
 const VARINT: u32 = 0;
+const EIGHT_BYTES: u32 = 1;
 const LENGTH_DELIMITED: u32 = 2;
 
 fn bytes(out: &mut Vec<u8>, number: u32, content: &[u8]) {
@@ -271,6 +319,17 @@ mod tests {
         check(&SCHEMA, &json!({ "type": "string" }), b"\xb2\x01\x08\x0a\x06string");
         check(&SCHEMA, &json!({ "items": { "$ref": "#/x" } }), b"\xba\x01\x07\x0a\x05\x0a\x03#/x");
         check(&SCHEMA, &json!({ "properties": { "a": {} } }), b"\xca\x01\x07\x0a\x05\x0a\x01a\x12\x00");
+    }
+
+    #[test]
+    fn numbers_and_flags_of_a_schema() {
+        check(&SCHEMA, &json!({ "maxLength": 300 }), b"\x58\xac\x02");
+        check(&SCHEMA, &json!({ "minimum": 1.5 }), b"\x49\x00\x00\x00\x00\x00\x00\xf8\x3f");
+        check(&SCHEMA, &json!({ "exclusiveMinimum": true }), b"\x50\x01");
+        check(&SCHEMA, &json!({ "additionalProperties": false }), b"\xaa\x01\x02\x10\x00");
+        check(&SCHEMA, &json!({ "additionalProperties": { "$ref": "#/x" } }), b"\xaa\x01\x07\x0a\x05\x0a\x03#/x");
+        check(&SCHEMA, &json!({ "externalDocs": { "url": "u" } }), b"\xea\x01\x03\x12\x01u");
+        check(&SCHEMA, &json!({ "example": 1 }), b"\xf2\x01\x03\x12\x011");
     }
 
     #[test]

@@ -18,17 +18,17 @@ pub(crate) enum Dialect {
 
 impl Dialect {
     /// A reference to a definition.
-    pub(crate) fn reference(self, schema: SchemaRef<'_>) -> Value {
+    pub(crate) fn reference(self, name: &str) -> Value {
         let place = match self {
             Self::V2 => "#/definitions/",
             Self::V3 => "#/components/schemas/",
         };
-        json!({ "$ref": format!("{place}{}", schema.definition_name().unwrap_or_default()) })
+        json!({ "$ref": format!("{place}{name}") })
     }
 
     /// The schema of a body: a reference, or any object where there is no definition.
-    pub(crate) fn body(self, schema: Option<SchemaRef<'_>>) -> Value {
-        schema.map_or_else(|| json!({ "type": "object" }), |schema| self.reference(schema))
+    pub(crate) fn body(self, name: Option<&str>) -> Value {
+        name.map_or_else(|| json!({ "type": "object" }), |name| self.reference(name))
     }
 
     /// A definition in full.
@@ -51,9 +51,9 @@ impl Dialect {
     /// The schema of a field, with what is said of the field alone.
     fn field(self, field: SchemaRef<'_>) -> Value {
         let mut beside = Map::new();
-        let named = field.definition_name().is_some();
+        let named = field.definition_name();
         // A field without a description of its own gives the definition's, which stands there already.
-        if !named || field.description() != field.definition_description() {
+        if named.is_none() || field.description() != field.definition_description() {
             set_text(&mut beside, "description", field.description());
         }
         if self == Self::V3
@@ -67,10 +67,10 @@ impl Dialect {
         let strategies: Vec<&str> = strategies.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
         set_text(&mut beside, "x-kubernetes-patch-strategy", &strategies.join(","));
         set_text(&mut beside, "x-kubernetes-patch-merge-key", field.merge_key().unwrap_or_default());
-        if named {
+        if let Some(name) = named {
             let own = field.map_type();
             set_map_type(&mut beside, if own == field.without_field().map_type() { MapType::Unset } else { own });
-            return self.referring(field, beside);
+            return self.referring(name, beside);
         }
         self.set_type(&mut beside, field);
         set_map_type(&mut beside, field.map_type());
@@ -86,16 +86,16 @@ impl Dialect {
         {
             set(&mut beside, "default", zero);
         }
-        if element.definition_name().is_some() {
-            return self.referring(element, beside);
+        if let Some(name) = element.definition_name() {
+            return self.referring(name, beside);
         }
         self.set_type(&mut beside, element);
         Value::Object(beside)
     }
 
     /// A reference with something beside it.
-    fn referring(self, schema: SchemaRef<'_>, mut beside: Map) -> Value {
-        let reference = self.reference(schema);
+    pub(crate) fn referring(self, name: &str, mut beside: Map) -> Value {
+        let reference = self.reference(name);
         if beside.is_empty() {
             return reference;
         }

@@ -19,15 +19,25 @@ use crate::shared::{Rendering, Shared};
 /// What a part adds to the document.
 pub(crate) fn addition(part: Part<'_>, shared: &Shared, rendering: Rendering) -> Addition {
     let items = part.items(shared.schemas);
-    let path = |item: &PathItem<'_>| {
+    let path = |item: &PathItem| {
         let described = item.described(operation, parameter);
         match rendering {
             Rendering::V2Protobuf => protobuf::path(&item.path, &described),
             Rendering::V2Json | Rendering::V3 => member(&item.path, &described),
         }
     };
-    let paths = items.iter().map(|item| (item.path.clone(), path(item))).collect();
-    Addition { paths, definitions: needed(&items).into_keys().collect() }
+    let definition = |(name, value): (String, Value)| {
+        let rendered = match rendering {
+            Rendering::V2Protobuf => protobuf::definition(&name, &value),
+            Rendering::V2Json | Rendering::V3 => member(&name, &value),
+        };
+        (name, rendered)
+    };
+    Addition {
+        paths: items.iter().map(|item| (item.path.clone(), path(item))).collect(),
+        shared_definitions: needed(&part.references(&items), shared.schemas).into_iter().collect(),
+        own_definitions: part.own_definitions(Dialect::V2, shared.schemas).into_iter().map(definition).collect(),
+    }
 }
 
 /// The document out of all paths and all definitions, in order.
@@ -48,20 +58,20 @@ pub(crate) fn document<'p>(
     out
 }
 
-fn operation(operation: &Operation<'_>) -> Value {
+fn operation(operation: &Operation) -> Value {
     let mut fields = Map::new();
     let mut set = |key: &str, value: Value| fields.insert(key, value);
     let body = operation.action.body();
     set("description", json!(operation.description));
     if body != Body::None {
-        set("consumes", json!(body.types()));
+        set("consumes", json!(operation.consumes()));
     }
-    set("produces", json!(operation.action.produces()));
+    set("produces", json!(operation.produces()));
     set("schemes", json!(["https"]));
     set("tags", json!([operation.tag]));
     set("operationId", json!(operation.id));
     let in_body = (body != Body::None).then(|| {
-        let schema = Dialect::V2.body(operation.body);
+        let schema = Dialect::V2.body(operation.body.as_deref());
         json!({ "name": "body", "in": "body", "required": body.required(), "schema": schema })
     });
     let parameters: Vec<Value> =
@@ -79,9 +89,9 @@ fn operation(operation: &Operation<'_>) -> Value {
     Value::Object(fields)
 }
 
-fn responses(operation: &Operation<'_>) -> Map {
+fn responses(operation: &Operation) -> Map {
     let answer = |(code, description): &(&str, &str)| {
-        let schema = Dialect::V2.body(operation.answer);
+        let schema = Dialect::V2.body(operation.answer.as_deref());
         ((*code).to_owned(), json!({ "description": description, "schema": schema }))
     };
     let refused = ("401".to_owned(), json!({ "description": "Unauthorized" }));

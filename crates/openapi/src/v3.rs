@@ -2,12 +2,13 @@
 //!
 //! A document stands alone: it repeats every definition that its operations refer to. Those are copied as they were rendered once.
 
+use std::collections::BTreeMap;
+
 use keelson_meta::json::{Map, Value, json};
-use keelson_schema::SchemaRef;
 
 use crate::action::Body;
 use crate::definitions::needed;
-use crate::json::{join, write_object};
+use crate::json::{join, member, write_object};
 use crate::operations::Operation;
 use crate::parameters::{Location, Parameter};
 use crate::part::Part;
@@ -17,15 +18,29 @@ use crate::shared::{Rendering, Shared};
 /// The document of a part.
 pub(crate) fn document(part: Part<'_>, shared: &Shared) -> Vec<u8> {
     let items = part.items(shared.schemas);
-    let mut out = format!(r#"{{"openapi":"3.0.0","info":{},"paths":"#, shared.info()).into_bytes();
+    let mut out = format!(r#"{{"openapi":"3.0.0","info":{},"paths":"#, part.info(shared)).into_bytes();
     write_object(&mut out, items.iter().map(|item| (&item.path, item.described(operation, parameter))));
     out.extend_from_slice(br#","components":{"schemas":{"#);
-    join(&mut out, needed(&items).into_keys().map(|name| shared.definition(name, Rendering::V3)));
+    let own = part.own_definitions(Dialect::V3, shared.schemas);
+    let own: Vec<(String, Vec<u8>)> = own
+        .into_iter()
+        .map(|(name, value)| {
+            let rendered = member(&name, &value);
+            (name, rendered)
+        })
+        .collect();
+    let needed = needed(&part.references(&items), shared.schemas);
+    let all: BTreeMap<&str, &[u8]> = needed
+        .into_iter()
+        .map(|name| (name, shared.definition(name, Rendering::V3)))
+        .chain(own.iter().map(|(name, rendered)| (&**name, &**rendered)))
+        .collect();
+    join(&mut out, all.into_values());
     out.extend_from_slice(b"}}}");
     out
 }
 
-fn operation(operation: &Operation<'_>) -> Value {
+fn operation(operation: &Operation) -> Value {
     let mut fields = Map::new();
     let mut set = |key: &str, value: Value| fields.insert(key, value);
     set("tags", json!([operation.tag]));
@@ -39,7 +54,7 @@ fn operation(operation: &Operation<'_>) -> Value {
     let body = operation.action.body();
     if body != Body::None {
         let mut request = Map::new();
-        request.insert("content", content(body.types(), operation.body));
+        request.insert("content", content(operation.consumes(), operation.body.as_deref()));
         if body.required() {
             request.insert("required", json!(true));
         }
@@ -55,17 +70,17 @@ fn operation(operation: &Operation<'_>) -> Value {
     Value::Object(fields)
 }
 
-fn responses(operation: &Operation<'_>) -> Map {
+fn responses(operation: &Operation) -> Map {
     let answer = |(code, description): &(&str, &str)| {
-        let content = content(operation.action.produces(), operation.answer);
+        let content = content(operation.produces(), operation.answer.as_deref());
         ((*code).to_owned(), json!({ "description": description, "content": content }))
     };
     let refused = ("401".to_owned(), json!({ "description": "Unauthorized" }));
     operation.action.codes().iter().map(answer).chain([refused]).collect()
 }
 
-fn content(types: &[&str], schema: Option<SchemaRef<'_>>) -> Map {
-    let body = |media_type: &&str| ((*media_type).to_owned(), json!({ "schema": Dialect::V3.body(schema) }));
+fn content(types: &[&str], definition: Option<&str>) -> Map {
+    let body = |media_type: &&str| ((*media_type).to_owned(), json!({ "schema": Dialect::V3.body(definition) }));
     types.iter().map(body).collect()
 }
 

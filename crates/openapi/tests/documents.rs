@@ -1,12 +1,14 @@
 //! The documents as clients read them.
 
+use std::sync::Arc;
+
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Value, json};
 use keelson_openapi::{
-    Descriptions, Document, Form, Fragment, ResourceDescription, Shared, VersionDescription, Wanted,
+    CustomKind, Descriptions, Document, Form, Fragment, ResourceDescription, Shared, VersionDescription, Wanted,
 };
 use keelson_resources::{Catalogue, Verb};
-use keelson_schema::Schemas;
+use keelson_schema::{SchemaDocument, Schemas};
 
 /// The documents of the built-in resources and of these versions, by a server of this version.
 fn assembled(server_version: &str, further: &[VersionDescription]) -> Descriptions {
@@ -20,15 +22,15 @@ fn openapi() -> Descriptions {
     assembled("v1.36.2", &[])
 }
 
-fn document<'d>(descriptions: &'d Descriptions, path: &str) -> Option<&'d Document> {
+fn document(descriptions: &Descriptions, path: &str) -> Option<Arc<Document>> {
     descriptions.document(&Wanted::V3(path.to_owned()))
 }
 
-fn index(descriptions: &Descriptions) -> &Document {
+fn index(descriptions: &Descriptions) -> Arc<Document> {
     descriptions.document(&Wanted::V3Index).expect("the index is always there")
 }
 
-fn v2(descriptions: &Descriptions, form: Form) -> &Document {
+fn v2(descriptions: &Descriptions, form: Form) -> Arc<Document> {
     descriptions.document(&Wanted::V2(form)).expect("version 2 is always there")
 }
 
@@ -37,7 +39,7 @@ fn parsed(document: &Document) -> Value {
 }
 
 fn v3(path: &str) -> Value {
-    parsed(document(&openapi(), path).expect("a document"))
+    parsed(&document(&openapi(), path).expect("a document"))
 }
 
 fn kind(kind: &GroupVersionKind) -> Value {
@@ -50,7 +52,7 @@ fn every_version(mut check: impl FnMut(&'static keelson_resources::Group, &'stat
     for group in Catalogue::builtin().groups() {
         for version in &group.versions {
             let path = &group.version_path(&version.name)[1..];
-            check(group, &version.name, &parsed(document(&openapi, path).expect("a document for each version")));
+            check(group, &version.name, &parsed(&document(&openapi, path).expect("a document for each version")));
         }
     }
 }
@@ -127,7 +129,7 @@ fn every_kind_has_its_schema_and_no_reference_leads_nowhere() {
 
 #[test]
 fn version_2_has_every_kind_too() {
-    let document = parsed(v2(&openapi(), Form::Json));
+    let document = parsed(&v2(&openapi(), Form::Json));
     assert_eq!(document["swagger"], "2.0");
     for resource in Catalogue::builtin().resources() {
         for version in &resource.versions {
@@ -148,13 +150,13 @@ fn version_2_has_every_kind_too() {
 #[test]
 fn the_index_names_each_document_with_its_hash() {
     let openapi = openapi();
-    let index = parsed(index(&openapi));
+    let index = parsed(&index(&openapi));
     let paths = index["paths"].as_object().expect("paths are an object");
     for path in ["api", "api/v1", "apis", "apis/apps", "apis/resource.k8s.io/v1alpha3", "version"] {
         assert!(paths.contains_key(path), "{path}");
     }
     for (path, entry) in paths {
-        let hash = &document(&openapi, path).expect("a document at each path").hash;
+        let hash = document(&openapi, path).expect("a document at each path").hash.clone();
         assert_eq!(entry["serverRelativeURL"], format!("/openapi/v3/{path}?hash={hash}"));
     }
 }
@@ -248,8 +250,8 @@ mod wire {
 #[test]
 fn protobuf_holds_what_the_json_of_version_2_holds() {
     let openapi = openapi();
-    let json = parsed(v2(&openapi, Form::Json));
-    let protobuf = &v2(&openapi, Form::Protobuf).bytes;
+    let json = parsed(&v2(&openapi, Form::Json));
+    let protobuf = &v2(&openapi, Form::Protobuf).bytes.clone();
     assert_eq!(wire::texts(protobuf, &[1]), ["2.0"]);
     let keys =
         |value: &Value| -> Vec<String> { value.as_object().expect("an object").keys().map(str::to_owned).collect() };
@@ -268,8 +270,20 @@ fn protobuf_holds_what_the_json_of_version_2_holds() {
     }
 }
 
-/// A resource of a group that is not built in, and that has no schema.
+/// A schema that is stated in the test.
+#[derive(Debug)]
+struct Stated(Value);
+
+impl SchemaDocument for Stated {
+    fn read(&self) -> Option<Value> {
+        Some(self.0.clone())
+    }
+}
+
+/// A resource of a group that is not built in.
 fn custom(group: &str, plural: &str) -> VersionDescription {
+    let spec = json!({ "type": "object", "properties": { "size": { "type": "integer", "default": 1, "maximum": 9 } } });
+    let schema = json!({ "type": "object", "description": "It is small.", "properties": { "spec": spec } });
     VersionDescription {
         group: group.to_owned(),
         version: "v1".to_owned(),
@@ -279,6 +293,11 @@ fn custom(group: &str, plural: &str) -> VersionDescription {
             namespaced: true,
             verbs: vec![Verb::Create, Verb::Get, Verb::List, Verb::Patch, Verb::Watch],
             subresources: vec![],
+            custom: Some(CustomKind {
+                list_kind: "WidgetList".to_owned(),
+                selectable_fields: vec!["spec.size".to_owned()],
+                schema: Some(Arc::new(Stated(schema))),
+            }),
         }],
     }
 }
@@ -288,22 +307,51 @@ fn a_group_that_is_added_is_in_every_form_and_leaves_the_others_as_they_are() {
     // Its name begins like that of a built-in group, and sorts before the versions of that.
     let (before, after) = (openapi(), assembled("v1.36.2", &[custom("apps.example.org", "widgets")]));
     let path = "/apis/apps.example.org/v1/namespaces/{namespace}/widgets";
-    for text in ["apis/apps.example.org", "apis/apps.example.org/v1", "apis/apps", "apis/apps/v1"] {
-        assert!(parsed(index(&after))["paths"].get(text).is_some(), "{text}");
+    for text in ["apis/apps.example.org/v1", "apis/apps", "apis/apps/v1"] {
+        assert!(parsed(&index(&after))["paths"].get(text).is_some(), "{text}");
         let is_new = document(&before, text).is_none();
         assert_eq!(is_new, text.contains("example"), "{text}");
         if !is_new {
             assert_eq!(document(&before, text), document(&after, text), "{text}");
         }
     }
-    let own = parsed(document(&after, "apis/apps.example.org/v1").expect("a document"));
+    assert!(document(&after, "apis/apps.example.org").is_none(), "custom groups have no page");
+    let own = parsed(&document(&after, "apis/apps.example.org/v1").expect("a document"));
     assert_eq!(own["paths"][path]["post"]["operationId"], "createAppsExampleOrgV1NamespacedWidget");
     all_references_lead_somewhere(&own, "the custom group");
-    let whole = parsed(v2(&after, Form::Json));
+    let whole = parsed(&v2(&after, Form::Json));
     assert_eq!(whole["paths"][path]["post"]["x-kubernetes-action"], "post");
+    all_references_lead_somewhere(&whole, "version 2");
     assert!(wire::texts(&v2(&after, Form::Protobuf).bytes, &[8, 2, 1]).iter().any(|known| known == path));
     assert_ne!(index(&before).hash, index(&after).hash);
     assert_ne!(v2(&before, Form::Json).hash, v2(&after, Form::Json).hash);
+}
+
+#[test]
+fn a_custom_kind_has_its_definition_and_that_of_its_lists_in_every_form() {
+    let openapi = assembled("v1.36.2", &[custom("apps.example.org", "widgets")]);
+    let v3 = parsed(&document(&openapi, "apis/apps.example.org/v1").expect("a document"));
+    let whole = parsed(&v2(&openapi, Form::Json));
+    let names = wire::texts(&v2(&openapi, Form::Protobuf).bytes, &[9, 1, 1]);
+    for (definitions, default) in [(&v3["components"]["schemas"], json!(1)), (&whole["definitions"], Value::Null)] {
+        let of = |kind: &str| {
+            let wanted = json!({ "group": "apps.example.org", "version": "v1", "kind": kind });
+            definition(definitions, &wanted).unwrap_or_else(|| panic!("no definition of {kind}")).clone()
+        };
+        let (widget, list) = (of("Widget"), of("WidgetList"));
+        assert_eq!(widget, definitions["org.example.apps.v1.Widget"]);
+        assert_eq!(widget["description"], "It is small.");
+        assert_eq!(widget["properties"]["spec"]["properties"]["size"]["maximum"], 9);
+        let stated = widget["properties"]["spec"]["properties"]["size"].get("default").cloned().unwrap_or_default();
+        assert_eq!(stated, default);
+        assert_eq!(widget["x-kubernetes-selectable-fields"], json!([{ "fieldPath": "spec.size" }]));
+        assert_eq!(list["description"], "WidgetList is a list of Widget");
+        let items = list["properties"]["items"]["items"]["$ref"].as_str().expect("a reference");
+        assert!(items.ends_with("/org.example.apps.v1.Widget"), "{items}");
+        for name in ["org.example.apps.v1.Widget", "org.example.apps.v1.WidgetList"] {
+            assert!(names.iter().any(|known| known == name), "{name}");
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! HTTP or what a kind means.
 
 pub mod builder;
+mod document;
 pub mod fault;
 pub mod field_path;
 pub mod layout;
@@ -12,6 +13,7 @@ mod schemas;
 mod structural;
 mod walk;
 
+pub use document::SchemaDocument;
 pub use fault::{Fault, FaultKind};
 pub use layout::{ListType, MapType, Type};
 pub use schemas::{PatchStrategy, Schema, SchemaRef, Schemas};

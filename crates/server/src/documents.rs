@@ -111,10 +111,17 @@ impl Version {
             freshness: Freshness::Current,
             resources: served().map(discovered).collect(),
         });
+        let described = |(resource, version): (&Arc<ServedResource>, &Arc<KindVersion>)| {
+            if resource.is_builtin() {
+                ResourceDescription::of(resource, version)
+            } else {
+                ResourceDescription::of_custom(resource, version, version.document())
+            }
+        };
         let openapi = keelson_openapi::Fragment::new(VersionDescription {
             group: group.to_string(),
             version: version.to_string(),
-            resources: served().map(|(resource, version)| ResourceDescription::of(resource, version)).collect(),
+            resources: served().map(described).collect(),
         });
         Self { resources, discovery, openapi }
     }

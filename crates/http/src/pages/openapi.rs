@@ -1,6 +1,6 @@
 //! `/openapi/v2` and `/openapi/v3`: documents that clients keep by their hash.
 //!
-//! A document is made when it is first asked for, on a thread that may block, and sent as it is kept from then on.
+//! A document that is not there yet is made on a thread that may block: it takes longer than a request may hold one of the runtime.
 
 use std::sync::Arc;
 
@@ -45,32 +45,43 @@ pub(super) async fn answer(
         Description::V3Index => Wanted::V3Index,
         Description::V3(path) => Wanted::V3((*path).to_owned()),
     };
-    make_ready(documents, &wanted, accepts_gzip(&parts.headers)).await?;
     let content_type = match form {
         Form::Json => MediaKind::Json.content_type(),
         Form::Protobuf => V2_PROTOBUF,
     };
-    let Some(document) = documents.openapi.document(&wanted) else { return Ok(respond::no_such_page()) };
+    let Some(document) = made(documents, &wanted, accepts_gzip(&parts.headers)).await? else { return Ok(not_there()) };
     match asked_hash(parts) {
-        Some(hash) if hash != document.hash => see_current(parts, document),
-        asked => send(document, content_type, asked.is_some(), &parts.headers),
+        Some(hash) if hash != document.hash => see_current(parts, &document),
+        asked => send(&document, content_type, asked.is_some(), &parts.headers),
     }
 }
 
-/// Has a document that nobody has asked for yet made beside the runtime's own threads: it takes longer than a request may.
-async fn make_ready(documents: &Arc<ServedDocuments>, wanted: &Wanted, gzip: bool) -> Result<(), ApiError> {
+/// A document, which is made beside the runtime's own threads unless it is there.
+async fn made(
+    documents: &Arc<ServedDocuments>,
+    wanted: &Wanted,
+    gzip: bool,
+) -> Result<Option<Arc<Document>>, ApiError> {
     if documents.openapi.is_ready(wanted) {
-        return Ok(());
+        return Ok(documents.openapi.document(wanted));
     }
     let (documents, wanted) = (documents.clone(), wanted.clone());
-    let made = tokio::task::spawn_blocking(move || {
-        if let Some(document) = documents.openapi.document(&wanted)
-            && respond::is_compressed(gzip, document.bytes.len())
-        {
+    let make = move || {
+        let document = documents.openapi.document(&wanted)?;
+        if respond::is_compressed(gzip, document.bytes.len()) {
             document.compressed(respond::COMPRESS);
         }
-    });
-    made.await.map_err(|error| ApiError::Internal(format!("the document could not be made: {error}")))
+        Some(document)
+    };
+    let made = tokio::task::spawn_blocking(make).await;
+    made.map_err(|error| ApiError::Internal(format!("the document could not be made: {error}")))
+}
+
+/// Says, as upstream does, nothing but the code.
+fn not_there() -> Response<ResponseBody> {
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
 }
 
 /// The hash in the query: the index names each document with its own.

@@ -4,6 +4,7 @@
 
 mod life;
 mod names;
+mod openapi;
 mod servers;
 mod versions;
 mod webhooks;

@@ -9,6 +9,7 @@ mod changing;
 mod cluster;
 mod creating;
 mod credentials;
+mod custom;
 mod deleting;
 mod editing;
 mod installing;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use keelson_conversion::View;
 use keelson_resources::{Resource, Text};
-use keelson_schema::Schema;
+use keelson_schema::{Schema, SchemaDocument};
 use keelson_tables::Printer;
 
 use super::builtin;
@@ -98,6 +98,12 @@ impl Contribution {
     #[must_use]
     pub fn with_schema(self, version: &str, schema: &Schema) -> Self {
         self.version(version, |version| version.with_schema(Some(schema.clone())))
+    }
+
+    /// States where the schema of a version can be read by those who publish it.
+    #[must_use]
+    pub fn with_document(self, version: &str, document: &Arc<dyn SchemaDocument>) -> Self {
+        self.version(version, |version| version.with_document(document))
     }
 
     /// States what `kubectl get` shows of its objects in a version.

@@ -12,7 +12,7 @@ use keelson_defaults::Defaults;
 use keelson_meta::json::Value;
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_resources::{Collection, Resource, ServedVersion, Text};
-use keelson_schema::{Schema, SchemaRef, Structural, WalkOptions, WalkReport};
+use keelson_schema::{Schema, SchemaDocument, SchemaRef, Structural, WalkOptions, WalkReport};
 use keelson_tables::Printer;
 use keelson_validation::Rules;
 
@@ -59,6 +59,7 @@ pub struct KindVersion {
     kind: GroupVersionKind,
     api_version: String,
     schema: Option<Schema>,
+    document: Option<Arc<dyn SchemaDocument>>,
     defaults: Option<Defaults>,
     taken: Vec<Taken>,
     rules: Rules,
@@ -225,6 +226,7 @@ impl KindVersion {
             served: served.clone(),
             api_version: kind.group_version().to_string(),
             schema: None,
+            document: None,
             defaults: None,
             taken: Vec::new(),
             rules: Rules::default(),
@@ -244,6 +246,11 @@ impl KindVersion {
     pub(super) fn with_schema(mut self, schema: Option<Schema>) -> Self {
         self.empty = empty(&self.kind, schema.as_ref().map(Schema::get));
         self.schema = schema;
+        self
+    }
+
+    pub(super) fn with_document(mut self, document: &Arc<dyn SchemaDocument>) -> Self {
+        self.document = Some(document.clone());
         self
     }
 
@@ -320,6 +327,12 @@ impl KindVersion {
     /// The schema of its objects; `None` for a kind that takes whatever it is sent.
     pub fn schema(&self) -> Option<SchemaRef<'_>> {
         self.schema.as_ref().map(Schema::get)
+    }
+
+    /// The schema of its objects in the words of who defined it, to be published; `None` of a built-in kind, and of one without a
+    /// schema.
+    pub fn document(&self) -> Option<&Arc<dyn SchemaDocument>> {
+        self.document.as_ref()
     }
 
     /// What judges its objects beyond their shape; `None` of a kind that code judges.

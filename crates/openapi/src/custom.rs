@@ -1,0 +1,141 @@
+//! The definitions of a custom kind: its own, and that of its lists.
+//!
+//! They are those of the built-in kinds in form: the definition has the fields that every object has, whatever the schema says of
+//! them, and refers to the shared definitions of metadata. The texts are those that kube-apiserver publishes, which `kubectl
+//! explain` shows.
+
+use std::sync::Arc;
+
+use keelson_meta::GroupVersionKind;
+use keelson_meta::json::{Map, Value, json};
+use keelson_schema::{SchemaDocument, Schemas};
+
+use crate::definitions::META;
+use crate::description::ResourceDescription;
+use crate::published;
+use crate::schema::{Dialect, kind};
+
+/// What is known of a custom kind in one version.
+#[derive(Clone, Debug)]
+pub struct CustomKind {
+    /// The kind of its lists.
+    pub list_kind: String,
+    /// The fields that selectors may name in this version, such as `spec.colour`.
+    pub selectable_fields: Vec<String>,
+    /// Its schema; without one it is published as an object of any fields.
+    pub schema: Option<Arc<dyn SchemaDocument>>,
+}
+
+const OBJECT_METADATA: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const LIST_METADATA: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const LIST_ITEMS: &str = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+const EMBEDDED_VERSION: &str = "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const EMBEDDED_KIND: &str = "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+
+/// The definitions that these refer to, of those that all documents share.
+pub(crate) const SHARED: [&str; 2] = ["ObjectMeta", "ListMeta"];
+
+/// The name of the definition of a custom kind: the group in reverse, the version and the kind.
+pub(crate) fn definition_name(kind: &GroupVersionKind) -> String {
+    let group: Vec<&str> = kind.group.rsplit('.').collect();
+    format!("{}.{}.{}", group.join("."), kind.version, kind.kind)
+}
+
+/// The kind of the lists of a custom kind.
+pub(crate) fn list_kind(resource: &ResourceDescription, custom: &CustomKind) -> GroupVersionKind {
+    GroupVersionKind { kind: custom.list_kind.clone(), ..resource.kind.clone() }
+}
+
+/// The definitions of a resource's kind and of its lists, by name.
+///
+/// Cost: that of reading and copying its schema.
+pub(crate) fn definitions(
+    resource: &ResourceDescription,
+    custom: &CustomKind,
+    dialect: Dialect,
+    schemas: &Schemas,
+) -> [(String, Value); 2] {
+    let lists = list_kind(resource, custom);
+    let of_object = named(object(custom, dialect, schemas), &resource.kind, custom);
+    let of_list = named(list(resource, &lists, dialect, schemas), &lists, custom);
+    [(definition_name(&resource.kind), of_object), (definition_name(&lists), of_list)]
+}
+
+fn object(custom: &CustomKind, dialect: Dialect, schemas: &Schemas) -> Map {
+    let document = custom.schema.as_ref().and_then(|schema| schema.read());
+    let known =
+        document.as_ref().and_then(Value::as_object).filter(|document| !published::takes_any(document, dialect));
+    // kubectl would take any field that is named here for the only ones.
+    let Some(document) = known else { return map(json!({ "type": "object" })) };
+    let mut definition = published::schema(document, dialect);
+    own_fields(&mut definition, OBJECT_METADATA, "ObjectMeta", dialect, schemas);
+    definition
+}
+
+fn list(resource: &ResourceDescription, lists: &GroupVersionKind, dialect: Dialect, schemas: &Schemas) -> Map {
+    let items = json!({
+        "description": format!("List of {}. More info: {LIST_ITEMS}", resource.plural),
+        "type": "array",
+        "items": dialect.reference(&definition_name(&resource.kind)),
+    });
+    let mut definition = map(json!({
+        "description": format!("{} is a list of {}", lists.kind, resource.kind.kind),
+        "type": "object",
+        "required": ["items"],
+        "properties": { "items": items },
+    }));
+    own_fields(&mut definition, LIST_METADATA, "ListMeta", dialect, schemas);
+    definition
+}
+
+/// States the fields that every object has.
+fn own_fields(definition: &mut Map, about_metadata: &str, metadata: &str, dialect: Dialect, schemas: &Schemas) {
+    let status = schemas.definition(&format!("{META}Status"));
+    let text = |name| {
+        let description = status.and_then(|status| status.field(name)).map_or("", |field| field.description());
+        json!({ "description": description, "type": "string" })
+    };
+    let metadata = metadata_field(about_metadata, metadata, dialect);
+    let fields = [("apiVersion", text("apiVersion")), ("kind", text("kind")), ("metadata", metadata)];
+    published::add_properties(definition, fields);
+}
+
+/// States the fields of an object inside of an object.
+pub(crate) fn embed(definition: &mut Map, dialect: Dialect) {
+    let text = |description| json!({ "description": description, "type": "string" });
+    let metadata = metadata_field(OBJECT_METADATA, "ObjectMeta", dialect);
+    let fields = [("apiVersion", text(EMBEDDED_VERSION)), ("kind", text(EMBEDDED_KIND)), ("metadata", metadata)];
+    published::add_properties(definition, fields);
+    let mut required = match definition.remove("required") {
+        Some(Value::Array(stated)) => stated,
+        _ => Vec::new(),
+    };
+    for name in ["kind", "apiVersion"] {
+        if !required.iter().any(|known| known.as_str() == Some(name)) {
+            required.push(name.into());
+        }
+    }
+    definition.insert("required", required);
+}
+
+fn metadata_field(description: &str, definition: &str, dialect: Dialect) -> Value {
+    let beside = map(json!({ "description": description }));
+    dialect.referring(&format!("{META}{definition}"), beside)
+}
+
+/// The definition with the kind that it is the schema of, and what can be selected by.
+fn named(mut definition: Map, of: &GroupVersionKind, custom: &CustomKind) -> Value {
+    definition.insert("x-kubernetes-group-version-kind", Value::Array(vec![kind(of)]));
+    if !custom.selectable_fields.is_empty() {
+        let fields = custom.selectable_fields.iter().map(|path| json!({ "fieldPath": path }));
+        definition.insert("x-kubernetes-selectable-fields", Value::Array(fields.collect()));
+    }
+    Value::Object(definition)
+}
+
+fn map(value: Value) -> Map {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
