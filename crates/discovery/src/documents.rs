@@ -12,6 +12,7 @@ use crate::fragment::Fragment;
 use crate::legacy;
 use crate::negotiate::AggregatedForm;
 use crate::order::{OrderedGroup, arrange, shown};
+use crate::source::SourceOrder;
 
 /// The documents of one set of fragments. Immutable; a change of the set makes a new one.
 #[derive(Debug)]
@@ -66,6 +67,13 @@ impl Documents {
     pub fn group(&self, name: &str) -> Option<Bytes> {
         let place = self.groups.binary_search_by(|group| group.name().cmp(name)).ok()?;
         Some(legacy::group(&self.groups[place]).into())
+    }
+
+    /// Whether a group has versions that are part of the program.
+    pub fn is_builtin(&self, group: &str) -> bool {
+        let place = self.groups.binary_search_by(|known| known.name().cmp(group)).ok();
+        let of_program = |version: &Arc<Fragment>| version.source().order == SourceOrder::BuiltIn;
+        group.is_empty() || place.is_some_and(|place| self.groups[place].versions.iter().any(of_program))
     }
 
     /// `/apis/<group>/<version>`, or `/api/<version>` for the empty group: the resources of a version.

@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use keelson_resources::{
-    Catalogue, GroupVersionEntry, Resource, ResponseKind, ServedVersion, Subresource, Verb, storage_version_hash,
+    Catalogue, GroupVersionEntry, Resource, ResponseKind, ServedVersion, StorageKind, Subresource, Verb,
+    storage_version_hash,
 };
 
 use crate::fragment::Fragment;
@@ -137,8 +138,12 @@ impl DiscoveredResource {
         };
         let plain = Self::of(resource, version, None);
         let shown = |verb: &&&str| takes_new || !CHANGING_VERBS.contains(verb);
+        // As upstream has it, nobody is told of a stored version that is not served.
+        let is_served = |stored: &Text| resource.versions.iter().any(|known| known.name == *stored && !known.hidden);
+        let told = matches!(&resource.storage, StorageKind::Persisted { version, .. } if is_served(version));
         Self {
             kind: own(plain.kind),
+            storage_version_hash: plain.storage_version_hash.filter(|_| told),
             verbs: CUSTOM_VERBS.iter().filter(shown).map(|verb| Text::Borrowed(verb)).collect(),
             subresources: plain
                 .subresources

@@ -200,15 +200,19 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
 }
 
 /// Picks what is shown of objects, and how. Tables are not written in protobuf; tables and bare metadata are not indented.
+/// Custom resources have no form in protobuf, and upstream's router does not know them.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met.
-pub fn negotiate_representation(parts: &Parts, subject: Subject) -> Result<Representation, ApiError> {
-    routed(&parts.headers, subject.routed())?;
+pub fn negotiate_representation(parts: &Parts, subject: Subject, is_custom: bool) -> Result<Representation, ApiError> {
+    if !is_custom {
+        routed(&parts.headers, subject.routed())?;
+    }
     choose(&accepted(&parts.headers), |clause| {
         let object_form = subject.object_form(clause)?;
         let kind = subject.offers().iter().copied().find(|kind| clause.matches(*kind))?;
         let media = match (object_form, kind) {
+            (ObjectForm::Whole, MediaKind::Protobuf) if is_custom => return None,
             (ObjectForm::Whole, kind) => {
                 MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) }
             }

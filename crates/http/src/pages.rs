@@ -172,7 +172,8 @@ impl Pages {
             },
             Page::GroupVersion(group, version) => match discovery.resources(group, version) {
                 Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?),
-                None if group.is_empty() || discovery.group(group).is_some() => Err(ApiError::UnknownResource),
+                // What is no part of the program is unknown to upstream's router.
+                None if discovery.is_builtin(group) => Err(ApiError::UnknownResource),
                 None => Ok(respond::no_such_page()),
             },
             // Indented whatever the client, as the reference sends it.

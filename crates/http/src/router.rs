@@ -50,13 +50,38 @@ impl Router {
         if !info.is_resource_request {
             return self.pages.answer(&(self.documents)(&(self.surface)()), info, parts).await;
         }
-        if target.is_none() && !info.group.is_empty() && !(self.surface)().has_group(&info.group) {
-            return respond::no_such_page();
-        }
         match check(info, target, &parts.method) {
             Ok(target) => self.service.call(request, target).await,
-            Err(error) => respond::error(&error, *error_form),
+            Err(error) => match (self.refuse_custom(info), error) {
+                (Some(Refusal::Error(error)), _) | (None, error) => respond::error(&error, *error_form),
+                (Some(Refusal::NoSuchPage), _) => respond::no_such_page(),
+            },
         }
+    }
+
+    /// What is said of a path that leads nowhere, or a verb that is not served there, where upstream's router knows nothing: of all
+    /// groups that are no part of the program.
+    fn refuse_custom(&self, info: &RequestInfo) -> Option<Refusal> {
+        let surface = (self.surface)();
+        if surface.has_builtin_group(&info.group) {
+            return None;
+        }
+        let Some(target) = surface.lookup(&info.group, &info.version, &info.resource) else {
+            return Some(Refusal::NoSuchPage);
+        };
+        let in_namespace = info.namespace.is_some();
+        let spans = matches!(info.verb, RequestVerb::List | RequestVerb::Watch);
+        if in_namespace != target.is_namespaced() && !(target.is_namespaced() && spans) {
+            return Some(Refusal::NoSuchPage);
+        }
+        let below = info.subresource.as_deref()?;
+        let resource = target.group_resource();
+        Some(Refusal::Error(match target.version.subresource(below) {
+            Some(_) if info.rest.is_empty() => {
+                ApiError::MethodNotSupported { resource, verb: info.verb.as_str().to_owned() }
+            }
+            Some(_) | None => ApiError::NotFound { resource, name: info.name.clone().unwrap_or_default() },
+        }))
     }
 
     /// What the objects are that a request for [`target`](Self::target) is about.
@@ -80,6 +105,14 @@ impl Router {
         target.namespace = info.namespace.clone().filter(|_| target.is_namespaced());
         (info.rest.is_empty() || led_on).then_some(target)
     }
+}
+
+/// What is said of a request that leads nowhere.
+enum Refusal {
+    /// There is no such path.
+    NoSuchPage,
+    /// Something about what it is for.
+    Error(ApiError),
 }
 
 /// The target of a request whose path exists and has the verb.

@@ -47,6 +47,13 @@ pub enum ApiError {
     UnknownResource,
     /// 405: the resource exists but does not have this verb.
     MethodNotAllowed,
+    /// 405: a custom resource, or what is below its objects, does not have this verb.
+    MethodNotSupported {
+        /// The resource.
+        resource: GroupResource,
+        /// The verb.
+        verb: String,
+    },
     /// 406: none of the formats the client accepts can be produced.
     NotAcceptable {
         /// Which of the two texts, and the formats there are.
@@ -58,6 +65,8 @@ pub enum ApiError {
         resource: GroupResource,
         /// The name that is taken.
         name: String,
+        /// Whether the object that has it is being deleted.
+        is_going: bool,
     },
     /// 409: the object is not as the request expects it.
     Conflict {
@@ -289,9 +298,11 @@ impl ApiError {
             Self::MethodNotAllowed => {
                 answer::bare(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
             }
+            Self::MethodNotSupported { resource, verb } => answer::method_not_supported(resource, verb),
             Self::NotAcceptable { accepted } => answer::not_acceptable(*accepted),
-            Self::AlreadyExists { resource, name } => {
-                answer::failure(409, "AlreadyExists", format!("{resource} {} already exists", quote(name)))
+            Self::AlreadyExists { resource, name, is_going } => {
+                let going = if *is_going { "object is being deleted: " } else { "" };
+                answer::failure(409, "AlreadyExists", format!("{going}{resource} {} already exists", quote(name)))
                     .with_details(answer::about(resource, name))
             }
             Self::Conflict { resource, name, message } => answer::conflict(resource, name, message),
@@ -358,6 +369,7 @@ impl ApiError {
             | Self::NotFound { .. }
             | Self::UnknownResource
             | Self::MethodNotAllowed
+            | Self::MethodNotSupported { .. }
             | Self::NotAcceptable { .. }
             | Self::AlreadyExists { .. }
             | Self::Conflict { .. }

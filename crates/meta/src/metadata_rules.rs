@@ -148,6 +148,23 @@ fn finalizer_errors(object: &Object) -> Vec<FieldError> {
     errors
 }
 
+/// What the writer of a custom resource is told of finalizers that are new: those without a path may be used by others too.
+pub fn finalizer_warnings(old: Option<&Object>, object: &Object) -> Vec<String> {
+    let known = old.map(Object::finalizers).unwrap_or_default();
+    let is_told = |finalizer: &&str| {
+        !known.contains(finalizer) && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer)
+    };
+    let told = |finalizer: &str| {
+        let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
+        format!(
+            "metadata.finalizers: {}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other \
+             finalizer writers",
+            crate::go_format::quote(finalizer)
+        )
+    };
+    object.finalizers().into_iter().filter(is_told).map(told).collect()
+}
+
 fn standard_finalizer_errors(object: &Object) -> Vec<FieldError> {
     let detail = "name is neither a standard finalizer name nor is it fully qualified";
     let finalizers = object.finalizers().into_iter().enumerate();

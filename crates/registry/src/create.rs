@@ -69,7 +69,7 @@ impl Proposal for Create<'_> {
         self.attempts += 1;
         if let Some(taken) = taken.filter(|_| !self.is_named_anew || self.attempts > NAME_ATTEMPTS) {
             let (resource, name) = (self.target.group_resource(), taken.name().to_owned());
-            return Err(ApiError::AlreadyExists { resource, name });
+            return Err(ApiError::AlreadyExists { resource, name, is_going: taken.terminating });
         }
         // What is added may hold the name, so each name starts from what was sent.
         let object = if self.is_named_anew { self.object.clone() } else { std::mem::take(&mut self.object) };

@@ -18,6 +18,7 @@ use crate::caller::Caller;
 use crate::grace::{self, Grace};
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::update::other_uid;
 use crate::write::{Change, Effect, Live, ManagedObject, Proposal, Proposed, WriteRequest, Written, existing};
 
 /// What a delete did.
@@ -173,6 +174,9 @@ fn finalizers(target: &Target, stored: &Object, options: &DeleteOptions) -> Vec<
 fn check_preconditions(target: &Target, stored: &Object, options: &DeleteOptions) -> Result<(), ApiError> {
     let conflict = |message| Err(ApiError::conflict(target.group_resource(), stored.name(), message));
     if let Some(wanted) = options.preconditions.uid.as_deref().filter(|wanted| *wanted != stored.uid()) {
+        if target.strategy().checks_uid_as_update() {
+            return conflict(other_uid(wanted, stored.uid()));
+        }
         return conflict(ConflictKind::UidPrecondition {
             kind: target.resource.kind.to_string(),
             wanted: wanted.to_owned(),

@@ -4,9 +4,10 @@
 //! Nothing here knows what is stored. Defaults come first and the walk over the schema after them, so that one pass
 //! checks and orders everything, what was filled in too.
 
+use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
-use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
+use keelson_meta::{ApiError, GroupKind, GroupVersion, GroupVersionKind, Object};
 use keelson_resources::ResponseKind;
 use keelson_schema::{WalkOptions, WalkReport};
 
@@ -78,12 +79,15 @@ pub(crate) fn conform(
         return Err(fault);
     }
     let mut unknown: Vec<String> = report.unknown_field_messages().collect();
-    if schema.is_structural() {
-        // As upstream has it, which knows no order of fields there.
+    let stated_twice = faults.iter().cloned();
+    let faults: Vec<String> = if schema.is_structural() {
+        // As upstream has it, which looks for what is unknown behind its decoder, and knows no order of fields there.
         unknown.sort_unstable();
-    }
-    let faults = unknown.into_iter().chain(faults.iter().cloned());
-    strict(faults, validation).map_err(|faults| format!("strict decoding error: {faults}"))
+        stated_twice.chain(unknown).collect()
+    } else {
+        unknown.into_iter().chain(stated_twice).collect()
+    };
+    strict(faults.into_iter(), validation).map_err(|faults| format!("strict decoding error: {faults}"))
 }
 
 /// An empty list of managed fields asks to forget the owners, and would be left out like any empty list. One empty entry
@@ -156,6 +160,9 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
         object.set_type(expected);
         return Ok(());
     }
+    if !target.resource.is_builtin() {
+        return Err(wrong_custom_type(target, object, (kind, api_version)));
+    }
     let wrong_type = |why: String| {
         ApiError::BadRequest(format!(
             "{kind} in version \"{version}\" cannot be handled as a {}: {why}",
@@ -182,6 +189,19 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
     Err(ApiError::BadRequest(format!(
         "the API version in the data ({api_version}) does not match the expected API version ({expected_version})"
     )))
+}
+
+/// What is said of a custom resource that is of another kind or version: upstream's decoder takes any, and its rules refuse it.
+fn wrong_custom_type(target: &Target, object: &Object, (kind, api_version): (&str, &str)) -> ApiError {
+    let (expected, expected_version) = (target.kind(), target.version.api_version());
+    if api_version != expected_version {
+        return ApiError::BadRequest(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected_version})"
+        ));
+    }
+    let fault = FieldError::invalid("kind", kind.to_owned(), format!("must be {}", expected.kind));
+    let sent = GroupKind { group: expected.group.clone(), kind: kind.to_owned() };
+    ApiError::Invalid { kind: sent, name: object.name().to_owned(), errors: vec![fault] }
 }
 
 /// Whether an object says that it is of the target's kind and version. `/v1` does not name the core group here, as it does where

@@ -168,7 +168,10 @@ impl Patch {
                 )
             }
             PatchKind::Json | PatchKind::Merge | PatchKind::Apply => {
-                let patched = self.in_order(schema, object);
+                let mut patched = self.in_order(schema, object);
+                if target.is_custom_kind() {
+                    patched.sort_all_keys();
+                }
                 let again = Object::from_value(patched.clone()).and_then(|mut object| {
                     conform(target, target.kind(), &mut object, &self.faults(), validation).err()
                 });

@@ -7,7 +7,9 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
 use keelson_meta::json::Value;
-use keelson_meta::metadata_rules::{validate_changed_metadata, validate_custom_metadata, validate_metadata};
+use keelson_meta::metadata_rules::{
+    finalizer_warnings, validate_changed_metadata, validate_custom_metadata, validate_metadata,
+};
 use keelson_meta::names::NameRule;
 use keelson_meta::{ApiError, Object};
 
@@ -98,6 +100,7 @@ pub(crate) fn check_new(
     refuse(target, object, errors)?;
     if warnings.are_read() {
         warnings.extend(rules.warnings(None, object));
+        warn_of_finalizers(target, None, object, warnings);
     }
     // What is no number names no revision.
     match object.resource_version().parse::<u64>() {
@@ -147,8 +150,16 @@ pub(crate) fn validate_update(
     refuse(target, next, errors)?;
     if target.subresource.is_none() && warnings.are_read() {
         warnings.extend(rules.warnings(Some(current), next));
+        warn_of_finalizers(target, Some(current), next, warnings);
     }
     Ok(())
+}
+
+/// Warns of new finalizers of a custom resource that are not qualified.
+fn warn_of_finalizers(target: &Target, current: Option<&Object>, next: &Object, warnings: &Warnings) {
+    if !target.resource.is_builtin() {
+        warnings.extend(finalizer_warnings(current, next));
+    }
 }
 
 /// What is on its way out may not be held by anybody new: those who wait for it would wait for somebody unknown.
@@ -174,9 +185,17 @@ fn refuse(target: &Target, object: &Object, errors: Vec<FieldError>) -> Result<(
     Err(ApiError::Invalid { kind: target.group_kind(), name: object.name().to_owned(), errors })
 }
 
-/// Carries what an update may not touch over from the stored object: identity, birth, death, and generation. The
-/// generation goes up when what the object asks for changed.
-pub(crate) fn carry_over(target: &Target, current: &Object, next: &mut Object) {
+/// Whether an object asks for something else than before, so that its generation goes up. Both are in one version.
+pub(crate) fn asks_for_more(target: &Target, current: &Object, next: &Object) -> bool {
+    // A write of the status may bring annotations along, and asks for nothing.
+    let asks = target.resource.generation && target.subresource_name() != Some("status");
+    let status_asks = !target.resource.is_builtin() && !target.parts_status();
+    asks && (target.strategy().raises_generation(current, next) || status_asks && !same_status(current, next))
+}
+
+/// Carries what an update may not touch over from the stored object: identity, birth, death, and generation, which goes up by one
+/// where that is said.
+pub(crate) fn carry_over(current: &Object, next: &mut Object, is_counted: bool) {
     for field in SERVER_OWNED {
         match current.metadata().and_then(|metadata| metadata.get(field)) {
             Some(value) => next.set_meta(field, value.clone()),
@@ -185,14 +204,7 @@ pub(crate) fn carry_over(target: &Target, current: &Object, next: &mut Object) {
     }
     next.remove_meta("resourceVersion");
     match current.generation() {
-        Some(generation) => {
-            // A write of the status may bring annotations along, and asks for nothing.
-            let asks = target.resource.generation && target.subresource_name() != Some("status");
-            let status_asks = !target.resource.is_builtin() && !target.parts_status();
-            let changed = asks
-                && (target.strategy().raises_generation(current, next) || status_asks && !same_status(current, next));
-            next.set_meta("generation", generation + i64::from(changed));
-        }
+        Some(generation) => next.set_meta("generation", generation + i64::from(is_counted)),
         None => next.remove_meta("generation"),
     }
 }

@@ -61,6 +61,12 @@ impl Surface {
     /// All resources, in no order.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<ServedResource>> {
         self.groups.values().flat_map(|group| group.by_plural.values())
+    /// Whether any resource of the group is part of the program.
+    pub fn has_builtin_group(&self, group: &str) -> bool {
+        let resources = self.groups.get(group).into_iter().flat_map(|group| group.by_plural.values());
+        group.is_empty() || resources.into_iter().any(|resource| resource.is_builtin())
+    }
+
     }
 
     /// The resource of a group and plural name.

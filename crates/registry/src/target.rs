@@ -8,7 +8,7 @@ use std::sync::Arc;
 use keelson_cache::Collection;
 use keelson_defaults::Defaults;
 use keelson_meta::{ApiError, GroupKind, GroupResource, GroupVersionKind};
-use keelson_resources::{Subresource, Verb};
+use keelson_resources::{ResponseKind, Subresource, Verb};
 use keelson_schema::SchemaRef;
 
 use crate::kinds::Strategy;
@@ -57,6 +57,22 @@ impl Target {
     pub fn below(mut self, subresource: &str) -> Self {
         self.subresource = self.version.subresource(subresource).cloned();
         self
+    }
+
+    /// The continue token of a list that nothing follows. As upstream has it, lists of custom resources say so and others say nothing.
+    pub fn token_at_end(&self) -> Option<&'static str> {
+        (!self.resource.is_builtin()).then_some("")
+    }
+
+    /// Whether what is sent to the URL is a custom resource.
+    pub fn is_custom_kind(&self) -> bool {
+        let is_own = self.subresource.as_ref().is_none_or(|below| below.response == ResponseKind::Parent);
+        !self.resource.is_builtin() && is_own
+    }
+
+    /// Whether objects are written in another version than this request's, by who does not know what versions mean here.
+    pub(crate) fn is_converted(&self) -> bool {
+        !self.resource.is_builtin() && self.kind() != self.storage_kind()
     }
 
     /// Whether objects of the resource live in namespaces.

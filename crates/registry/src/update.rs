@@ -159,11 +159,7 @@ pub(crate) fn check_preconditions(target: &Target, name: &str, stored: &Object, 
         return Err(ApiError::Conflict {
             resource: target.group_resource(),
             name: name.to_owned(),
-            message: Box::new(ConflictKind::Other(format!(
-                "Precondition failed: UID in precondition: {}, UID in object meta: {}",
-                next.uid(),
-                stored.uid()
-            ))),
+            message: Box::new(other_uid(next.uid(), stored.uid())),
         });
     }
     match next.resource_version() {
@@ -174,10 +170,15 @@ pub(crate) fn check_preconditions(target: &Target, name: &str, stored: &Object, 
     }
 }
 
+/// An object is another one of its name than was meant.
+pub(crate) fn other_uid(wanted: &str, actual: &str) -> ConflictKind {
+    ConflictKind::Other(format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}"))
+}
+
 /// 422: the resource is updated only from a state that the writer has seen. Upstream names the resource where others name
 /// the kind.
 fn unversioned(target: &Target, name: &str) -> ApiError {
     let kind = GroupKind { group: target.resource.group.to_string(), kind: target.resource.plural.to_string() };
-    let fault = FieldError::invalid_in_go("metadata.resourceVersion", "0x0", "must be specified for an update");
+    let fault = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
     ApiError::Invalid { kind, name: name.to_owned(), errors: vec![fault] }
 }

@@ -133,7 +133,7 @@ fn cell(kind: CellType, found: Item<'_>, of: Subject<'_>) -> Value {
                 _ => float.into(),
             })
         }
-        (CellType::Date, Content::Text("")) => age(None, of.now).into(),
+        (CellType::Date, Content::Text("" | NO_TIME)) => age(None, of.now).into(),
         (CellType::Date, Content::Text(time)) => match parse_rfc3339(time) {
             Some(time) => age(Some(time), of.now).into(),
             None => "<invalid>".into(),
@@ -141,6 +141,11 @@ fn cell(kind: CellType, found: Item<'_>, of: Subject<'_>) -> Value {
         _ => Value::Null,
     }
 }
+
+/// What a column of texts shows of a null.
+const NO_VALUE: &str = "<no value>";
+/// The time that stands for none.
+const NO_TIME: &str = "0001-01-01T00:00:00Z";
 
 /// A number without its fraction.
 #[allow(clippy::cast_possible_truncation, reason = "what is too large is the largest there is")]
@@ -150,7 +155,7 @@ fn whole(number: &str) -> Option<i64> {
 
 fn text(found: Item<'_>) -> Value {
     match found.content() {
-        Content::Null => Value::Null,
+        Content::Null => NO_VALUE.into(),
         Content::Bool(flag) => flag.to_string().into(),
         Content::Number(text) | Content::Text(text) => text.into(),
         Content::Array | Content::Object => {
@@ -208,9 +213,10 @@ mod tests {
             assert_eq!((&cells[0], &cells[1..]), (&json!("a"), &expected[..]), "{kind:?}");
         };
         let null = || Value::Null;
+        let none = json!("<no value>");
         let texts = ["t", "3", "1.5", "true", "1970-01-01T00:00:00Z", r#"{"a":"\u003c","b":1}"#, r#"[1,"x"]"#];
         let [t, whole, real, flag, time, map, list] = texts.map(Value::from);
-        check(CellType::String, [t, whole, real, flag, time, map, list, null()]);
+        check(CellType::String, [t, whole, real, flag, time, map, list, none]);
         check(CellType::Integer, [null(), json!(3), json!(1), null(), null(), null(), null(), null()]);
         check(CellType::Number, [null(), json!(3), json!(1.5), null(), null(), null(), null(), null()]);
         check(CellType::Boolean, [null(), null(), null(), json!(true), null(), null(), null(), null()]);

@@ -1,8 +1,10 @@
 //! The paths of columns that a contributor brings: the part of JSONPath that `additionalPrinterColumns` are written in.
 //!
-//! Steps are members (`.spec.host`, `['a.b']`, `.foo\.bar`), items (`[0]`, `[-1]`), all of them (`[*]`, `.*`) and filters
-//! (`[?(@.type=="Ready")]`, with `==`, `!=`, or whether there is something). A path shows the first value that it leads to. Slices,
-//! unions and recursive descent are refused when the column is made.
+//! Steps are members (`.spec.host`, `['a.b']`, `.foo\.bar`), items (`[0]`, `[-1]`), some of them (`[0:2]`, `[::2]`, `[0,3]`), all of
+//! them (`[*]`, `.*`), whatever is below (`..name`) and filters (`[?(@.type=="Ready")]`, with `==`, `!=`, `<`, `<=`, `>`, `>=`, or
+//! whether there is something). A path shows the first value that it leads to.
+
+use std::cmp::Ordering;
 
 use keelson_codec::outline::{Content, Item};
 use thiserror::Error;
@@ -25,14 +27,53 @@ enum Step {
     /// From the end where it is negative.
     Place(i64),
     All,
+    /// From one item to before another, every so many.
+    Slice(Option<i64>, Option<i64>, usize),
+    /// What one of these leads to.
+    Union(Vec<Step>),
+    /// The value and all that is below it.
+    Descent,
     /// Items of which a path leads to something, and to this where it says so.
     Filter(Path, Option<Comparison>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Comparison {
-    equal: bool,
+    relation: Relation,
     with: Literal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Relation {
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// The relations as they are written; those that begin like another come before it.
+const RELATIONS: [(&str, Relation); 6] = [
+    ("==", Relation::Equal),
+    ("!=", Relation::Unequal),
+    ("<=", Relation::LessOrEqual),
+    (">=", Relation::GreaterOrEqual),
+    ("<", Relation::Less),
+    (">", Relation::Greater),
+];
+
+impl Relation {
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Self::Equal => order.is_eq(),
+            Self::Unequal => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +116,16 @@ fn first<'a>(steps: &[Step], from: Item<'a>) -> Option<Item<'a>> {
             first(rest, below.nth(place)?)
         }
         Step::Place(_) => None,
+        Step::Slice(start, end, every) if is_list => {
+            let (start, end) = bounds(*start, *end, from.members().count())?;
+            below.skip(start).take(end - start).step_by(*every).find_map(|item| first(rest, item))
+        }
+        Step::Slice(..) => None,
+        Step::Union(steps) => steps.iter().find_map(|step| {
+            let found = first(std::slice::from_ref(step), from)?;
+            first(rest, found)
+        }),
+        Step::Descent => descend(rest, from),
         Step::All => below.find_map(|item| first(rest, item)),
         Step::Filter(path, comparison) if is_list => {
             let mut fitting = below.filter(|item| path.first(*item).is_some_and(|found| fits(comparison, found)));
@@ -84,16 +135,39 @@ fn first<'a>(steps: &[Step], from: Item<'a>) -> Option<Item<'a>> {
     }
 }
 
+/// The first value that the steps lead to from a list or an object, or from one below it.
+fn descend<'a>(steps: &[Step], from: Item<'a>) -> Option<Item<'a>> {
+    if !matches!(from.content(), Content::Array | Content::Object) {
+        return None;
+    }
+    first(steps, from).or_else(|| from.members().find_map(|(_, item)| descend(steps, item)))
+}
+
+/// Where a slice begins and ends in a list of so many items; `None` where that is not within the list.
+fn bounds(start: Option<i64>, end: Option<i64>, count: usize) -> Option<(usize, usize)> {
+    let count = i64::try_from(count).ok()?;
+    let from_end = |place: i64| if place < 0 { place + count } else { place };
+    let (start, end) = (from_end(start.unwrap_or(0)), from_end(end.unwrap_or(count)));
+    let is_within = start == end || (0..count).contains(&start) && (start..=count).contains(&end);
+    let places = (usize::try_from(start).ok()?, usize::try_from(end).ok()?);
+    is_within.then_some(places)
+}
+
 fn fits(comparison: &Option<Comparison>, found: Item<'_>) -> bool {
-    let Some(Comparison { equal, with }) = comparison else { return true };
-    let same = match (with, found.content()) {
-        (Literal::Text(text), Content::Text(found)) => text == found,
-        (Literal::Number(number), Content::Number(found)) => found.parse::<f64>() == Ok(*number),
-        (Literal::Bool(flag), Content::Bool(found)) => *flag == found,
+    let Some(Comparison { relation, with }) = comparison else { return true };
+    let order = match (with, found.content()) {
+        (Literal::Text(text), Content::Text(found)) => Some(found.cmp(text)),
+        (Literal::Number(number), Content::Number(found)) => {
+            found.parse::<f64>().ok().and_then(|found| found.partial_cmp(number))
+        }
+        (Literal::Bool(flag), Content::Bool(found)) => match relation {
+            Relation::Equal | Relation::Unequal => Some(found.cmp(flag)),
+            _ => None,
+        },
         // Values of different types can't be compared.
-        _ => return false,
+        _ => None,
     };
-    same == *equal
+    order.is_some_and(|order| relation.holds(order))
 }
 
 /// The steps at the beginning of a text, and what stands behind them.
@@ -104,6 +178,13 @@ fn steps(mut text: &str) -> Option<(Path, &str)> {
             in_brackets(rest)?
         } else if let Some(rest) = text.strip_prefix(".*") {
             (Step::All, rest)
+        } else if let Some(rest) = text.strip_prefix("..") {
+            steps.push(Step::Descent);
+            match member(rest)? {
+                (name, rest) if name.is_empty() && rest.starts_with('[') => in_brackets(&rest[1..])?,
+                (name, _) if name.is_empty() => return None,
+                (name, rest) => (Step::Member(name), rest),
+            }
         } else if let Some(rest) = text.strip_prefix('.') {
             match member(rest)? {
                 // A dot before a bracket says nothing.
@@ -142,23 +223,46 @@ fn in_brackets(text: &str) -> Option<(Step, &str)> {
         let (comparison, rest) = comparison(rest.trim_start())?;
         return Some((Step::Filter(path, comparison), rest.trim_start().strip_prefix(")]")?));
     }
-    if let Some((name, rest)) = quoted(text) {
-        return Some((Step::Member(name), rest.strip_prefix(']')?));
+    let (mut steps, mut rest) = (Vec::new(), text);
+    loop {
+        let (step, behind) = part(rest.trim_start())?;
+        steps.push(step);
+        rest = behind.trim_start();
+        match (rest.strip_prefix(','), rest.strip_prefix(']')) {
+            (Some(next), _) => rest = next,
+            (None, Some(rest)) if steps.len() == 1 => return Some((steps.remove(0), rest)),
+            (None, Some(rest)) => return Some((Step::Union(steps), rest)),
+            (None, None) => return None,
+        }
     }
-    let (inside, rest) = text.split_once(']')?;
-    let step = match inside.trim() {
-        "*" => Step::All,
-        place => Step::Place(place.parse().ok()?),
+}
+
+/// What stands between brackets, or between commas there, and what stands behind it.
+fn part(text: &str) -> Option<(Step, &str)> {
+    if let Some((name, rest)) = quoted(text) {
+        return Some((Step::Member(name), rest));
+    }
+    let (inside, rest) = text.split_at(text.find([',', ']'])?);
+    let place = |text: &str| match text.trim() {
+        "" => Some(None),
+        place => place.parse::<i64>().ok().map(Some),
+    };
+    let step = match (inside.trim(), inside.split(':').collect::<Vec<_>>().as_slice()) {
+        ("*", _) => Step::All,
+        (place, [_]) => Step::Place(place.parse().ok()?),
+        (_, [start, end]) => Step::Slice(place(start)?, place(end)?, 1),
+        (_, [start, end, every]) => {
+            let every = usize::try_from(place(every)?.unwrap_or(1)).ok().filter(|every| *every > 0)?;
+            Step::Slice(place(start)?, place(end)?, every)
+        }
+        _ => return None,
     };
     Some((step, rest))
 }
 
 fn comparison(text: &str) -> Option<(Option<Comparison>, &str)> {
-    let (equal, rest) = match (text.strip_prefix("=="), text.strip_prefix("!=")) {
-        (Some(rest), _) => (true, rest.trim_start()),
-        (_, Some(rest)) => (false, rest.trim_start()),
-        (None, None) => return Some((None, text)),
-    };
+    let written = |(sign, relation): &(&str, Relation)| Some((*relation, text.strip_prefix(sign)?.trim_start()));
+    let Some((relation, rest)) = RELATIONS.iter().find_map(written) else { return Some((None, text)) };
     let (with, rest) = match quoted(rest) {
         Some((text, rest)) => (Literal::Text(text), rest),
         None => {
@@ -171,7 +275,7 @@ fn comparison(text: &str) -> Option<(Option<Comparison>, &str)> {
             (literal, &rest[word.len()..])
         }
     };
-    Some((Some(Comparison { equal, with }), rest))
+    Some((Some(Comparison { relation, with }), rest))
 }
 
 /// The text in quotes at the beginning of a text, and what stands behind it.
@@ -225,6 +329,21 @@ mod tests {
         check(".spec.ports[?(@.name)].n", Some("2"));
         check(".spec.ports[?(@.n==2)].name", Some("x"));
         check(".spec.ports[?(@.n=='2')].name", None);
+        check(".spec.ports[?(@.n>1)].n", Some("2"));
+        check(".spec.ports[?(@.n<=1)].n", Some("1"));
+        check(".spec.ports[?(@.name>='a')].n", Some("2"));
+        check(".spec.ports[?(@.n<1)].n", None);
+        check(".spec.ports[0:2].n", Some("1"));
+        check(".spec.ports[1:].n", Some("2"));
+        check(".spec.ports[-1:].n", Some("2"));
+        check(".spec.ports[::2].name", None);
+        check(".spec.ports[1:3].n", None);
+        check(".spec.ports[0,1].n", Some("1"));
+        check(".spec.ports[5, 1].n", Some("2"));
+        check(".spec['nope','host']", Some("h"));
+        check("..name", Some("x"));
+        check(".spec..c", Some("dotted"));
+        check(".spec..nope", None);
         check(".spec.missing.deeper", None);
     }
 
@@ -232,7 +351,7 @@ mod tests {
     fn what_is_no_path_is_refused() {
         let long = ".a".repeat(PATH_BYTES_MAX);
         for path in
-            ["", "spec", ".", "..a", ".a[", ".a[x]", ".a[1:2]", ".a[0,1]", ".a[?(@.b=~1)]", ".a b", ".a['b]", &long]
+            ["", "spec", ".", "..", ".a[", ".a[x]", ".a[::0]", ".a[0,]", ".a[?(@.b=~1)]", ".a b", ".a['b]", &long]
         {
             assert_eq!(Path::parse(path), Err(PathError(path.to_owned())));
         }

@@ -61,7 +61,9 @@ impl Document {
         let parsed = encoding.parse(bytes, (&version, &kind.kind));
         let parsed = parsed.map_err(|error| unrecognized(&kind.kind, &error, bytes))?;
         let faults = encoding.faults(parsed.duplicates, validation);
-        let sent = typed(parsed.value).map_err(|error| unrecognized(&kind.kind, &error, bytes))?;
+        let sent = typed(parsed.value)
+            .and_then(|sent| if target.is_custom_kind() { names_are_texts(&sent) } else { Ok(()) }.map(|()| sent));
+        let sent = sent.map_err(|error| unrecognized(&kind.kind, &error, bytes))?;
         accept(target, sent, &faults, validation, warnings)
     }
 }
@@ -84,6 +86,17 @@ fn typed(value: Value) -> Result<Value, String> {
             Err(format!("{NO_VERSION}json parse error: json: cannot unmarshal {found} into Go value of type {ASKED}"))
         }
     }
+}
+
+/// Refuses a custom resource whose version and kind are no texts.
+fn names_are_texts(sent: &Value) -> Result<(), String> {
+    let is_other = |value: &&Value| !value.is_string() && !value.is_null();
+    let other = ["apiVersion", "kind"].into_iter().find_map(|field| Some((field, sent.get(field).filter(is_other)?)));
+    let Some((field, value)) = other else { return Ok(()) };
+    let found = go_format::found(&Found::of(value), "string");
+    Err(format!(
+        "{NO_VERSION}json parse error: json: cannot unmarshal {found} into Go struct field .{field} of type string"
+    ))
 }
 
 /// Reads the options that a DELETE may carry as its body; an empty body is none.

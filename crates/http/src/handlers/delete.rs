@@ -75,7 +75,7 @@ pub(super) async fn collection(
     let head = ListHead {
         kind: &target.resource.list_kind,
         api_version: &kind.group_version().to_string(),
-        meta: ListMeta::at(revision),
+        meta: ListMeta { continue_token: target.token_at_end(), ..ListMeta::at(revision) },
     };
     let content_type = renderer.media().kind.content_type();
     let mut source = source_of(ListItems::Chosen(entries), &renderer).await?;

@@ -34,8 +34,7 @@ pub(super) async fn handle(
         api_version: &kind.group_version().to_string(),
         meta: ListMeta {
             revision: page.revision,
-            // As upstream has it, a list of custom resources says that nothing follows, too.
-            continue_token: page.continue_token.as_deref().or((!target.resource.is_builtin()).then_some("")),
+            continue_token: page.continue_token.as_deref().or(target.token_at_end()),
             remaining: page.remaining,
         },
     };

@@ -5,6 +5,7 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};
 use keelson_codec::{json, yaml};
+use keelson_meta::error::MediaTypes;
 use keelson_meta::json::{Found, Value};
 use keelson_meta::options::{self, FieldValidation, PatchOptions, Query};
 use keelson_meta::{ApiError, go_format};
@@ -21,7 +22,7 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let kind = kind(&request.parts.headers)?;
+    let kind = kind(&request.parts.headers, target)?;
     let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
     let options = options(&Query::parse(request.parts.uri.query().unwrap_or_default()), kind)?;
     let patch = document(kind, request.body, options.field_validation).await?;
@@ -113,17 +114,23 @@ fn applied(body: &[u8], validation: FieldValidation) -> Result<Patch, ApiError> 
     Ok(Patch { kind: PatchKind::Apply, document: parsed.value, faults })
 }
 
-/// The form of a patch, by its media type.
+/// The forms in which custom resources are patched: their schemas do not say how strategic patches merge lists.
+const CUSTOM_PATCHES: MediaTypes =
+    &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+
+/// The form of a patch of the target, by its media type.
 ///
 /// # Errors
-/// 415 for none that is known.
-pub(super) fn kind(headers: &HeaderMap) -> Result<PatchKind, ApiError> {
+/// 415 for none that is known, or not of the target.
+pub(super) fn kind(headers: &HeaderMap, target: &Target) -> Result<PatchKind, ApiError> {
+    let is_custom = !target.resource.is_builtin();
     let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match media.split(';').next().unwrap_or_default().trim() {
         "application/json-patch+json" => Ok(PatchKind::Json),
         "application/merge-patch+json" => Ok(PatchKind::Merge),
-        "application/strategic-merge-patch+json" => Ok(PatchKind::Strategic),
+        "application/strategic-merge-patch+json" if !is_custom => Ok(PatchKind::Strategic),
         "application/apply-patch+yaml" => Ok(PatchKind::Apply),
+        _ if is_custom => Err(ApiError::UnsupportedMediaType { accepted: CUSTOM_PATCHES }),
         _ => Err(ApiError::UnsupportedPatchType),
     }
 }

@@ -61,7 +61,7 @@ impl Renderer {
         parts: &Parts,
         subject: Subject,
     ) -> Result<Self, ApiError> {
-        let representation = negotiate_representation(parts, subject)?;
+        let representation = negotiate_representation(parts, subject, !target.resource.is_builtin())?;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let include = match representation.object_form {
             ObjectForm::Table(_) => {

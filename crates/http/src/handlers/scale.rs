@@ -39,7 +39,7 @@ pub(super) async fn handle(
             registry.change_scale(target, name, &caller, options, |_| Ok(wanted.clone())).await?
         }
         RequestVerb::Patch => {
-            let form = patch::kind(headers)?;
+            let form = patch::kind(headers, target)?;
             let options = patch::options(&query, form)?;
             let patch = patch::document(form, request.body, options.field_validation).await?;
             let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);

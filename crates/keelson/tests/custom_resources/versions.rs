@@ -3,7 +3,7 @@
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
 
-use super::{DEFINITIONS, MERGE, definition, establish, until, version};
+use super::{DEFINITIONS, MERGE, definition, establish, until, until_gone, version};
 
 const GROUP: &str = "none.example.com";
 
@@ -85,7 +85,7 @@ async fn the_stored_version_changes_and_an_unserved_one_still_stores() {
     );
 
     raw.patch(&*path, MERGE, &both("v2", false)).await.expect(200);
-    until(&raw, &place("v2"), |found| found["code"] == 404).await;
+    until_gone(&raw, &place("v2")).await;
     assert_eq!(raw.get(format!("{}/x", place("v1"))).await.expect(200).json()["spec"]["a"], "2");
     raw.post(place("v1"), &json!({ "metadata": { "name": "y" }, "spec": { "a": "3" } })).await.expect(201);
     raw.delete(format!("{}/x", place("v1"))).await.expect(200);

@@ -26,7 +26,7 @@ async fn an_update_makes_what_its_resource_lets_it_make() {
         let mut next = renewed.clone();
         next["metadata"]["resourceVersion"] = unseen;
         let refused = lab.raw.put(lease, &next).await;
-        let fault = "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update";
+        let fault = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
         check(&refused, 422, "Invalid", &format!("leases.coordination.k8s.io \"l\" is invalid: {fault}"));
         assert_eq!(refused.json()["details"]["kind"], "leases");
     }

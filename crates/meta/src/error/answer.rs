@@ -145,6 +145,11 @@ pub(super) fn too_large(why: &str) -> Status {
     failure(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
 }
 
+pub(super) fn method_not_supported(resource: &GroupResource, verb: &str) -> Status {
+    let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
+    failure(405, "MethodNotAllowed", message).with_details(about(resource, ""))
+}
+
 pub(super) fn unsupported_media_type(accepted: MediaTypes) -> Status {
     let accepted = accepted.join(", ");
     failure(

@@ -50,7 +50,7 @@ fn errors_about_an_object_name_it() {
         Some(json!({"name": "none", "group": "apps", "kind": "deployments"})),
     );
     check(
-        &ApiError::AlreadyExists { resource: resource("", "configmaps"), name: "e1".into() },
+        &ApiError::AlreadyExists { resource: resource("", "configmaps"), name: "e1".into(), is_going: false },
         409,
         "AlreadyExists",
         "configmaps \"e1\" already exists",

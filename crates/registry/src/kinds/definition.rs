@@ -76,10 +76,15 @@ impl Strategy for CustomResourceDefinitions {
 
     fn prepare_update(&self, target: &Target, _: &Object, next: &mut Object) -> bool {
         let whole = target.subresource.is_none();
-        if whole {
+        let says_none = next.get(&["status", "storedVersions"]).and_then(Value::as_array).is_none_or(Vec::is_empty);
+        if whole || says_none {
             add_stored_version(next);
         }
-        whole
+        whole || says_none
+    }
+
+    fn checks_uid_as_update(&self) -> bool {
+        true
     }
 
     fn states_grace_period(&self) -> bool {

@@ -162,6 +162,11 @@ pub(crate) trait Strategy: Send + Sync {
         false
     }
 
+    /// Whether a deletion tells of another uid in the words in which an update does.
+    fn checks_uid_as_update(&self) -> bool {
+        false
+    }
+
     /// Whether an object that is marked as deleted says that it has no time to end.
     fn states_grace_period(&self) -> bool {
         true

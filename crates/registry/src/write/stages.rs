@@ -21,7 +21,9 @@ use crate::caller::Caller;
 use crate::intake::{check_type, conform, fit, match_url};
 use crate::kinds::drop_closed;
 use crate::managed;
-use crate::prepare::{carry_over, check_new, refuse_unconverted, schema_faults, stamp_new, validate_update};
+use crate::prepare::{
+    asks_for_more, carry_over, check_new, refuse_unconverted, schema_faults, stamp_new, validate_update,
+};
 use crate::registry::Registry;
 use crate::subresources;
 use crate::target::Target;
@@ -132,11 +134,13 @@ impl Registry {
         let faults = schema_faults(target, Some(&mut live.object), &mut next, caller.warnings());
         let faults = refuse_unconverted(target, &next, faults)?;
         let (stored, next) = self.both_as_stored(target, &live.object, next).await?;
+        let counts = target.is_converted().then(|| asks_for_more(target, &live.object, &next));
         // Prepare. What admission fills in is no change, so the generation is counted after it.
         let (mut next, is_added) = managed::confine(target, &stored, next);
         is_changed |= is_added;
         strategy.check_subresource(target, &next)?;
-        carry_over(target, &stored, &mut next);
+        let counts = counts.unwrap_or_else(|| asks_for_more(target, &stored, &next));
+        carry_over(&stored, &mut next, counts);
         drop_closed(target, Some(&stored), &mut next);
         is_changed |= strategy.prepare_update(target, &stored, &mut next);
         // Validate.

@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use keelson_codec::StoredObject;
+use keelson_codec::{StoredObject, json};
+use keelson_meta::json::Value;
 use keelson_meta::{ApiError, ListMeta, Revision};
 use keelson_tables::wire::{self, TableHead};
 
@@ -26,11 +27,27 @@ impl Renderer {
         revision: Option<Revision>,
     ) -> Result<Response<ResponseBody>, ApiError> {
         let object = &*self.view.show(object).await?;
-        let Some(revision) = revision else {
-            let mut unborn = self.decode(object, Revision::ZERO);
-            unborn.remove_meta("resourceVersion");
-            return Ok(respond::value(code, &unborn.into_value(), self.media()));
+        let Some(revision) = revision else { return self.answer_unborn(code, object) };
+        respond::object(code, Bytes::from(self.write(object, revision)), self.media())
+    }
+
+    /// An object that was only tried to be made: it has no revision.
+    fn answer_unborn(&self, code: StatusCode, object: &StoredObject) -> Result<Response<ResponseBody>, ApiError> {
+        let mut shown = match self.representation.object_form {
+            ObjectForm::Whole => self.decode(object, Revision::ZERO).into_value(),
+            ObjectForm::Metadata(_) | ObjectForm::Table(_) => {
+                let read = json::parse(&self.write(object, Revision::ZERO));
+                read.map_err(|error| ApiError::Internal(error.to_string()))?.value
+            }
         };
+        forget_revision(&mut shown);
+        if let Some(rows) = shown.get_mut("rows").and_then(Value::as_array_mut) {
+            rows.iter_mut().filter_map(|row| row.get_mut("object")).for_each(forget_revision);
+        }
+        Ok(respond::value(code, &shown, self.media()))
+    }
+
+    fn write(&self, object: &StoredObject, revision: Revision) -> Vec<u8> {
         let mut out = Vec::with_capacity(object.object_len(revision) + 64);
         match self.representation.object_form {
             ObjectForm::Whole => self.view.write_object(object, revision, &mut out),
@@ -43,6 +60,12 @@ impl Renderer {
             }
         }
         out.push(b'\n');
-        respond::object(code, Bytes::from(out), self.media())
+        out
+    }
+}
+
+fn forget_revision(shown: &mut Value) {
+    if let Some(metadata) = shown.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
     }
 }
