@@ -25,6 +25,7 @@ use crate::scope::Scope;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::spec::{CollectionSpec, Layout};
 use crate::trees::Trees;
+use crate::written::DecoderId;
 
 /// About how many events are applied under one lock: readers wait for no more than these.
 const APPLY_EVENTS: usize = 64;
@@ -95,7 +96,7 @@ impl Collection {
         let live = Live { trees, revision: Revision::ZERO, unreadable: Unreadable::new(), removed: None };
         Self {
             prefix: prefix.into(),
-            decoder: Decoder { layout, complete, labels: LabelInterner::default() },
+            decoder: Decoder { id: DecoderId::next(), layout, complete, labels: LabelInterner::default() },
             live: RwLock::new(live),
             feed: Arc::new(Feed::new(history, environment.clone())),
             environment,
@@ -124,7 +125,7 @@ impl Collection {
     /// When the value is not an object.
     pub fn decode(&self, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
         let key = self.relative(stored.key.as_str()).into();
-        let entry = match self.environment.written.take(&stored.key, &stored.value) {
+        let entry = match self.environment.written.take(&stored.key, &stored.value, self.decoder.id) {
             Some(object) => self.decoder.written(key, &object, stored.revision),
             None => self.decoder.decode(key, &stored.value, stored.revision),
         };
@@ -134,7 +135,7 @@ impl Collection {
     /// Says that this server is about to write an object under one of the collection's keys: when it comes back from the store
     /// with these bytes, it is taken as it is. It must lack nothing that [`CollectionSpec::complete`] adds.
     pub fn announce(&self, key: StoreKey, object: Checked) {
-        self.environment.written.announce(key, object);
+        self.environment.written.announce(key, object, self.decoder.id);
     }
 
     /// The newest state. Its revision is the watermark of the whole server, so a collection at rest is as fresh as a

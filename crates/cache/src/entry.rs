@@ -14,6 +14,7 @@ use keelson_meta::Revision;
 
 use crate::labels::{LabelInterner, Labels};
 use crate::spec::{Complete, Layout};
+use crate::written::DecoderId;
 
 /// An object as it is at one revision.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub struct Entry {
 
 /// Reads what is stored as entries of a collection.
 pub(crate) struct Decoder {
+    /// Which one it is.
+    pub(crate) id: DecoderId,
     pub(crate) layout: Arc<Layout>,
     pub(crate) complete: Option<Arc<dyn Complete>>,
     pub(crate) labels: LabelInterner,
@@ -206,7 +209,7 @@ mod tests {
 
     fn decoder(fields: &[FieldPath]) -> Decoder {
         let layout = Layout::new(fields.to_vec(), None);
-        Decoder { layout: Arc::new(layout), complete: None, labels: LabelInterner::default() }
+        Decoder { id: DecoderId::next(), layout: Arc::new(layout), complete: None, labels: LabelInterner::default() }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! them costs little beside checking them. What is forgotten here is read like everybody else's.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -17,6 +18,18 @@ use parking_lot::Mutex;
 const MOST_OBJECTS: usize = 1024;
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
+/// Which way of reading a collection has: given out when it is made, and never again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DecoderId(u64);
+
+impl DecoderId {
+    /// A new one.
+    pub(crate) fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// What a server is writing, to whatever collection.
 #[derive(Default)]
 pub(crate) struct Written(Mutex<Objects>);
@@ -24,13 +37,19 @@ pub(crate) struct Written(Mutex<Objects>);
 #[derive(Default)]
 struct Objects {
     /// The newest that was announced of each key, with its number.
-    newest: HashMap<StoreKey, (u64, Checked)>,
+    newest: HashMap<StoreKey, Newest>,
     /// All that were announced, in their order, whether they are still waited for or not.
     order: VecDeque<Announced>,
     /// Of all in `order`.
     bytes: usize,
     /// How many were announced.
     count: u64,
+}
+
+struct Newest {
+    number: u64,
+    object: Checked,
+    by: DecoderId,
 }
 
 struct Announced {
@@ -40,31 +59,32 @@ struct Announced {
 }
 
 impl Written {
-    /// An object is about to be written under a key. Cost: a lock and an entry of a hash map.
-    pub(crate) fn announce(&self, key: StoreKey, object: Checked) {
+    /// An object is about to be written under a key, which lacks nothing by this decoder. Cost: a lock and an entry of a hash map.
+    pub(crate) fn announce(&self, key: StoreKey, object: Checked, by: DecoderId) {
         let mut objects = self.0.lock();
         objects.count += 1;
         let announced = Announced { key: key.clone(), number: objects.count, bytes: object.memory() };
-        objects.newest.insert(key, (announced.number, object));
+        objects.newest.insert(key, Newest { number: announced.number, object, by });
         objects.bytes += announced.bytes;
         objects.order.push_back(announced);
         while objects.order.len() > MOST_OBJECTS || objects.bytes > MOST_BYTES {
             let Some(oldest) = objects.order.pop_front() else { break };
             objects.bytes -= oldest.bytes;
-            if objects.newest.get(&oldest.key).is_some_and(|(number, _)| *number == oldest.number) {
+            if objects.newest.get(&oldest.key).is_some_and(|newest| newest.number == oldest.number) {
                 objects.newest.remove(&oldest.key);
             }
         }
     }
 
-    /// The object that was announced under a key, if it has these bytes. It is forgotten with that. Cost: a lock, a look-up,
-    /// and a comparison of the bytes where the store hands on others.
-    pub(crate) fn take(&self, key: &StoreKey, value: &Bytes) -> Option<Checked> {
+    /// The object that was announced under a key, if it has these bytes and was announced for this decoder: another one may find
+    /// that it lacks something. It is forgotten with that. Cost: a lock, a look-up, and a comparison of the bytes where the store
+    /// hands on others.
+    pub(crate) fn take(&self, key: &StoreKey, value: &Bytes, by: DecoderId) -> Option<Checked> {
         let mut objects = self.0.lock();
-        let (_, object) = objects.newest.get(key)?;
-        let written = object.object().bytes();
+        let newest = objects.newest.get(key).filter(|newest| newest.by == by)?;
+        let written = newest.object.object().bytes();
         let is_same = written.len() == value.len() && (written.as_ptr() == value.as_ptr() || written == value);
-        if is_same { objects.newest.remove(key).map(|(_, object)| object) } else { None }
+        if is_same { objects.newest.remove(key).map(|newest| newest.object) } else { None }
     }
 }
 
@@ -81,15 +101,17 @@ mod tests {
         Checked::parse(value.into()).unwrap()
     }
 
+    const READER: DecoderId = DecoderId(u64::MAX);
+
     fn take(written: &Written, name: &str, bytes: &Bytes) -> Option<Bytes> {
-        written.take(&key(name), bytes).map(|object| object.object().bytes().clone())
+        written.take(&key(name), bytes, READER).map(|object| object.object().bytes().clone())
     }
 
     #[test]
     fn an_object_is_known_by_its_key_and_bytes_and_once() {
         let (written, ours) = (Written::default(), object("a"));
         let bytes = ours.object().bytes();
-        written.announce(key("a"), ours.clone());
+        written.announce(key("a"), ours.clone(), READER);
         assert_eq!(take(&written, "b", bytes), None, "the same under another key");
         assert_eq!(take(&written, "a", &bytes.slice(..5)), None, "a part of it");
         assert_eq!(take(&written, "a", object("b").object().bytes()), None, "what another wrote under the key");
@@ -97,13 +119,15 @@ mod tests {
         let found = take(&written, "a", &Bytes::copy_from_slice(bytes));
         assert_eq!(found.map(|found| found.as_ptr()), Some(bytes.as_ptr()));
         assert_eq!(take(&written, "a", bytes), None);
+        written.announce(key("a"), ours.clone(), DecoderId(0));
+        assert_eq!(take(&written, "a", bytes), None, "it is read in another way since");
     }
 
     #[test]
     fn what_is_written_often_is_known_when_what_it_replaced_is_forgotten() {
         let written = Written::default();
         for number in 0..=MOST_OBJECTS {
-            written.announce(key("a"), object(&number.to_string()));
+            written.announce(key("a"), object(&number.to_string()), READER);
         }
         let last = object(&MOST_OBJECTS.to_string());
         assert!(take(&written, "a", last.object().bytes()).is_some());
@@ -114,12 +138,12 @@ mod tests {
         let written = Written::default();
         let names: Vec<String> = (0..=MOST_OBJECTS).map(|number| number.to_string()).collect();
         let few: Vec<Checked> = names.iter().map(|name| object(name)).collect();
-        names.iter().zip(&few).for_each(|(name, object)| written.announce(key(name), object.clone()));
+        names.iter().zip(&few).for_each(|(name, object)| written.announce(key(name), object.clone(), READER));
         let is_there = |name: &str, object: &Checked| take(&written, name, object.object().bytes()).is_some();
         assert!(!is_there(&names[0], &few[0]));
         assert!(is_there(&names[1], &few[1]));
         let large = object(&"x".repeat(MOST_BYTES - 1000));
-        written.announce(key("large"), large.clone());
+        written.announce(key("large"), large.clone(), READER);
         assert!(!is_there(&names[2], &few[2]));
         assert!(is_there("large", &large));
     }

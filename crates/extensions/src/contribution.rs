@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use keelson_cache::Collection;
 use keelson_meta::json::Value;
 use keelson_meta::{Object, version_names};
 use keelson_outbound::{ConversionWebhook, Outbound};
-use keelson_registry::Contribution;
+use keelson_registry::{Contribution, DefinedBy};
 use keelson_resources::{Resource, ScalePaths, Scope, SelectableField, ServedVersion, StorageKind, Subresource, Text};
 use keelson_tables::{CellType, CustomColumn, Printer};
 
@@ -22,14 +23,19 @@ const TERMINATING: &str = "create not allowed while custom resource definition i
 /// What a definition contributes.
 ///
 /// Cost: that of compiling its schemas and expressions.
-pub(crate) fn of(known: &KnownDefinition, outbound: &Arc<Outbound>) -> Contribution {
+pub(crate) fn of(known: &KnownDefinition, definitions: &Arc<Collection>, outbound: &Arc<Outbound>) -> Contribution {
     let KnownDefinition { entry, read: definition } = known;
     let object = &entry.object.decode(entry.revision);
     let stated = object.get(&["spec", "versions"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let resource = resource(object, definition, stated);
     let kind_in = |version: &Value| resource.gvk(&text(version.get("name")));
     let schemas: Vec<_> = stated.iter().map(|version| schema::of_version(&kind_in(version), version)).collect();
-    let mut contribution = Contribution::new(resource);
+    let mut contribution = Contribution::new(resource).defined_by(DefinedBy {
+        collection: definitions.clone(),
+        name: definition.name.clone(),
+        state: definition.state(),
+        terminating: TERMINATING,
+    });
     for (place, (version, schema)) in stated.iter().zip(&schemas).enumerate() {
         let name = text(version.get("name"));
         contribution = contribution.with_printer(&name, &Printer::custom_until_unusable(columns(version)));

@@ -62,6 +62,11 @@ impl Definition {
         self.names_accepted || self.established
     }
 
+    /// All that decides what is served, but for whether it is served and still takes objects.
+    pub(crate) fn state(&self) -> String {
+        format!("{} {} {:?}", self.uid, self.generation, self.accepted)
+    }
+
     /// Whether what is served of it is the same as of another state of it.
     pub(crate) fn is_served_alike(&self, other: &Self) -> bool {
         let served = |definition: &Self| (definition.is_served(), definition.terminating, definition.generation);

@@ -46,7 +46,8 @@ pub struct Extensions {
     known: Mutex<Known>,
     pub(crate) serving: Serving,
     statuses: Queue<String>,
-    emptying: Queue<String>,
+    /// The definitions whose objects are to be deleted, while this server is the one that does it.
+    emptying: Mutex<Option<Arc<Queue<String>>>>,
 }
 
 /// All definitions, by name, and who has which names.
@@ -79,7 +80,7 @@ impl Extensions {
             known: Mutex::default(),
             serving: Serving::default(),
             statuses: Queue::new(STATUS_BACKOFF),
-            emptying: Queue::new(EMPTYING_BACKOFF),
+            emptying: Mutex::default(),
         };
         let stored = extensions.definitions.resource.stored();
         let stored = stored.ok_or_else(|| ApiError::Internal("definitions are not stored".to_owned()))?.clone();
@@ -96,13 +97,26 @@ impl Extensions {
     /// Follows the definitions until the server stops.
     pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
         let telling = self.statuses.run(WRITES_AT_ONCE, |name| self.tell(name));
-        let emptying = self.emptying.run(EMPTIED_AT_ONCE, |name| self.empty(name));
         tokio::select! {
             () = stopping.cancelled() => {}
             never = self.follow() => match never {},
             never = telling => match never {},
-            never = emptying => match never {},
         }
+    }
+
+    /// Deletes the objects of definitions that are being deleted, until told to stop. Of the servers on a store one does it: each would
+    /// ask for every object, and all but the first in vain.
+    pub async fn empty_definitions(self: Arc<Self>, stopping: CancellationToken) {
+        let queue = Arc::new(Queue::new(EMPTYING_BACKOFF));
+        // ORDER: the queue is there before it is looked what is known, so that nothing falls in between.
+        *self.emptying.lock() = Some(queue.clone());
+        let known: Vec<String> = self.known.lock().definitions.keys().cloned().collect();
+        self.look_at(&known.into_iter().collect());
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            never = queue.run(EMPTIED_AT_ONCE, |name| self.empty(name)) => match never {},
+        }
+        *self.emptying.lock() = None;
     }
 
     /// A definition as it was last seen; `None` when it is gone.
@@ -203,7 +217,8 @@ impl Extensions {
             return Ok(());
         }
         let all = || self.known.lock().definitions.values().cloned().collect();
-        self.serving.adjust(&self.registry, &self.outbound, changed, all).await
+        let definitions = self.definitions.collection().map_err(|error| SurfaceError::Cache(error.to_string()))?;
+        self.serving.adjust(&self.registry, definitions, &self.outbound, changed, all).await
     }
 
     /// Has these definitions looked at by who writes to them.
@@ -211,7 +226,11 @@ impl Extensions {
         for name in changed {
             match self.known(name).map(|known| known.read) {
                 Some(definition) if !definition.terminating => self.statuses.add(name.clone()),
-                Some(definition) if definition.holds_objects => self.emptying.add(name.clone()),
+                Some(definition) if definition.holds_objects => {
+                    if let Some(queue) = &*self.emptying.lock() {
+                        queue.add(name.clone());
+                    }
+                }
                 Some(_) | None => {}
             }
         }

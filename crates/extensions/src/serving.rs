@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use keelson_cache::Collection;
 use keelson_meta::GroupResource;
 use keelson_outbound::Outbound;
 use keelson_registry::{Contribution, Registry, Surface, SurfaceError};
@@ -35,6 +36,7 @@ impl Serving {
     pub(crate) async fn adjust(
         &self,
         registry: &Registry,
+        definitions: &Arc<Collection>,
         outbound: &Arc<Outbound>,
         changed: &BTreeSet<String>,
         all: impl FnOnce() -> Vec<KnownDefinition>,
@@ -51,7 +53,7 @@ impl Serving {
         if wanted.is_empty() {
             return Ok(());
         }
-        let contributions = compiled(&wanted, outbound).await;
+        let contributions = compiled(&wanted, definitions, outbound).await;
         match registry.surfaces().put(contributions.clone()).await {
             Ok(_) => served.extend(wanted.into_iter().map(|known| (known.read.name.clone(), known.read))),
             Err(SurfaceError::Taken(_)) => {
@@ -119,8 +121,12 @@ pub(crate) fn resource_of(definition: &Definition) -> GroupResource {
 }
 
 /// What definitions contribute. Schemas and expressions are compiled, which may take long.
-async fn compiled(definitions: &[KnownDefinition], outbound: &Arc<Outbound>) -> Vec<Contribution> {
-    let (definitions, outbound) = (definitions.to_vec(), outbound.clone());
-    let compile = move || definitions.iter().map(|known| contribution::of(known, &outbound)).collect();
+async fn compiled(
+    wanted: &[KnownDefinition],
+    definitions: &Arc<Collection>,
+    outbound: &Arc<Outbound>,
+) -> Vec<Contribution> {
+    let (wanted, definitions, outbound) = (wanted.to_vec(), definitions.clone(), outbound.clone());
+    let compile = move || wanted.iter().map(|known| contribution::of(known, &definitions, &outbound)).collect();
     outcome(tokio::task::spawn_blocking(compile)).await
 }

@@ -1,4 +1,5 @@
-//! Objects that were stored before there was a default that all objects have today, and what they become when they are read.
+//! Objects that were stored before there was a default that all objects have today, or that have fields of custom resources that
+//! are declared no more, and what they become when they are read.
 //!
 //! The store keeps them as they are until somebody writes them. An object is completed in the version that it lies in the store
 //! in, so that a [`Completion`] knows the defaults and the schema of each version of what is stored together. Knows nothing
@@ -26,8 +27,15 @@ pub(crate) struct Completion {
 struct Form {
     api_version: String,
     kind: String,
-    defaults: Defaults,
-    schema: Schema,
+    rules: FormRules,
+}
+
+/// What is known of objects in a version.
+enum FormRules {
+    /// Of a built-in kind.
+    Defaults(Defaults, Schema),
+    /// Of a custom resource: its schema may have got defaults and lost fields since.
+    Structural(Schema),
 }
 
 impl Completion {
@@ -37,7 +45,11 @@ impl Completion {
     ) -> Option<Arc<dyn Complete>> {
         let form = |(kind, defaults, schema): (GroupVersionKind, Option<Defaults>, Option<Schema>)| {
             let api_version = kind.group_version().to_string();
-            Some(Form { api_version, kind: kind.kind, defaults: defaults?, schema: schema? })
+            let rules = match (defaults, schema?) {
+                (_, schema) if schema.get().is_structural() => FormRules::Structural(schema),
+                (defaults, schema) => FormRules::Defaults(defaults?, schema),
+            };
+            Some(Form { api_version, kind: kind.kind, rules })
         };
         let forms: Vec<Form> = kinds.filter_map(form).collect();
         if forms.is_empty() { None } else { Some(Arc::new(Self { forms })) }
@@ -51,13 +63,23 @@ impl Complete for Completion {
         let stored = checked.object();
         let is_in = |form: &&Form| form.api_version == stored.api_version() && form.kind == stored.kind();
         let form = self.forms.iter().find(is_in)?;
-        if !form.defaults.lacks(checked) {
+        let is_complete = match &form.rules {
+            FormRules::Defaults(defaults, _) => !defaults.lacks(checked),
+            FormRules::Structural(schema) => schema.get().is_shape_of(stored.bytes()),
+        };
+        if is_complete {
             return None;
         }
         let mut object = stored.decode(Revision::ZERO);
         let mut report = WalkReport::default();
-        form.defaults.fill(&mut object);
-        form.schema.get().walk(&mut object, &mut report, COMPLETE);
+        match &form.rules {
+            FormRules::Defaults(defaults, schema) => {
+                defaults.fill(&mut object);
+                schema.get().walk(&mut object, &mut report, COMPLETE);
+            }
+            // Fields that are declared no more are not shown. The store has them until the object's next write.
+            FormRules::Structural(schema) => schema.get().walk(&mut object, &mut report, WalkOptions::STORE),
+        }
         let complete = StoredObject::encode(&object);
         (report.faults().is_empty() && complete.bytes() != stored.bytes()).then_some(complete)
     }

@@ -62,8 +62,8 @@ pub use selection::Selection;
 pub use subresources::{Remote, ServiceAccountTokens, TokenFault};
 pub use surface::builtin::{collection_specs, key_prefix};
 pub use surface::{
-    CollectionId, Contribution, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError, Surfaces,
-    VersionChange,
+    CollectionId, Contribution, DefinedBy, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError,
+    Surfaces, VersionChange,
 };
 pub use target::Target;
 pub use unreadable::not_for_collections;

@@ -7,6 +7,7 @@
 
 pub(crate) mod builtin;
 mod contribution;
+mod definition;
 mod served;
 mod surfaces;
 
@@ -17,6 +18,8 @@ use keelson_meta::ApiError;
 use keelson_resources::{Resource, Text};
 
 pub use contribution::Contribution;
+pub use definition::DefinedBy;
+pub(crate) use definition::refused;
 pub use served::{CollectionId, KindVersion, ServedResource, StoredCollection, VersionChange};
 pub use surfaces::{SurfaceError, Surfaces};
 
@@ -58,15 +61,15 @@ impl Surface {
         self.groups.contains_key(group)
     }
 
-    /// All resources, in no order.
-    pub fn resources(&self) -> impl Iterator<Item = &Arc<ServedResource>> {
-        self.groups.values().flat_map(|group| group.by_plural.values())
     /// Whether any resource of the group is part of the program.
     pub fn has_builtin_group(&self, group: &str) -> bool {
         let resources = self.groups.get(group).into_iter().flat_map(|group| group.by_plural.values());
         group.is_empty() || resources.into_iter().any(|resource| resource.is_builtin())
     }
 
+    /// All resources, in no order.
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<ServedResource>> {
+        self.groups.values().flat_map(|group| group.by_plural.values())
     }
 
     /// The resource of a group and plural name.

@@ -75,6 +75,7 @@ pub struct WatchStream {
     state: State,
     /// What is decided but not yet handed out: pointers to objects that all watchers share.
     pending: VecDeque<WatchOutput>,
+    collection: Arc<Collection>,
     cursor: Option<WatchCursor>,
     selection: Selection,
     /// Events up to this revision are not sent: a watch may start in the future.
@@ -138,6 +139,7 @@ impl Registry {
             state,
             pending: VecDeque::new(),
             cursor,
+            collection,
             selection,
             floor,
             bookmarks: options.allow_bookmarks,
@@ -292,6 +294,11 @@ impl WatchStream {
             }
             batch = next(cursor, &mut self.rested) => match batch {
                 Ok(batch) => Some(self.tell(&batch)),
+                // As upstream has it, a watch of what is served no longer, or in another way now, just ends.
+                Err(_) if self.collection.is_removed() => {
+                    self.state = State::Done;
+                    None
+                }
                 Err(gone) => {
                     self.state = State::Failed(too_old(gone.requested, gone.oldest));
                     Some(Vec::new())

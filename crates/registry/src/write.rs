@@ -129,14 +129,40 @@ pub(crate) enum Ownership {
 
 /// What becomes of an object, in the version that is stored.
 pub(crate) enum Change {
-    /// It is made, on the condition that its namespace is as it was seen.
-    Create { new: ManagedObject, namespace: Option<Compare> },
+    /// It is made, on the condition that what it depends on is as it was seen.
+    Create { new: ManagedObject, guards: Guards },
     /// It shall be like this.
     Put(ManagedObject),
     /// It shall go, and this is what it was at last, as the client is shown it.
     Remove(StoredObject),
     /// It stays as it is, and nothing is written.
     Keep(StoredObject, Revision),
+}
+
+/// The conditions under which an object is made: that its namespace is as it was seen, and the definition of its resource.
+#[derive(Clone, Default)]
+pub(crate) struct Guards {
+    pub(crate) namespace: Option<Compare>,
+    pub(crate) definition: Option<Compare>,
+}
+
+impl Guards {
+    /// All of them.
+    fn compares(&self) -> impl Iterator<Item = Compare> {
+        self.namespace.iter().chain(&self.definition).cloned()
+    }
+}
+
+impl Registry {
+    /// The conditions under which an object of this name, or of a name that begins so, is made.
+    ///
+    /// # Errors
+    /// 404 and 403 where the namespace, or the definition, is gone or going.
+    pub(crate) async fn guards(&self, target: &Target, name: &str) -> Result<Guards, ApiError> {
+        let namespace = self.namespace_guard(target, name).await?;
+        let definition = target.resource.definition().map(|definition| definition.guard(target, name)).transpose()?;
+        Ok(Guards { namespace, definition })
+    }
 }
 
 /// The object that a write is shown which makes none.

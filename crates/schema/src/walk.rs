@@ -8,6 +8,7 @@ mod base64;
 mod path;
 mod report;
 mod scalar;
+mod shape;
 mod structural;
 mod times;
 

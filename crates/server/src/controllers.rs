@@ -13,6 +13,7 @@ use keelson_controllers::{
     KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress,
     RegisteredServers,
 };
+use keelson_extensions::Extensions;
 use keelson_meta::ApiError;
 use keelson_registry::Registry;
 use keelson_supervision::{Supervisor, TaskGroup};
@@ -45,17 +46,24 @@ pub(crate) fn aggregation(
     is_on.then(|| ClusterRoleAggregation::new(registry.clone()).map(Arc::new)).transpose()
 }
 
+/// What controllers are made of that others use too.
+pub(crate) struct ControllerParts {
+    pub(crate) aggregation: Option<Arc<ClusterRoleAggregation>>,
+    pub(crate) extensions: Arc<Extensions>,
+}
+
 /// Starts all of it; how far the bootstrap has come.
 pub(crate) fn spawn(
     config: &Config,
     registry: &Arc<Registry>,
     (pki, authentication): (&Pki, AuthenticationInfo),
     place: Membership,
-    aggregation: Option<Arc<ClusterRoleAggregation>>,
+    parts: ControllerParts,
     background: &TaskGroup,
 ) -> Arc<Progress> {
     let stopping = background.stopping();
     let Membership { addr, holder, servers } = place;
+    let ControllerParts { aggregation, extensions } = parts;
     let ranges = config.registry.service_ranges.clone();
     let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
     let authentication = Arc::new(AuthenticationPublication::new(registry.clone(), authentication));
@@ -73,7 +81,7 @@ pub(crate) fn spawn(
     let (registry, root) = (registry.clone(), pki.server_ca_pem.clone());
     let leadership = Leadership::new(registry.clone(), &config.server_id, holder);
     let supervisor = background.supervisor().clone();
-    let controllers = Controllers { config: config.clone(), registry, servers, root, supervisor };
+    let controllers = Controllers { config: config.clone(), registry, extensions, servers, root, supervisor };
     let stopping = stopping.clone();
     if config.store.is_shared() {
         let lead = async move { leadership.run(stopping, |leading| controllers.run(leading)).await };
@@ -102,6 +110,7 @@ fn after<W: Future<Output = ()> + Send + 'static>(
 struct Controllers {
     config: Config,
     registry: Arc<Registry>,
+    extensions: Arc<Extensions>,
     servers: Arc<RegisteredServers>,
     /// The certificates by which clients know the servers, in PEM.
     root: String,
@@ -125,6 +134,7 @@ impl Controllers {
         let on = |controller| self.config.controllers.is_on(controller);
         let (servers, duration) = (self.servers.clone(), self.config.identity_duration);
         running.spawn("server-leases", IdentityCollection::new(registry(), servers, duration).run(stopping()));
+        running.spawn("custom-resource-deletion", self.extensions.clone().empty_definitions(stopping()));
         if on(Controller::ServiceAccount) {
             let accounts = NamespaceObjects::service_accounts(registry());
             running.spawn(Controller::ServiceAccount.name(), accounts.run(stopping()));

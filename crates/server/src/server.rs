@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::builtin;
 use crate::config::Config;
-use crate::controllers::{self, Membership};
+use crate::controllers::{self, ControllerParts, Membership};
 use crate::documents::Documentation;
 use crate::history::Compactor;
 use crate::metrics::{conversion_samples, conversion_times, registry_samples, server_info};
@@ -196,10 +196,10 @@ impl Prepared {
         let cache = registry.cache().clone();
         let compactor = Compactor::new(store.clone(), cache, config.clock.clone(), config.history);
         background.spawn("compactor", compactor.run(stopping.clone()));
+        let parts = ControllerParts { aggregation: self.aggregation, extensions: self.extensions.clone() };
         background.spawn("custom-resources", self.extensions.run(stopping.clone()));
         background.spawn("api-services", self.aggregator.run(stopping.clone()));
-        let bootstrap =
-            controllers::spawn(&config, &registry, (&pki, self.authentication), place, self.aggregation, &background);
+        let bootstrap = controllers::spawn(&config, &registry, (&pki, self.authentication), place, parts, &background);
 
         let parts = (registry.clone(), outbound.clone(), self.tokens, self.metrics);
         let standing = store_check(&config.store, fence.clone(), probe);

@@ -15,7 +15,7 @@ const ALLOWED: [(&str, &[&str]); 32] = [
     ("codec", &["meta", "protobuf"]),
     ("resources", &["meta"]),
     ("cel", &["meta"]),
-    ("schema", &["meta", "cel"]),
+    ("schema", &["meta", "codec", "cel"]),
     ("patch", &["meta", "schema"]),
     ("tables", &["meta", "codec"]),
     ("conversion", &["meta", "resources"]),

@@ -57,7 +57,12 @@ fn layout() -> Arc<Layout> {
 }
 
 fn decoder() -> Decoder {
-    Decoder { layout: layout(), complete: None, labels: LabelInterner::default() }
+    Decoder {
+        id: crate::written::DecoderId::next(),
+        layout: layout(),
+        complete: None,
+        labels: LabelInterner::default(),
+    }
 }
 
 fn label(app: u8) -> String {

@@ -2,8 +2,9 @@
 //! schemas and the tables of printers, conversions and deprecations, and that knows resources by name.
 
 use std::iter::repeat;
+use std::sync::Arc;
 
-use keelson_cache::CollectionSpec;
+use keelson_cache::{CollectionSpec, Complete};
 use keelson_codec::FieldPath;
 use keelson_conversion::{Conversion, View};
 use keelson_defaults::Defaults;
@@ -39,7 +40,7 @@ pub fn collection_specs() -> Vec<CollectionSpec> {
     let completed = |collection: &Collection| {
         let versions = collection.resources.iter().flat_map(|resource| resource.versions.iter().zip(repeat(resource)));
         let kinds = versions.map(|(version, resource)| resource.gvk(&version.name));
-        CollectionSpec { complete: Completion::of(kinds.map(rules_of)), typed_items: false, ..spec(collection) }
+        CollectionSpec { typed_items: false, ..spec(collection, Completion::of(kinds.map(rules_of))) }
     };
     Catalogue::builtin().collections().iter().map(|collection| completed(collection)).collect()
 }
@@ -76,13 +77,13 @@ fn schema_of(kind: &GroupVersionKind) -> Option<Schema> {
 }
 
 /// What a cache has to hold for a collection that others contribute.
-pub(super) fn spec(collection: &Collection) -> CollectionSpec {
+pub(super) fn spec(collection: &Collection, complete: Option<Arc<dyn Complete>>) -> CollectionSpec {
     CollectionSpec {
         prefix: collection.key_prefix(),
         fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
         dispatch: collection.dispatch,
         namespaced: collection.namespaced,
-        complete: None,
+        complete,
         typed_items: true,
     }
 }

@@ -4,13 +4,16 @@
 
 use std::sync::Arc;
 
+use keelson_cache::Complete;
 use keelson_conversion::View;
 use keelson_resources::{Resource, Text};
 use keelson_schema::{Schema, SchemaDocument};
 use keelson_tables::Printer;
 
 use super::builtin;
+use super::definition::DefinedBy;
 use super::served::{KindVersion, ServedResource};
+use crate::complete::Completion;
 use crate::converter::Converter;
 use crate::kinds::Defined;
 
@@ -28,6 +31,7 @@ pub struct Contribution {
     storage_version: Option<Text>,
     converter: Option<Arc<dyn Converter>>,
     refuses_new: Option<&'static str>,
+    definition: Option<Arc<DefinedBy>>,
     builtin: bool,
 }
 
@@ -56,6 +60,7 @@ impl Contribution {
             storage_version: None,
             converter: None,
             refuses_new: None,
+            definition: None,
             builtin: false,
         }
     }
@@ -91,6 +96,31 @@ impl Contribution {
     pub fn refusing_new(mut self, why: &'static str) -> Self {
         self.refuses_new = Some(why);
         self
+    }
+
+    /// States which object defines it.
+    #[must_use]
+    pub fn defined_by(mut self, definition: DefinedBy) -> Self {
+        self.definition = Some(Arc::new(definition));
+        self
+    }
+
+    /// Whether its objects are read as those of what was served before: by the same state of a definition, or by none and without
+    /// schemas.
+    pub(super) fn is_read_like(&self, served: &ServedResource) -> bool {
+        match (&self.definition, served.definition()) {
+            (Some(wanted), Some(known)) => wanted.state == known.state,
+            _ => {
+                let versions = self.versions.iter().chain(served.versions().iter().map(|version| &**version));
+                !versions.into_iter().any(|version| version.structural().is_some())
+            }
+        }
+    }
+
+    /// What its objects are completed by when they are read, in whatever version they are stored.
+    pub(super) fn completion(&self) -> Option<Arc<dyn Complete>> {
+        let kinds = self.versions.iter().map(|version| (version.kind().clone(), None, version.own_schema().cloned()));
+        Completion::of(kinds)
     }
 
     /// States the schema of its objects in a version. A structural one prunes them, fills in its defaults, and refuses them with
@@ -148,5 +178,6 @@ impl Contribution {
         )
         .converted_by(self.converter.clone())
         .refusing_new(self.refuses_new)
+        .defined_by(self.definition.clone())
     }
 }

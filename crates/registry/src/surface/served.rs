@@ -16,6 +16,7 @@ use keelson_schema::{Schema, SchemaDocument, SchemaRef, Structural, WalkOptions,
 use keelson_tables::Printer;
 use keelson_validation::Rules;
 
+use super::definition::DefinedBy;
 use crate::converter::Converter;
 use crate::kept::{KeptObjects, KeptOf};
 use crate::kinds::{ClosedFields, MetadataRules, Ordinary, Strategy};
@@ -50,6 +51,8 @@ pub struct ServedResource {
     kept: Option<Arc<KeptOf>>,
     /// Why it takes no new objects, if it does not.
     refuses_new: Option<&'static str>,
+    /// What defines it, where something does.
+    definition: Option<Arc<DefinedBy>>,
 }
 
 /// The kind of a resource in one version. It can be used like the [`ServedVersion`] that it is of.
@@ -123,6 +126,7 @@ impl ServedResource {
             converter: None,
             kept: None,
             refuses_new: None,
+            definition: None,
         }
     }
 
@@ -139,6 +143,11 @@ impl ServedResource {
 
     pub(super) fn refusing_new(mut self, why: Option<&'static str>) -> Self {
         self.refuses_new = why;
+        self
+    }
+
+    pub(super) fn defined_by(mut self, definition: Option<Arc<DefinedBy>>) -> Self {
+        self.definition = definition;
         self
     }
 
@@ -192,6 +201,11 @@ impl ServedResource {
     /// Why it takes no new objects; `None` where it does.
     pub fn refuses_new(&self) -> Option<&'static str> {
         self.refuses_new
+    }
+
+    /// What defines it; `None` where nothing that is stored does.
+    pub(crate) fn definition(&self) -> Option<&Arc<DefinedBy>> {
+        self.definition.as_ref()
     }
 
     /// What leads an object of this `apiVersion` to one of its versions; `None` where nothing does.
@@ -333,6 +347,10 @@ impl KindVersion {
     /// schema.
     pub fn document(&self) -> Option<&Arc<dyn SchemaDocument>> {
         self.document.as_ref()
+    }
+
+    pub(super) fn own_schema(&self) -> Option<&Schema> {
+        self.schema.as_ref()
     }
 
     /// What judges its objects beyond their shape; `None` of a kind that code judges.

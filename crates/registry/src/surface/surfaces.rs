@@ -127,7 +127,7 @@ impl Shared {
         if let Some(builtin) = replaced.iter().find(|served| served.is_builtin()) {
             return Err(SurfaceError::Taken(builtin.group_resource()));
         }
-        for stored in self.collections_for(layouts(&contributions), &replaced).await? {
+        for stored in self.collections_for(&contributions, &replaced).await? {
             next.put_collection(stored);
         }
         contributions.iter().for_each(|contribution| next.put(contribution.served().kept_in(&self.kept)));
@@ -139,32 +139,44 @@ impl Shared {
         Ok(next)
     }
 
-    /// The collections of these layouts: those that are there already as far as their layout stays, and else new ones.
+    /// The collections of these contributions: those that are there already as far as objects are read as before, and else new
+    /// ones. As upstream has it, any other change of a definition makes a new one, so that watches of what was served before end.
     ///
     /// # Errors
     /// When the cache can't take them up; it holds what it held then.
     async fn collections_for(
         &self,
-        layouts: Vec<Collection>,
+        contributions: &[Contribution],
         replaced: &[Arc<ServedResource>],
     ) -> Result<Vec<Arc<StoredCollection>>, SurfaceError> {
-        let before: HashMap<Text, &Arc<StoredCollection>> = replaced
+        let before: HashMap<Text, (&Arc<StoredCollection>, &Arc<ServedResource>)> = replaced
             .iter()
-            .filter_map(|served| served.stored())
-            .map(|stored| (stored.layout.prefix.clone(), stored))
+            .filter_map(|served| Some((served.stored()?, served)))
+            .map(|(stored, served)| (stored.layout.prefix.clone(), (stored, served)))
             .collect();
+        let by_place: HashMap<&str, &Contribution> = contributions
+            .iter()
+            .filter_map(|contribution| Some((&**contribution.resource().storage_prefix()?, contribution)))
+            .collect();
+        let layouts = layouts(contributions);
         let mut found = Vec::with_capacity(layouts.len());
         let (mut added, mut relaid) = (Vec::new(), Vec::new());
         for layout in layouts {
+            let contribution = by_place.get(&*layout.prefix);
             match before.get(&layout.prefix) {
-                Some(known) if same_layout(known, &layout) => {
+                Some((known, served))
+                    if same_layout(known, &layout)
+                        && contribution.is_none_or(|contribution| contribution.is_read_like(served)) =>
+                {
                     found.push(Arc::new(StoredCollection { layout: Arc::new(layout), ..(***known).clone() }));
                 }
                 Some(_) => relaid.push(layout),
                 None => added.push(layout),
             }
         }
-        let specs = |layouts: &[Collection]| layouts.iter().map(builtin::spec).collect::<Vec<_>>();
+        let completion = |layout: &Collection| by_place.get(&*layout.prefix)?.completion();
+        let spec = |layout: &Collection| builtin::spec(layout, completion(layout));
+        let specs = |layouts: &[Collection]| layouts.iter().map(spec).collect::<Vec<_>>();
         let failed = |error: AddError| SurfaceError::Cache(error.to_string());
         let new = if added.is_empty() { Vec::new() } else { self.cache.add(specs(&added)).await.map_err(failed)? };
         let again = if relaid.is_empty() { Ok(Vec::new()) } else { self.cache.replace(specs(&relaid)).await };

@@ -11,7 +11,7 @@ use keelson_codec::stored::{Checked, StoredObject};
 use keelson_meta::ApiError;
 use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 
-use super::{Change, Effect, ManagedObject, WriteRequest, Written};
+use super::{Change, Effect, Guards, ManagedObject, WriteRequest, Written};
 use crate::companions::{Companions, has_companions};
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
@@ -74,13 +74,13 @@ impl Registry {
         live: Option<&Arc<Entry>>,
         change: Change,
     ) -> Result<Commit, ApiError> {
-        let (put, mut namespace, live) = match change {
+        let (put, mut guards, live) = match change {
             Change::Keep(object, revision) => {
                 return Ok(Commit::Done(Written::new(object, Some(revision), Effect::Updated)));
             }
             Change::Remove(last) => return self.commit_removal(request, live, last).await,
-            Change::Create { new, namespace } => (new, namespace, None),
-            Change::Put(next) => (next, None, live),
+            Change::Create { new, guards } => (new, guards, None),
+            Change::Put(next) => (next, Guards::default(), live),
         };
         let name = if live.is_none() { put.object.name().to_owned() } else { request.name.to_owned() };
         let plan = self.plan(request, live, &name)?;
@@ -102,13 +102,13 @@ impl Registry {
                 let same = Written::new(encoded.into_object(), Some(live.revision), Effect::Updated);
                 return Ok(Commit::Done(same));
             }
-            match self.attempt(&plan, Content::Put(encoded), namespace.as_ref(), companions).await? {
+            match self.attempt(&plan, Content::Put(encoded), &guards, companions).await? {
                 Attempt::Ended(commit) => return Ok(commit),
                 Attempt::PlanAgain => {
                     // The plan is made from the cache, so let it see what changed.
                     self.catch_up().await?;
                     if live.is_none() {
-                        namespace = self.namespace_guard(request.target, &name).await?;
+                        guards = self.guards(request.target, &name).await?;
                     }
                 }
             }
@@ -125,7 +125,7 @@ impl Registry {
         let plan = self.plan(request, live, request.name)?;
         for attempt in 0..PLAN_ATTEMPTS {
             let companions = self.accompany(request.target, live, None, attempt).await?;
-            match self.attempt(&plan, Content::Remove(last.clone()), None, companions).await? {
+            match self.attempt(&plan, Content::Remove(last.clone()), &Guards::default(), companions).await? {
                 Attempt::Ended(commit) => return Ok(commit),
                 Attempt::PlanAgain => self.catch_up().await?,
             }
@@ -149,7 +149,7 @@ impl Registry {
         &self,
         plan: &Plan<'_>,
         content: Content,
-        namespace: Option<&Compare>,
+        guards: &Guards,
         companions: Companions,
     ) -> Result<Attempt, ApiError> {
         let Plan { request, collection, live, .. } = plan;
@@ -159,7 +159,7 @@ impl Registry {
         let key = plan.key.clone();
         let condition = live.map_or(Condition::Absent, |live| Condition::At(live.revision));
         let mut compares = vec![Compare { key: key.clone(), condition }];
-        compares.extend(namespace.cloned());
+        compares.extend(guards.compares());
         let own = compares.len();
         let (write, object) = match content {
             Content::Remove(last) => (Write::Delete { key }, last),
@@ -241,5 +241,5 @@ fn unsettled() -> ApiError {
 /// 409: there is an object of this name.
 fn taken(target: &Target, key: &str) -> ApiError {
     let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
-    ApiError::AlreadyExists { resource: target.group_resource(), name: name.to_owned() }
+    ApiError::AlreadyExists { resource: target.group_resource(), name: name.to_owned(), is_going: false }
 }

@@ -26,6 +26,7 @@ use crate::prepare::{
 };
 use crate::registry::Registry;
 use crate::subresources;
+use crate::surface::refused;
 use crate::target::Target;
 use crate::versions::{convert, convert_both};
 
@@ -80,7 +81,7 @@ impl Registry {
         // Complete, own.
         let (mut managed_fields, mut is_changed) = self.complete_new(target, &mut object, ownership, caller).await?;
         // Admission that may change. It knows neither the uid nor a name that is generated.
-        let namespace = self.namespace_guard(target, name_or_base(&object)).await?;
+        let guards = self.guards(target, name_or_base(&object)).await?;
         refuse_where_nothing_is_new(target, &object)?;
         is_changed |= target.strategy().admit(self, target, &mut object)?;
         if !self.admission().is_empty() {
@@ -101,7 +102,7 @@ impl Registry {
             let attributes = AdmissionAttributes::of(request, Operation::Create, None);
             self.admission().validate(&attributes, Some(&new.with_managed_fields())).await?;
         }
-        Ok(Change::Create { new, namespace })
+        Ok(Change::Create { new, guards })
     }
 
     async fn stages_of_content(
@@ -130,11 +131,11 @@ impl Registry {
         if let Some(attributes) = &attributes {
             self.admit_changes(attributes, &mut next, &mut managed_fields).await?;
         }
-        // Convert.
+        // Convert. As upstream has it, the generation of a custom resource counts what changes in the version of the request.
         let faults = schema_faults(target, Some(&mut live.object), &mut next, caller.warnings());
         let faults = refuse_unconverted(target, &next, faults)?;
-        let (stored, next) = self.both_as_stored(target, &live.object, next).await?;
         let counts = target.is_converted().then(|| asks_for_more(target, &live.object, &next));
+        let (stored, next) = self.both_as_stored(target, &live.object, next).await?;
         // Prepare. What admission fills in is no change, so the generation is counted after it.
         let (mut next, is_added) = managed::confine(target, &stored, next);
         is_changed |= is_added;
@@ -300,12 +301,7 @@ fn reshape(target: &Target, object: &mut Object) -> Result<(), ApiError> {
 fn refuse_where_nothing_is_new(target: &Target, object: &Object) -> Result<(), ApiError> {
     match target.resource.refuses_new() {
         None => Ok(()),
-        Some(why) => Err(ApiError::Refused {
-            resource: target.group_resource(),
-            name: object.name().to_owned(),
-            message: why.to_owned(),
-            causes: Vec::new(),
-        }),
+        Some(why) => Err(refused(target, object.name(), why)),
     }
 }
 

@@ -13,7 +13,12 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Whether a field with this value is left out: null stands for an absent one, unless it is a value of its own.
 pub(super) fn is_left_out(field: SchemaRef<'_>, value: &Value) -> bool {
-    value.is_null() && !field.nullable()
+    value.is_null() && !is_nullable(field)
+}
+
+/// Whether null is a value of its own.
+pub(super) fn is_nullable(field: SchemaRef<'_>) -> bool {
+    field.nullable()
 }
 
 impl Walker<'_> {

@@ -1,0 +1,154 @@
+//! Changes of a definition: what they make of objects that are stored already, and of watches that run.
+
+use std::sync::Arc;
+
+use keelson_storage::Store;
+use keelson_storage::faulty::{Fault, FaultyStore};
+use keelson_storage::memory::MemoryStore;
+use keelson_testkit::{Raw, TestServer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{DEFINITIONS, MERGE, definition, establish, until, until_gone};
+
+const GROUP: &str = "change.example.com";
+const OLDS: &str = "/apis/change.example.com/v1/namespaces/default/olds";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+/// One version of a definition with these fields of `spec`.
+#[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
+fn with_fields(fields: Value) -> Value {
+    let spec = json!({ "type": "object", "properties": fields });
+    let schema = json!({ "openAPIV3Schema": { "type": "object", "properties": { "spec": spec } } });
+    json!([{ "name": "v1", "served": true, "storage": true, "schema": schema }])
+}
+
+fn before() -> Value {
+    let text = json!({ "type": "string" });
+    with_fields(json!({
+        "keep": text, "drop": text, "nul": { "type": "string", "nullable": true },
+        "sub": { "type": "object", "properties": { "a": text } }
+    }))
+}
+
+fn after() -> Value {
+    let (text, number) = (json!({ "type": "string" }), |default: i64| json!({ "type": "integer", "default": default }));
+    let mut versions = with_fields(json!({
+        "keep": text, "new": { "type": "string", "default": "fresh" }, "nul": { "type": "string", "default": "was-null" },
+        "sub": { "type": "object", "properties": { "a": text, "b": number(2) } },
+        "sub2": { "type": "object", "default": {}, "properties": { "c": number(3) } }
+    }));
+    versions[0]["selectableFields"] = json!([{ "jsonPath": ".spec.new" }]);
+    versions[0]["additionalPrinterColumns"] = json!([{ "name": "New", "type": "string", "jsonPath": ".spec.new" }]);
+    versions
+}
+
+async fn change(raw: &Raw, versions: &Value) {
+    let patch = json!({ "spec": { "versions": versions } });
+    raw.patch(format!("{DEFINITIONS}/olds.{GROUP}"), MERGE, &patch).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_that_are_stored_are_read_by_the_schema_of_today() {
+    let mut server = TestServer::builder().sqlite().start().await;
+    let raw = server.raw();
+    establish(&raw, &definition(GROUP, "olds", "Old", before())).await;
+    let spec = json!({ "keep": "k", "drop": "d", "nul": null, "sub": { "a": "1" } });
+    raw.post(OLDS, &json!({ "metadata": { "name": "a" }, "spec": spec })).await.expect(201);
+    raw.post(OLDS, &json!({ "metadata": { "name": "d" }, "spec": { "drop": "d1" } })).await.expect(201);
+    change(&raw, &after()).await;
+    let now =
+        json!({ "keep": "k", "new": "fresh", "nul": "was-null", "sub": { "a": "1", "b": 2 }, "sub2": { "c": 3 } });
+    let one = format!("{OLDS}/a");
+    until(&raw, &one, |object| object["spec"] == now).await;
+
+    // By whatever is read.
+    let list = raw.get(OLDS).await.expect(200).json();
+    assert_eq!(list["items"][0]["spec"], now);
+    let chosen = raw.get(format!("{OLDS}?fieldSelector=spec.new%3Dfresh")).await.expect(200).json();
+    assert_eq!(chosen["items"].as_array().unwrap().len(), 2);
+    let table = raw.get(OLDS).header("accept", TABLE).await.expect(200).json();
+    assert_eq!(table["rows"][0]["cells"], json!(["a", "fresh"]));
+    let mut watch =
+        raw.get(format!("{OLDS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")).stream().await;
+    assert_eq!(watch.next_json().await.unwrap()["object"]["spec"], now);
+
+    // What was filled in is no change of the writer's.
+    let labelled = raw.patch(&*one, MERGE, &json!({ "metadata": { "labels": { "l": "1" } } })).await.expect(200).json();
+    assert_eq!((&labelled["spec"], &labelled["metadata"]["generation"]), (&now, &json!(1)));
+
+    // A field that is declared again is there again, unless the object was written meanwhile.
+    let mut again = after();
+    again[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["drop"] = json!({ "type": "string" });
+    change(&raw, &again).await;
+    until(&raw, &format!("{OLDS}/d"), |object| object["spec"]["drop"] == "d1").await;
+    assert_eq!(raw.get(&*one).await.expect(200).json()["spec"], now);
+
+    change(&raw, &after()).await;
+    server.restart().await;
+    let raw = server.raw();
+    let read = raw.get(format!("{OLDS}/d")).await.expect(200).json();
+    assert_eq!(read["spec"], json!({ "new": "fresh", "nul": "was-null", "sub2": { "c": 3 } }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_ends_when_what_it_shows_is_defined_otherwise() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    establish(&raw, &definition(GROUP, "olds", "Old", before())).await;
+    let held = json!({ "metadata": { "name": "a", "finalizers": ["example.com/held"] } });
+    raw.post(OLDS, &held).await.expect(201);
+    let mut watch = raw.get(format!("{OLDS}?watch=1&resourceVersion=0")).stream().await;
+    assert_eq!(watch.next_json().await.unwrap()["type"], "ADDED");
+    change(&raw, &after()).await;
+    assert_eq!(watch.next_json().await, None, "it ends, and not with an error");
+
+    // A definition that is being deleted still shows what becomes of its objects.
+    let mut watch = raw.get(format!("{OLDS}?watch=1&resourceVersion=0")).stream().await;
+    assert_eq!(watch.next_json().await.unwrap()["type"], "ADDED");
+    raw.delete(format!("{DEFINITIONS}/olds.{GROUP}")).await.expect(200);
+    let marked = watch.next_json().await.unwrap();
+    assert_eq!(
+        (&marked["type"], marked["object"]["metadata"]["deletionTimestamp"].is_string()),
+        (&json!("MODIFIED"), true)
+    );
+    raw.patch(format!("{OLDS}/a"), MERGE, &json!({ "metadata": { "finalizers": null } })).await.expect(200);
+    assert_eq!(watch.next_json().await.unwrap()["type"], "DELETED");
+    assert_eq!(watch.next_json().await, None);
+    until_gone(&raw, OLDS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_not_seen_a_definition_end_makes_no_object_of_it() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let way = FaultyStore::new(store.clone());
+    let certificates = TempDir::new().unwrap();
+    let start = async |store: Arc<dyn Store>, name: &str| {
+        let builder = TestServer::builder().shared_store(store).configure(|config| {
+            config.data_dir = Some(certificates.path().to_owned());
+            config.server_id = name.to_owned();
+        });
+        builder.start().await
+    };
+    let first = start(store, "server-a").await;
+    let second = start(Arc::new(way.clone()), "server-b").await;
+    let (here, there) = (first.raw(), second.raw());
+    establish(&here, &definition(GROUP, "olds", "Old", before())).await;
+    here.post(OLDS, &json!({ "metadata": { "name": "a", "finalizers": ["example.com/held"] } })).await.expect(201);
+    until(&there, &format!("{OLDS}/a"), |object| object["kind"] == "Old").await;
+
+    way.set_tails(Fault::Hang);
+    here.delete(format!("{DEFINITIONS}/olds.{GROUP}")).await.expect(200);
+    let refused = there.post(format!("{OLDS}?timeout=2s"), &json!({ "metadata": { "name": "late" } })).await;
+    assert!(refused.status >= 500, "{}", refused.text());
+    here.get(format!("{OLDS}/late")).await.expect(404);
+    way.set_tails(Fault::None);
+    let refused = async || there.post(OLDS, &json!({ "metadata": { "name": "late" } })).await;
+    let mut answer = refused().await;
+    while answer.status >= 500 {
+        answer = refused().await;
+    }
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    here.patch(format!("{OLDS}/a"), MERGE, &json!({ "metadata": { "finalizers": null } })).await.expect(200);
+    until_gone(&there, OLDS).await;
+}
