@@ -6,9 +6,11 @@
 
 mod bench;
 mod ci;
+mod definitions;
 mod deny;
 mod fuzz;
 mod kubectl;
+mod registry;
 mod run;
 mod servers;
 mod test;
@@ -57,6 +59,8 @@ enum Task {
     },
     /// Print the path of the kubectl that the tests use, fetching it if needed.
     Kubectl,
+    /// Print the directory of the field's definitions of custom resources that the tests apply, fetching them if needed.
+    Definitions,
     /// Print the variables that name the PostgreSQL and the etcd of the tests, fetching them if needed.
     Servers,
 }
@@ -83,6 +87,10 @@ fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
         Task::Fuzz { args } => fuzz::fuzz(&workspace, &args),
         Task::Kubectl => {
             println!("{}", kubectl::find(&workspace)?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Task::Definitions => {
+            println!("{}", definitions::find(&workspace).map_err(anyhow::Error::msg)?.display());
             Ok(ExitCode::SUCCESS)
         }
         Task::Servers => {

@@ -9,11 +9,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::run;
 use crate::workspace::Workspace;
+use crate::{registry, run};
 
 mod debian;
-mod registry;
 
 /// A server of another make, and how to come by it.
 struct Make {

@@ -3,22 +3,27 @@
 //! Nothing is printed after cargo's own closing lines, so that whoever reads the end of the output reads the result; but for
 //! the tests that could not run.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
 use crate::workspace::Workspace;
-use crate::{kubectl, run, servers};
+use crate::{definitions, kubectl, run, servers};
 
 /// Tells the tests where kubectl is; the test kit reads it.
 const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
 
 pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let kubectl = kubectl::find(workspace)?;
-    let servers = servers::find(workspace)?;
+    let mut servers = servers::find(workspace)?;
+    let definitions = definitions::find(workspace).unwrap_or_else(|missing| {
+        servers.missing.push(missing);
+        PathBuf::new()
+    });
     let mut command = run::cargo();
     command.current_dir(&workspace.root).env(KUBECTL_VARIABLE, kubectl).args(["test", "--locked", "--no-fail-fast"]);
-    command.envs(servers.variables);
+    command.envs(servers.variables).env(definitions::VARIABLE, definitions);
     if !names_a_package(args) {
         command.arg("--workspace");
     }

@@ -129,3 +129,34 @@ async fn a_server_that_was_killed_serves_what_was_defined_before_it_is_ready() {
     until_gone(&server.raw(), MAYS_DEFINITION).await;
     until_gone(&server.raw(), MAYS).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_in_a_protected_group_says_who_approved_it() {
+    const APPROVAL: &str = "api-approved.kubernetes.io";
+    const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/mays.x.k8s.io";
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let mut mays = definition("x.k8s.io", "mays", "May", json!([version("v1", true)]));
+    let why = "Required value: protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
+    let refused = raw.post(DEFINITIONS, &mays).await.expect(422).json();
+    assert_eq!(refused["details"]["causes"][0]["message"], why, "{refused}");
+    assert_eq!(refused["details"]["causes"][0]["field"], "metadata.annotations[api-approved.kubernetes.io]");
+    mays["metadata"]["annotations"] = json!({ APPROVAL: "not a URL" });
+    raw.post(DEFINITIONS, &mays).await.expect(422);
+
+    mays["metadata"]["annotations"] = json!({ APPROVAL: "https://example.com/pull/1" });
+    let approved = establish(&raw, &mays).await;
+    let text = |texts: [&str; 3]| (texts[0].to_owned(), texts[1].to_owned(), texts[2].to_owned());
+    let conformant = |found: &Value| condition(found, "KubernetesAPIApprovalPolicyConformant");
+    let known = until(&raw, PATH, |found| conformant(found).0 == "True").await;
+    let expected = text(["True", "ApprovedAnnotation", "approved in https://example.com/pull/1"]);
+    assert_eq!(conformant(&known), expected, "{approved}");
+    let without = json!({ "metadata": { "annotations": { APPROVAL: null } } });
+    raw.patch(PATH, MERGE, &without).await.expect(422);
+    let unapproved = json!({ "metadata": { "annotations": { APPROVAL: "unapproved, for a test" } } });
+    raw.patch(PATH, MERGE, &unapproved).await.expect(200);
+    let known = until(&raw, PATH, |found| conformant(found).0 == "False").await;
+    let expected = text(["False", "UnapprovedAnnotation", "not approved: \"unapproved, for a test\""]);
+    assert_eq!(conformant(&known), expected);
+    raw.get("/apis/x.k8s.io/v1/namespaces/default/mays").await.expect(200);
+}

@@ -4,9 +4,12 @@
 
 mod answers;
 mod changes;
+mod columns;
 mod life;
 mod names;
 mod openapi;
+mod scale;
+mod selection;
 mod servers;
 mod versions;
 mod webhooks;

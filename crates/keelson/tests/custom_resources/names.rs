@@ -68,3 +68,38 @@ async fn names_change_while_objects_are_served() {
     let found = until(&raw, &path("pears"), |found| condition(found, "NamesAccepted").0 == "True").await;
     assert_eq!(found["status"]["acceptedNames"]["shortNames"], json!(["taken"]));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_names_categories_and_subresources_are_discovered_in_both_forms() {
+    const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let names = json!({ "shortNames": ["fg", "fi"], "categories": ["all", "fruit"], "singular": "feige", "listKind": "FigBasket" });
+    let mut figs = named("figs", "Fig", names);
+    figs["spec"]["scope"] = json!("Cluster");
+    figs["spec"]["versions"][0]["subresources"] =
+        json!({ "status": {}, "scale": { "specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n" } });
+    let group = figs["spec"]["group"].as_str().unwrap().to_owned();
+    establish(&raw, &figs).await;
+    let legacy = raw.get(format!("/apis/{group}/v1")).await.expect(200).json();
+    let all: Vec<&str> =
+        legacy["resources"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(all, ["figs", "figs/status", "figs/scale"]);
+    let found = &legacy["resources"][0];
+    assert_eq!(
+        (&found["shortNames"], &found["categories"], &found["singularName"], &found["namespaced"]),
+        (&json!(["fg", "fi"]), &json!(["all", "fruit"]), &json!("feige"), &json!(false))
+    );
+    let aggregated = raw.get("/apis").header("accept", V2).await.expect(200).json();
+    let groups = aggregated["items"].as_array().unwrap();
+    let found = groups.iter().find(|item| item["metadata"]["name"] == *group).unwrap();
+    let found = &found["versions"][0]["resources"][0];
+    assert_eq!(
+        (&found["shortNames"], &found["categories"], &found["singularResource"], &found["scope"]),
+        (&json!(["fg", "fi"]), &json!(["all", "fruit"]), &json!("feige"), &json!("Cluster"))
+    );
+    let below: Vec<&str> =
+        found["subresources"].as_array().unwrap().iter().map(|it| it["subresource"].as_str().unwrap()).collect();
+    assert_eq!(below, ["status", "scale"]);
+    assert_eq!(raw.get(format!("/apis/{group}/v1/figs")).await.expect(200).json()["kind"], "FigBasket");
+}

@@ -12,6 +12,7 @@ mod credentials;
 mod custom;
 mod deleting;
 mod editing;
+mod field;
 mod installing;
 mod nodes;
 mod reading;

@@ -1,0 +1,122 @@
+//! The scale of a custom resource: read and written where its definition says, in every way in which an object is.
+
+use keelson_testkit::{Raw, TestServer};
+use serde_json::{Value, json};
+
+use super::{APPLY, MERGE, definition, establish, version};
+
+const CREWS: &str = "/apis/scaled.example.com/v1/namespaces/default/crews";
+const JSON_PATCH: &str = "application/json-patch+json";
+
+/// Crews whose wanted number is deep in their spec, and two of them: `a`, which says everything, and `bare`, which says nothing.
+async fn crews() -> (TestServer, Raw) {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let integer = json!({ "type": "integer" });
+    let spec = json!({ "type": "object", "properties": {
+        "other": { "type": "string" },
+        "size": { "type": "object", "properties": { "replicas": integer } },
+    } });
+    let status = json!({ "type": "object", "properties": { "replicas": integer, "selector": { "type": "string" } } });
+    let mut version = version("v1", true);
+    version["schema"]["openAPIV3Schema"]["properties"] = json!({ "spec": spec, "status": status });
+    version["subresources"] = json!({
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.size.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
+    });
+    establish(&raw, &definition("scaled.example.com", "crews", "Crew", json!([version]))).await;
+    let a = json!({ "metadata": { "name": "a" }, "spec": { "other": "x", "size": { "replicas": 3 } } });
+    raw.post(CREWS, &a).await.expect(201);
+    raw.patch(format!("{CREWS}/a/status"), MERGE, &json!({ "status": { "replicas": 2, "selector": "app=a" } }))
+        .await
+        .expect(200);
+    raw.post(CREWS, &json!({ "metadata": { "name": "bare" } })).await.expect(201);
+    (server, raw)
+}
+
+async fn scale(raw: &Raw, name: &str) -> Value {
+    raw.get(format!("{CREWS}/{name}/scale")).await.expect(200).json()
+}
+
+fn message(answer: &Value) -> &str {
+    answer["message"].as_str().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scale_shows_what_the_object_says_at_its_paths() {
+    let (_server, raw) = crews().await;
+    let shown = scale(&raw, "a").await;
+    let object = raw.get(format!("{CREWS}/a")).await.expect(200).json();
+    assert_eq!((&shown["kind"], &shown["apiVersion"]), (&json!("Scale"), &json!("autoscaling/v1")));
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        assert_eq!(shown["metadata"][field], object["metadata"][field], "{field}");
+    }
+    assert_eq!(shown["metadata"].as_object().unwrap().len(), 5, "nothing else of the object: {shown}");
+    assert_eq!(shown["spec"], json!({ "replicas": 3 }));
+    assert_eq!(shown["status"], json!({ "replicas": 2, "selector": "app=a" }));
+    let without = raw.get(format!("{CREWS}/bare/scale")).await.expect(500).json();
+    assert!(message(&without).contains("the spec replicas field \".spec.size.replicas\" does not exist"), "{without}");
+    let missing = raw.get(format!("{CREWS}/nobody/scale")).await.expect(404).json();
+    assert_eq!(message(&missing), "crews.scaled.example.com \"nobody\" not found");
+    raw.post(format!("{CREWS}/a/scale"), &shown).await.expect(405);
+    raw.delete(format!("{CREWS}/a/scale")).await.expect(405);
+    let discovered = raw.get("/apis/scaled.example.com/v1").await.expect(200).json();
+    let found = discovered["resources"].as_array().unwrap().iter().find(|it| it["name"] == "crews/scale").unwrap();
+    assert_eq!(
+        (&found["group"], &found["version"], &found["kind"], &found["verbs"]),
+        (&json!("autoscaling"), &json!("v1"), &json!("Scale"), &json!(["get", "patch", "update"]))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_or_patch_of_a_scale_changes_the_wanted_number_alone() {
+    let (_server, raw) = crews().await;
+    let place = format!("{CREWS}/a/scale");
+    let read = scale(&raw, "a").await;
+    let sent = |replicas: Value| {
+        json!({ "apiVersion": "autoscaling/v1", "kind": "Scale",
+            "metadata": { "name": "a", "resourceVersion": read["metadata"]["resourceVersion"], "labels": { "x": "y" } },
+            "spec": { "replicas": replicas }, "status": { "replicas": 99 } })
+    };
+    let put = raw.put(&*place, &sent(json!(5))).await.expect(200).json();
+    assert_eq!((&put["spec"], &put["status"]["replicas"]), (&json!({ "replicas": 5 }), &json!(2)));
+    let object = raw.get(format!("{CREWS}/a")).await.expect(200).json();
+    assert_eq!(object["spec"], json!({ "other": "x", "size": { "replicas": 5 } }));
+    assert_eq!((&object["metadata"]["generation"], &object["metadata"]["labels"]), (&json!(2), &Value::Null));
+
+    let merged = raw.patch(&*place, MERGE, &json!({ "spec": { "replicas": 6 } })).await.expect(200).json();
+    assert_eq!(merged["spec"]["replicas"], 6);
+    let operations = json!([{ "op": "test", "path": "/spec/replicas", "value": 6 }, { "op": "replace", "path": "/spec/replicas", "value": 7 }]);
+    assert_eq!(raw.patch(&*place, JSON_PATCH, &operations).await.expect(200).json()["spec"]["replicas"], 7);
+    let rehearsed = raw.patch(format!("{place}?dryRun=All"), MERGE, &json!({ "spec": { "replicas": 9 } })).await;
+    assert_eq!(rehearsed.expect(200).json()["spec"]["replicas"], 9);
+    assert_eq!(scale(&raw, "a").await["spec"]["replicas"], 7);
+
+    raw.put(&*place, &sent(json!(1))).await.expect(409);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_applies_a_scale_owns_the_number_of_the_object() {
+    let (_server, raw) = crews().await;
+    let applied = |name: &str, replicas: i64| json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name }, "spec": { "replicas": replicas } });
+    let place = format!("{CREWS}/a/scale?fieldManager=hpa");
+    let told = raw.patch(&*place, APPLY, &applied("a", 4)).await.expect(409).json();
+    assert_eq!(told["details"]["causes"][0]["field"], ".spec.size.replicas", "{told}");
+    let forced = raw.patch(format!("{place}&force=true"), APPLY, &applied("a", 4)).await.expect(200).json();
+    assert_eq!(forced["spec"]["replicas"], 4);
+    let object = raw.get(format!("{CREWS}/a")).await.expect(200).json();
+    let owners = object["metadata"]["managedFields"].as_array().unwrap();
+    let hpa = owners.iter().find(|entry| entry["manager"] == "hpa").unwrap_or_else(|| panic!("{owners:?}"));
+    assert_eq!(
+        (&hpa["operation"], &hpa["subresource"], &hpa["apiVersion"]),
+        (&json!("Apply"), &json!("scale"), &json!("scaled.example.com/v1"))
+    );
+    assert_eq!(hpa["fieldsV1"], json!({ "f:spec": { "f:size": { "f:replicas": {} } } }));
+    let whole = json!({ "apiVersion": "scaled.example.com/v1", "kind": "Crew", "metadata": { "name": "a" }, "spec": { "size": { "replicas": 1 } } });
+    let conflict = raw.patch(format!("{CREWS}/a?fieldManager=user"), APPLY, &whole).await.expect(409).json();
+    assert!(message(&conflict).contains("conflict with \"hpa\" with subresource \"scale\""), "{conflict}");
+}

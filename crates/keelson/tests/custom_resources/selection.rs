@@ -1,0 +1,162 @@
+//! Fields of custom resources that selectors may name: in lists, watches and deletes of collections.
+
+use keelson_testkit::{Raw, TestServer};
+use serde_json::{Value, json};
+
+use super::{DEFINITIONS, MERGE, definition, establish, until, version};
+
+const SELS: &str = "/apis/select.example.com/v1/namespaces/default/sels";
+
+/// Fields of every selectable type in version `v1`, another one in `v2`, and none in `v3`.
+fn sels() -> Value {
+    let spec = json!({ "type": "object", "properties": {
+        "s": { "type": "string" }, "i": { "type": "integer" }, "b": { "type": "boolean" }, "other": { "type": "string" },
+        "deep": { "type": "object", "properties": { "in": { "type": "string" } } },
+    } });
+    let of = |name: &str, stored: bool, fields: &[&str]| {
+        let mut version = version(name, stored);
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec.clone();
+        // Versions with one schema and different fields are refused.
+        version["schema"]["openAPIV3Schema"]["description"] = json!(name);
+        if !fields.is_empty() {
+            version["selectableFields"] = fields.iter().map(|path| json!({ "jsonPath": path })).collect();
+        }
+        version
+    };
+    let v1 = of("v1", true, &[".spec.s", ".spec.i", ".spec.b", ".spec.deep.in"]);
+    definition(
+        "select.example.com",
+        "sels",
+        "Sel",
+        json!([v1, of("v2", false, &[".spec.other"]), of("v3", false, &[])]),
+    )
+}
+
+async fn filled() -> (TestServer, Raw) {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    establish(&raw, &sels()).await;
+    for (name, spec) in [
+        ("a", json!({ "s": "one", "i": 1, "b": true, "deep": { "in": "d" } })),
+        ("b", json!({ "s": "two", "i": -5, "b": false })),
+        ("c", json!({ "s": "a,b=c" })),
+        ("d", json!({ "other": "x" })),
+    ] {
+        let object = json!({ "metadata": { "name": name, "labels": { "n": name } }, "spec": spec });
+        raw.post(SELS, &object).await.expect(201);
+    }
+    (server, raw)
+}
+
+/// The names of what a query finds, one after another.
+async fn found(raw: &Raw, query: &str) -> String {
+    let list = raw.get(format!("{SELS}?{query}")).await.expect(200).json();
+    list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_are_selected_by_declared_fields() {
+    let (_server, raw) = filled().await;
+    for (selector, expected) in [
+        ("spec.s%3Done", "a"),
+        ("spec.s%3D%3Done", "a"),
+        ("spec.s!%3Done", "bcd"),
+        ("spec.s%3DOne", ""),
+        ("spec.i%3D1", "a"),
+        ("spec.i%3D01", ""),
+        ("spec.i%3D-5", "b"),
+        ("spec.b%3Dfalse", "b"),
+        ("spec.s%3D", "d"),
+        ("spec.i%3D", "cd"),
+        ("spec.deep.in%3Dd", "a"),
+        ("spec.s%3Done,spec.i%3D1", "a"),
+        ("spec.s%3Done,spec.i%3D2", ""),
+        ("metadata.name%3Da,spec.s%3Done", "a"),
+        (r"spec.s%3Da%5C%2Cb%5C%3Dc", "c"),
+    ] {
+        assert_eq!(found(&raw, &format!("fieldSelector={selector}")).await, expected, "{selector}");
+    }
+    assert_eq!(found(&raw, "fieldSelector=spec.s!%3Done&labelSelector=n%3Dc").await, "c");
+    let everywhere = raw.get("/apis/select.example.com/v1/sels?fieldSelector=spec.s%3Dtwo").await.expect(200).json();
+    assert_eq!(everywhere["items"].as_array().unwrap().len(), 1);
+
+    // Chunks of a selection: each has its part, and together they are the selection.
+    let mut walked = String::new();
+    let mut query = "fieldSelector=spec.s!%3Done&limit=1".to_owned();
+    loop {
+        let chunk = raw.get(format!("{SELS}?{query}")).await.expect(200).json();
+        walked.push_str(chunk["items"][0]["metadata"]["name"].as_str().unwrap());
+        let Some(token) = chunk["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) else { break };
+        query = format!("fieldSelector=spec.s!%3Done&limit=1&continue={token}");
+    }
+    assert_eq!(walked, "bcd");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_version_has_fields_of_its_own_and_no_others() {
+    let (_server, raw) = filled().await;
+    let place = |version: &str| SELS.replace("/v1/", &format!("/{version}/"));
+    let refused = async |path: String| raw.get(path).await.expect(400).json()["message"].as_str().unwrap().to_owned();
+    for (version, field) in [
+        ("v1", "spec.other"),
+        ("v1", "spec.nope"),
+        ("v1", ".spec.s"),
+        ("v1", "status.x"),
+        ("v2", "spec.s"),
+        ("v3", "spec.s"),
+    ] {
+        let told = refused(format!("{}?fieldSelector={field}%3Dx", place(version))).await;
+        assert_eq!(told, format!("field label not supported: {field}"), "{version}");
+    }
+    let own = raw.get(format!("{}?fieldSelector=spec.other%3Dx", place("v2"))).await.expect(200).json();
+    assert_eq!(own["items"][0]["metadata"]["name"], "d");
+    raw.get(format!("{}?fieldSelector=metadata.name%3Da", place("v3"))).await.expect(200);
+    let watched = refused(format!("{SELS}?watch=1&fieldSelector=spec.other%3Dx")).await;
+    assert_eq!(watched, "field label not supported: spec.other");
+    raw.delete(format!("{SELS}?fieldSelector=spec.nope%3Dx")).await.expect(400);
+    assert_eq!(found(&raw, "").await, "abcd", "nothing was deleted");
+
+    // A field that is declared no longer, and one that is now.
+    let mut changed = sels();
+    changed["spec"]["versions"][0]["selectableFields"] =
+        json!([{ "jsonPath": ".spec.s" }, { "jsonPath": ".spec.other" }]);
+    let versions = json!({ "spec": { "versions": changed["spec"]["versions"] } });
+    raw.patch(format!("{DEFINITIONS}/sels.select.example.com"), MERGE, &versions).await.expect(200);
+    until(&raw, &format!("{SELS}?fieldSelector=spec.i%3D1"), |found| found["code"] == 400).await;
+    assert_eq!(found(&raw, "fieldSelector=spec.other%3Dx").await, "d");
+    assert_eq!(found(&raw, "fieldSelector=spec.s%3Dtwo").await, "b");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_sees_objects_enter_and_leave_its_selection() {
+    let (_server, raw) = filled().await;
+    let mut watch = raw.get(format!("{SELS}?watch=1&fieldSelector=spec.s%3Done&resourceVersion=0")).stream().await;
+    let mut event = async || {
+        let event = watch.next_json().await.unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        (text(&event["type"]), text(&event["object"]["metadata"]["name"]), event["object"]["spec"]["i"].clone())
+    };
+    let told = |kind: &str, name: &str, i: Value| (kind.to_owned(), name.to_owned(), i);
+    assert_eq!(event().await, told("ADDED", "a", json!(1)));
+    let set = async |name: &str, spec: Value| {
+        raw.patch(format!("{SELS}/{name}"), MERGE, &json!({ "spec": spec })).await.expect(200);
+    };
+    set("b", json!({ "s": "one" })).await;
+    assert_eq!(event().await, told("ADDED", "b", json!(-5)));
+    set("b", json!({ "i": 7 })).await;
+    assert_eq!(event().await, told("MODIFIED", "b", json!(7)));
+    set("b", json!({ "s": "two", "i": 8 })).await;
+    assert_eq!(event().await, told("DELETED", "b", json!(7)), "as it last was in the selection");
+    set("c", json!({ "i": 1 })).await;
+    raw.delete(format!("{SELS}/a")).await.expect(200);
+    assert_eq!(event().await, told("DELETED", "a", json!(1)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delete_of_a_collection_takes_only_what_is_selected() {
+    let (_server, raw) = filled().await;
+    let deleted =
+        raw.delete(format!("{SELS}?fieldSelector=spec.s!%3Done&labelSelector=n!%3Dc")).await.expect(200).json();
+    assert_eq!(deleted["items"].as_array().unwrap().len(), 2);
+    assert_eq!(found(&raw, "").await, "ac");
+}
