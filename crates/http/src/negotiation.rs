@@ -131,22 +131,40 @@ impl Subject {
         }
     }
 
-    /// The shape that a clause asks for, if this can be shown in it.
-    fn object_form(self, clause: &Clause<'_>) -> Option<ObjectForm> {
+    /// The shape that a clause asks for, if there is such a one. Metadata come as those of one object or of a list, whichever the
+    /// answer is: the second tells which.
+    fn object_form(clause: &Clause<'_>) -> Option<(ObjectForm, Option<MetadataOf>)> {
         if !clause.converts() {
-            return Some(ObjectForm::Whole);
+            return Some((ObjectForm::Whole, None));
         }
         if clause.parameter("g") != Some("meta.k8s.io") {
             return None;
         }
         let version = MetaVersion::parse(clause.parameter("v")?)?;
-        match (clause.parameter("as")?, self) {
-            ("Table", _) => Some(ObjectForm::Table(version)),
-            ("PartialObjectMetadata", Self::Object | Self::Watch) => Some(ObjectForm::Metadata(version)),
-            ("PartialObjectMetadataList", Self::List) => Some(ObjectForm::Metadata(version)),
+        match clause.parameter("as")? {
+            "Table" => Some((ObjectForm::Table(version), None)),
+            "PartialObjectMetadata" => Some((ObjectForm::Metadata(version), Some(MetadataOf::Object))),
+            "PartialObjectMetadataList" => Some((ObjectForm::Metadata(version), Some(MetadataOf::List))),
             _ => None,
         }
     }
+
+    /// Looks whether this has such metadata. `go_type` is what the answer is in upstream's code.
+    fn has_metadata(self, of: MetadataOf, go_type: impl FnOnce() -> String) -> Result<(), ApiError> {
+        let accepted = match (of, self) {
+            (MetadataOf::Object, Self::Object | Self::Watch) | (MetadataOf::List, Self::List) => return Ok(()),
+            (MetadataOf::Object, Self::List) => NotAcceptableForm::MetadataOfList(go_type()),
+            (MetadataOf::List, Self::Object | Self::Watch) => NotAcceptableForm::MetadataListOfObject(go_type()),
+        };
+        Err(ApiError::NotAcceptable { accepted })
+    }
+}
+
+/// Whose metadata a clause asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MetadataOf {
+    Object,
+    List,
 }
 
 /// The form in which a client wants `/api` and `/apis`.
@@ -200,16 +218,22 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
 }
 
 /// Picks what is shown of objects, and how. Tables are not written in protobuf; tables and bare metadata are not indented.
-/// Custom resources have no form in protobuf, and upstream's router does not know them.
+/// Custom resources have no form in protobuf, and upstream's router does not know them. `go_type` says what the answer is in upstream's code, whose name a refusal tells.
 ///
 /// # Errors
-/// [`ApiError::NotAcceptable`] when no clause can be met.
-pub fn negotiate_representation(parts: &Parts, subject: Subject, is_custom: bool) -> Result<Representation, ApiError> {
+/// [`ApiError::NotAcceptable`] when no clause can be met, or the first that can asks for the metadata of a list where the answer is an
+/// object, or the other way round.
+pub fn negotiate_representation(
+    parts: &Parts,
+    subject: Subject,
+    is_custom: bool,
+    go_type: impl FnOnce() -> String,
+) -> Result<Representation, ApiError> {
     if !is_custom {
         routed(&parts.headers, subject.routed())?;
     }
-    choose(&accepted(&parts.headers), |clause| {
-        let object_form = subject.object_form(clause)?;
+    let (representation, metadata) = choose(&accepted(&parts.headers), |clause| {
+        let (object_form, metadata) = Subject::object_form(clause)?;
         let kind = subject.offers().iter().copied().find(|kind| clause.matches(*kind))?;
         let media = match (object_form, kind) {
             (ObjectForm::Whole, MediaKind::Protobuf) if is_custom => return None,
@@ -219,8 +243,12 @@ pub fn negotiate_representation(parts: &Parts, subject: Subject, is_custom: bool
             (ObjectForm::Table(_), MediaKind::Protobuf) => return None,
             (ObjectForm::Table(_) | ObjectForm::Metadata(_), kind) => MediaType { kind, pretty: false },
         };
-        Some(Representation { object_form, media })
-    })
+        Some((Representation { object_form, media }, metadata))
+    })?;
+    if let Some(of) = metadata {
+        subject.has_metadata(of, go_type)?;
+    }
+    Ok(representation)
 }
 
 /// Picks the form of `/api` and `/apis`. `profile` is not looked at: without peers both profiles are the same document.

@@ -280,6 +280,26 @@ async fn named_resources_are_never_chunked_and_others_are() {
     }
 }
 
+#[tokio::test]
+async fn a_collection_is_deleted_by_chunks() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    create(&raw, CONFIG_MAPS, 0..5).await;
+    let dry = raw.delete(format!("{CONFIG_MAPS}?limit=2&dryRun=All")).await.expect(200).json();
+    let deleted = raw.delete(format!("{CONFIG_MAPS}?limit=2")).await.expect(200).json();
+    for page in [&dry, &deleted] {
+        assert_eq!(page["items"].as_array().unwrap().len(), 2, "{page}");
+        assert_eq!(page["metadata"]["remainingItemCount"], 3, "{page}");
+    }
+    // What is left begins where the token says.
+    let token = deleted["metadata"]["continue"].as_str().unwrap();
+    let left = raw.get(format!("{CONFIG_MAPS}?continue={token}")).await.expect(200).json();
+    assert_eq!(left["items"], raw.get(CONFIG_MAPS).await.expect(200).json()["items"]);
+    let rest = raw.delete(CONFIG_MAPS).await.expect(200).json();
+    assert_eq!(rest["items"].as_array().unwrap().len(), 3);
+    assert_eq!(rest["metadata"].get("continue"), None, "{rest}");
+}
+
 async fn create(raw: &Raw, path: &str, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let labels = json!({"even": (number % 2 == 0).to_string()});

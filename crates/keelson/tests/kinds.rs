@@ -172,6 +172,14 @@ async fn read_outlines(raw: &Raw, path: &str, name: &str, shown: &Value) {
     assert_eq!(got, bare, "the metadata of {path}");
     let listed = raw.get(many).header("accept", form("PartialObjectMetadataList")).await.expect(200).json();
     assert_eq!(listed["items"], json!([bare]), "the metadata of {path}");
+    // What has no such metadata is not passed over for the next that is accepted.
+    let refusals = [(one.as_str(), "PartialObjectMetadataList", " not"), (many, "PartialObjectMetadata", "")];
+    for (path, wanted, not) in refusals {
+        let refused = raw.get(path).header("accept", form(wanted) + ",application/json").await.expect(406).json();
+        let message = refused["message"].as_str().unwrap();
+        let text = format!("you requested {wanted}, but the requested object is{not} a list (*");
+        assert!(message.starts_with(&text), "{path}: {message}");
+    }
     let got = raw.get(one).header("accept", form("Table")).await.expect(200).json();
     let listed = raw.get(many).header("accept", form("Table")).await.expect(200).json();
     for table in [&got, &listed] {

@@ -201,13 +201,17 @@ pub struct ForbiddenDetail {
     pub subresource: Option<String>,
 }
 
-/// The two texts of a 406.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The texts of a 406.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAcceptableForm {
     /// Resource endpoints: the code and the representations available.
     Router(MediaTypes),
     /// Discovery endpoints: the media types accepted.
     MediaTypes(MediaTypes),
+    /// The metadata of one object were asked for, and the answer is a list, of this type in upstream's code.
+    MetadataOfList(String),
+    /// The metadata of a list were asked for, and the answer is one object, of this type in upstream's code.
+    MetadataListOfObject(String),
 }
 
 /// Why an object is not as a request expects it.
@@ -299,7 +303,7 @@ impl ApiError {
                 answer::bare(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
             }
             Self::MethodNotSupported { resource, verb } => answer::method_not_supported(resource, verb),
-            Self::NotAcceptable { accepted } => answer::not_acceptable(*accepted),
+            Self::NotAcceptable { accepted } => answer::not_acceptable(accepted),
             Self::AlreadyExists { resource, name, is_going } => {
                 let going = if *is_going { "object is being deleted: " } else { "" };
                 answer::failure(409, "AlreadyExists", format!("{going}{resource} {} already exists", quote(name)))

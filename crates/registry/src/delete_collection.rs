@@ -13,6 +13,7 @@ use keelson_meta::{ApiError, Revision};
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::delete::warn_of;
+use crate::list::ListPage;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::WriteRequest;
@@ -20,9 +21,20 @@ use crate::write::WriteRequest;
 /// How many deletes are under way at once: enough to share commits, few enough to leave room for others.
 const IN_FLIGHT: usize = 32;
 
+/// The objects that were deleted, as they were.
+pub struct DeletedPage {
+    /// The revision of the list that they were found in.
+    pub revision: Revision,
+    /// Where those begin that the list's limit left; `None` when it left none.
+    pub continue_token: Option<String>,
+    /// How many it left, where that is known.
+    pub remaining: Option<u64>,
+    /// The objects.
+    pub deleted: Vec<Arc<Entry>>,
+}
+
 impl Registry {
-    /// Deletes every object that the list selects, and returns them as they were, with the list's revision. Objects that
-    /// somebody else deletes meanwhile are no error.
+    /// Deletes every object that the list selects, up to its limit. Objects that somebody else deletes meanwhile are no error.
     ///
     /// # Errors
     /// Those of [`Registry::list`] and [`Registry::delete`]. What was deleted before an error stays deleted.
@@ -32,16 +44,16 @@ impl Registry {
         caller: &Caller,
         selected: &ListOptions,
         options: &DeleteOptions,
-    ) -> Result<(Revision, Vec<Arc<Entry>>), ApiError> {
+    ) -> Result<DeletedPage, ApiError> {
         warn_of(target, caller, options);
-        let page = self.list(target, caller, selected).await?;
-        let deleted = stream::iter(page.items.into_entries().await?)
+        let ListPage { revision, continue_token, remaining, items } = self.list(target, caller, selected).await?;
+        let deleted = stream::iter(items.into_entries().await?)
             .map(|entry| self.delete_listed(target, entry, caller, options))
             .buffered(IN_FLIGHT)
             .try_filter_map(async |entry| Ok(entry))
             .try_collect()
             .await?;
-        Ok((page.revision, deleted))
+        Ok(DeletedPage { revision, continue_token, remaining, deleted })
     }
 
     async fn delete_listed(

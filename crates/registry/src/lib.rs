@@ -50,6 +50,7 @@ pub use config::{ListBounds, RegistryConfig};
 pub use converter::{BATCH_BYTES, BATCH_OBJECTS, CALL_TIME, ConversionBatch, Converter, ConverterError};
 pub use create::Created;
 pub use delete::Deleted;
+pub use delete_collection::DeletedPage;
 pub use estimate::Estimate;
 pub use intake::{accept, fit, object_of};
 pub use kept::{KEPT_BYTES, KeptObjects, KeptStats};

@@ -6,7 +6,7 @@
 use http::{Response, StatusCode};
 use keelson_meta::options::{DeleteOptions, ListOptions, Query};
 use keelson_meta::status::StatusDetails;
-use keelson_meta::{ApiError, ListHead, ListMeta, Status};
+use keelson_meta::{ApiError, ListHead, Status};
 use keelson_registry::{Deleted, ListItems, Registry, Target, not_for_collections};
 
 use super::list::source_of;
@@ -70,15 +70,15 @@ pub(super) async fn collection(
     if options.ignore_store_read_error {
         return Err(not_for_collections());
     }
-    let (revision, entries) = registry.delete_collection(target, &request.caller, &selected, &options).await?;
+    let page = registry.delete_collection(target, &request.caller, &selected, &options).await?;
     let kind = target.kind();
     let head = ListHead {
         kind: &target.resource.list_kind,
         api_version: &kind.group_version().to_string(),
-        meta: ListMeta { continue_token: target.token_at_end(), ..ListMeta::at(revision) },
+        meta: super::list::meta_of(target, page.revision, page.continue_token.as_deref(), page.remaining),
     };
     let content_type = renderer.media().kind.content_type();
-    let mut source = source_of(ListItems::Chosen(entries), &renderer).await?;
+    let mut source = source_of(ListItems::Chosen(page.deleted), &renderer).await?;
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
     let body = Paced::new(ListBody::new(writer, &start, source));
     Ok(respond::stream(StatusCode::OK, content_type, stream(body)))

@@ -4,7 +4,7 @@
 
 use http::{Response, StatusCode};
 use keelson_meta::options::{ListOptions, Query};
-use keelson_meta::{ApiError, ListHead, ListMeta};
+use keelson_meta::{ApiError, ListHead, ListMeta, Revision};
 use keelson_registry::{ListItems, Registry, Target};
 
 use super::list_body::{AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Paced, Source, bytes_of, converted, done};
@@ -32,11 +32,7 @@ pub(super) async fn handle(
     let head = ListHead {
         kind: &target.resource.list_kind,
         api_version: &kind.group_version().to_string(),
-        meta: ListMeta {
-            revision: page.revision,
-            continue_token: page.continue_token.as_deref().or(target.token_at_end()),
-            remaining: page.remaining,
-        },
+        meta: meta_of(target, page.revision, page.continue_token.as_deref(), page.remaining),
     };
     let mut source = source_of(page.items, &renderer).await?;
     let content_type = renderer.media().kind.content_type();
@@ -57,6 +53,16 @@ pub(super) async fn handle(
         mark_gzip(response.headers_mut());
     }
     Ok(response)
+}
+
+/// What the head of a list says.
+pub(super) fn meta_of<'a>(
+    target: &Target,
+    revision: Revision,
+    continue_token: Option<&'a str>,
+    remaining: Option<u64>,
+) -> ListMeta<'a> {
+    ListMeta { revision, continue_token: continue_token.or(target.token_at_end()), remaining }
 }
 
 /// The items in the version that was asked for and in the order in which they are shown.

@@ -50,6 +50,21 @@ pub(super) struct Renderer {
     now: SystemTime,
 }
 
+/// What an answer is in upstream's code: a type of the group's package, or one for whatever has no type of its own.
+fn go_type(target: &Target, subject: Subject) -> String {
+    let resource = &target.resource;
+    let list = if subject == Subject::List { "List" } else { "" };
+    if !resource.is_builtin() {
+        return format!("*unstructured.Unstructured{list}");
+    }
+    let group = resource.default_storage_kind().map_or_else(|| resource.group.to_string(), |stored| stored.group);
+    let package = match group.split('.').next() {
+        None | Some("") => "core",
+        Some(package) => package,
+    };
+    format!("*{package}.{}{list}", target.kind().kind)
+}
+
 impl Renderer {
     /// What the client of `parts` wants to be shown of `subject`.
     ///
@@ -61,7 +76,8 @@ impl Renderer {
         parts: &Parts,
         subject: Subject,
     ) -> Result<Self, ApiError> {
-        let representation = negotiate_representation(parts, subject, !target.resource.is_builtin())?;
+        let is_custom = !target.resource.is_builtin();
+        let representation = negotiate_representation(parts, subject, is_custom, || go_type(target, subject))?;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let include = match representation.object_form {
             ObjectForm::Table(_) => {

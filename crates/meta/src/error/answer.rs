@@ -60,7 +60,8 @@ pub(super) fn refused(resource: &GroupResource, name: &str, message: &str) -> St
     failure(403, "Forbidden", format!("{subject} is forbidden: {message}")).with_details(about(resource, name))
 }
 
-pub(super) fn not_acceptable(accepted: NotAcceptableForm) -> Status {
+pub(super) fn not_acceptable(accepted: &NotAcceptableForm) -> Status {
+    let refused = |message: String| failure(406, "NotAcceptable", message);
     match accepted {
         NotAcceptableForm::Router(types) => bare(
             406,
@@ -68,8 +69,14 @@ pub(super) fn not_acceptable(accepted: NotAcceptableForm) -> Status {
             &format!("406: Not Acceptable\n\nAvailable representations: {}", types.join(", ")),
         ),
         NotAcceptableForm::MediaTypes(types) => {
-            failure(406, "NotAcceptable", format!("only the following media types are accepted: {}", types.join(", ")))
+            refused(format!("only the following media types are accepted: {}", types.join(", ")))
         }
+        NotAcceptableForm::MetadataOfList(list) => {
+            refused(format!("you requested PartialObjectMetadata, but the requested object is a list ({list})"))
+        }
+        NotAcceptableForm::MetadataListOfObject(object) => refused(format!(
+            "you requested PartialObjectMetadataList, but the requested object is not a list ({object})"
+        )),
     }
 }
 

@@ -201,7 +201,7 @@ async fn use_verbs_that_make_and_empty(server: &Registry, number: usize, target:
 
     let later = list_options("labelSelector=made%3Dlater");
     let deleted = server.delete_collection(target, &Caller::server(), &later, &DeleteOptions::default()).await.unwrap();
-    assert_eq!(deleted.1.len(), if makes_on_update(number) { 2 } else { 1 });
+    assert_eq!(deleted.deleted.len(), if makes_on_update(number) { 2 } else { 1 });
     assert_eq!(names(server, target, "").await.unwrap(), ["a"]);
 }
 

@@ -256,12 +256,12 @@ async fn delete_selected(writes: Vec<Write>, place: Place, selector: Selector) {
     }
     let everything = model.listed(u64::MAX, Place::Everywhere, &Selector::default());
     let selected = model.listed(u64::MAX, place, &selector);
-    let (_, deleted) = cluster
+    let page = cluster
         .server(0)
         .delete_collection(&pods(place.namespace()), &Caller::server(), &options(&selector.query()), &at_once())
         .await
         .unwrap();
-    assert_eq!(deleted.iter().map(|entry| read_entry(entry)).collect::<Vec<_>>(), selected);
+    assert_eq!(page.deleted.iter().map(|entry| read_entry(entry)).collect::<Vec<_>>(), selected);
     let left = list(cluster.server(1), Place::Everywhere, "").await.unwrap().items;
     let expected: Vec<_> = everything.into_iter().filter(|pod| !selected.contains(pod)).collect();
     assert_eq!(left, expected);
