@@ -66,22 +66,24 @@ fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &
     }
 }
 
-/// Whether a value is of the type that the schema states, if it states one.
-fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) -> bool {
-    let whole = || is_whole(value);
+/// Whether a value is of the type that the schema states, if it states one; else what it has to be.
+fn typed(node: &Node, value: &Value) -> Result<(), &'static str> {
     let (fits, wanted) = match node.of {
-        _ if node.int_or_string => (value.is_string() || whole(), "integer,string"),
-        None => return true,
+        _ if node.int_or_string => (value.is_string() || is_whole(value), "integer,string"),
+        None => return Ok(()),
         Some(Kind::Object) => (value.is_object(), "object"),
         Some(Kind::Array) => (value.is_array(), "array"),
         Some(Kind::String) => (value.is_string(), "string"),
-        Some(Kind::Integer) => (whole(), "integer"),
+        Some(Kind::Integer) => (is_whole(value), "integer"),
         Some(Kind::Number) => (value.is_number(), "number"),
         Some(Kind::Boolean) => (value.is_boolean(), "boolean"),
     };
-    if fits {
-        return true;
-    }
+    if fits { Ok(()) } else { Err(wanted) }
+}
+
+/// Whether a value is of its type; tells of it when it is not.
+fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) -> bool {
+    let Err(wanted) = typed(node, value) else { return true };
     let found = Found::of(value);
     let detail = format!("{at} in body must be of type {wanted}: {}", go_format::quote(found.name()));
     faults.push(FieldError::type_invalid(at.to_string(), found.name(), detail));
@@ -223,10 +225,7 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
             faults.push(FieldError::required(at.field(name), ""));
         }
     }
-    let mut names: Vec<&str> = map.keys().collect();
-    names.sort_unstable();
-    for name in names {
-        let Some(member) = map.get(name) else { continue };
+    for (name, member) in by_name(map) {
         match node.member(name) {
             Some(below) => {
                 let old = old.and_then(|old| old.get(name));
@@ -239,6 +238,13 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
             None => {}
         }
     }
+}
+
+/// The members of an object, by name.
+fn by_name(map: &Map) -> Vec<(&str, &Value)> {
+    let mut members: Vec<(&str, &Value)> = map.iter().collect();
+    members.sort_unstable_by_key(|(name, _)| *name);
+    members
 }
 
 fn allowed(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) {
@@ -262,16 +268,11 @@ fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults
         found
     };
     if !node.any_of.is_empty() {
-        let mut first = None;
-        let fits = node.any_of.iter().any(|node| {
-            let found = judged(node);
-            let fits = found.is_empty();
-            first.get_or_insert(found);
-            fits
-        });
-        if !fits {
+        // What is of another type is not judged further, unless it is excused by being null or as it was.
+        let may_fit = |node: &Node| value.is_null() || old.is_some() || typed(node, value).is_ok();
+        if !node.any_of.iter().any(|node| may_fit(node) && judged(node).is_empty()) {
             faults.push(nowhere(format!("\"{at}\" must validate at least one schema (anyOf)")));
-            faults.extend(first.into_iter().flatten());
+            faults.extend(node.any_of.first().into_iter().flat_map(judged));
         }
     }
     if !node.one_of.is_empty() {
@@ -310,7 +311,7 @@ fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults
 
 /// What is there twice in lists whose items have to be told apart, and all below them.
 fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) {
-    if at.depth > MAX_DEPTH || faults.len() >= FAULTS_MAX {
+    if !node.tells_apart || at.depth > MAX_DEPTH || faults.len() >= FAULTS_MAX {
         return;
     }
     match value {
@@ -323,11 +324,12 @@ fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) 
             }
         }
         Value::Object(map) => {
-            let mut members: Vec<(&str, &Value)> = map.iter().collect();
-            members.sort_unstable_by_key(|(name, _)| *name);
-            for (name, member) in members {
-                let step = if node.property(name).is_some() { Step::Field(name) } else { Step::Key(name) };
-                if let Some(below) = node.member(name) {
+            for (name, member) in by_name(map) {
+                let (below, step) = match node.property(name) {
+                    Some(property) => (Some(property), Step::Field(name)),
+                    None => (node.other(), Step::Key(name)),
+                };
+                if let Some(below) = below {
                     lists(below, member, &at.then(step), faults);
                 }
             }

@@ -17,6 +17,8 @@ pub(super) struct Node {
     pub(super) embedded: bool,
     /// Whether values are or hold objects of their own.
     pub(super) embeds: bool,
+    /// Whether values are or hold lists whose items have to be told apart.
+    pub(super) tells_apart: bool,
     pub(super) format: Option<Format>,
     pub(super) numbers: Numbers,
     pub(super) texts: Texts,
@@ -120,20 +122,21 @@ impl Node {
 
     /// The schemas of what a value consists of.
     fn parts(&self) -> impl Iterator<Item = &Node> {
-        let others = match &self.objects.others {
-            Others::Node(node) => Some(&**node),
-            Others::Free | Others::Forbidden => None,
-        };
         let properties = self.objects.properties.iter().map(|(_, node)| node);
-        properties.chain(others).chain(self.lists.items.as_deref())
+        properties.chain(self.other()).chain(self.lists.items.as_deref())
     }
 
     /// What is said of a member of an object.
     pub(super) fn member(&self, name: &str) -> Option<&Node> {
-        self.property(name).or(match &self.objects.others {
+        self.property(name).or_else(|| self.other())
+    }
+
+    /// What is said of members that are not declared.
+    pub(super) fn other(&self) -> Option<&Node> {
+        match &self.objects.others {
             Others::Node(node) => Some(node),
             Others::Free | Others::Forbidden => None,
-        })
+        }
     }
 }
 
@@ -161,6 +164,7 @@ impl Reader {
             int_or_string: flag("x-kubernetes-int-or-string"),
             embedded: flag("x-kubernetes-embedded-resource"),
             embeds: false,
+            tells_apart: false,
             format: text("format").and_then(Format::named),
             numbers: Numbers {
                 maximum: bound("maximum", "exclusiveMaximum"),
@@ -193,6 +197,7 @@ impl Reader {
             not: self.below("not", schema.get("not"))?.map(Box::new),
         };
         node.embeds = node.embedded || node.parts().any(|part| part.embeds);
+        node.tells_apart = !matches!(node.lists.identity, Identity::None) || node.parts().any(|part| part.tells_apart);
         Ok(node)
     }
 
