@@ -54,6 +54,12 @@ impl Aggregated {
         self.groups.get(group).map_or(&[], Vec::as_slice)
     }
 
+    /// The APIService of a name.
+    pub fn named(&self, name: &str) -> Option<&Arc<ApiService>> {
+        let (version, group) = name.split_once('.')?;
+        self.of(group, version)
+    }
+
     /// All APIServices, in no order.
     pub fn services(&self) -> impl Iterator<Item = &Arc<ApiService>> {
         self.groups.values().flatten()
@@ -76,7 +82,7 @@ mod tests {
             group_priority: 1000,
             version_priority: 15,
             backend,
-            available: true,
+            condition: None,
             revision: Revision::ZERO,
         })
     }

@@ -2,6 +2,8 @@
 //!
 //! Objects are read as they are stored. Whether they may say what they say was judged when they were written.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use keelson_cache::Entry;
@@ -28,10 +30,21 @@ pub struct ApiService {
     pub version_priority: u32,
     /// Who serves the version.
     pub backend: Backend,
-    /// Whether its condition `Available` is true. Requests for one that is not are refused without asking its server.
-    pub available: bool,
+    /// Its condition `Available`.
+    pub condition: Option<Condition>,
     /// The revision that wrote it.
     pub revision: Revision,
+}
+
+/// What was found last of whether an APIService is available.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
 }
 
 /// Who serves a version of a group.
@@ -76,9 +89,20 @@ impl ApiService {
             group_priority: number("groupPriorityMinimum"),
             version_priority: number("versionPriority"),
             backend: RemoteService::of(spec).map_or(Backend::Local, Backend::Remote),
-            available: is_available(object),
+            condition: Condition::of(object),
             revision,
         }
+    }
+
+    /// Whether it is available, as its condition says. Requests for one that is not are refused without asking its server.
+    pub fn is_available(&self) -> bool {
+        self.condition.as_ref().is_some_and(Condition::holds)
+    }
+
+    /// The path of the version.
+    pub fn path(&self) -> String {
+        let Self { group, version, .. } = self;
+        if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
     }
 
     /// Who serves it, where this is another server.
@@ -107,10 +131,31 @@ impl RemoteService {
     }
 }
 
-fn is_available(object: &Object) -> bool {
-    let conditions = object.get(&["status", "conditions"]).and_then(Value::as_array);
-    let stated = conditions.into_iter().flatten().find(|condition| condition["type"] == "Available");
-    stated.is_some_and(|condition| condition["status"] == "True")
+impl fmt::Display for RemoteService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}:{}", self.namespace, self.name, self.port)
+    }
+}
+
+impl Condition {
+    pub(crate) fn new(holds: bool, reason: &str, message: String) -> Self {
+        Self { status: if holds { "True" } else { "False" }.to_owned(), reason: reason.to_owned(), message }
+    }
+
+    pub(crate) fn unknown(reason: &str, message: String) -> Self {
+        Self { status: "Unknown".to_owned(), reason: reason.to_owned(), message }
+    }
+
+    fn of(object: &Object) -> Option<Self> {
+        let conditions = object.get(&["status", "conditions"]).and_then(Value::as_array)?;
+        let stated = conditions.iter().find(|condition| condition["type"] == "Available")?;
+        let text = |field: &str| stated[field].as_str().unwrap_or_default().to_owned();
+        Some(Self { status: text("status"), reason: text("reason"), message: text("message") })
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        self.status == "True"
+    }
 }
 
 #[cfg(test)]
@@ -129,7 +174,7 @@ mod tests {
     fn a_version_is_served_here_unless_a_service_is_named() {
         let spec = json!({"group": "g", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15});
         let local = read(&spec, &json!([{"type": "Available", "status": "True"}]));
-        assert_eq!((local.remote(), local.available), (None, true));
+        assert_eq!((local.remote(), local.is_available()), (None, true));
         assert_eq!((&*local.group, &*local.version), ("g", "v1"));
         assert_eq!((local.group_priority, local.version_priority), (1000, 15));
     }
@@ -145,7 +190,7 @@ mod tests {
             insecure_skip_tls_verify: false,
         };
         let found = read(&spec, &json!([{"type": "Available", "status": "False"}]));
-        assert_eq!((found.remote(), found.available), (Some(&expected), false));
+        assert_eq!((found.remote(), found.is_available()), (Some(&expected), false));
         let spec = json!({"service": {"namespace": "n", "name": "s", "port": 8443}, "insecureSkipTLSVerify": true});
         let found = read(&spec, &Value::Null);
         let found = found.remote().unwrap();

@@ -7,7 +7,17 @@
 mod aggregated;
 mod aggregator;
 mod api_service;
+mod asking;
+mod automatic;
+mod availability;
+mod contents;
+mod discovering;
+mod endpoints;
 
 pub use aggregated::Aggregated;
 pub use aggregator::Aggregator;
-pub use api_service::{ApiService, Backend, RemoteService};
+pub use api_service::{ApiService, Backend, Condition, RemoteService};
+pub use automatic::{AutomaticServices, builtin_services};
+pub use availability::Availability;
+pub use contents::AggregatedContents;
+pub use discovering::Discovered;

@@ -1,5 +1,5 @@
 //! The objects that every cluster has: the service of its API servers, priority classes, roles and bindings, levels of flow
-//! control. Made at start where it is missing, in the background, while requests are answered already.
+//! control, the APIServices of what is built in. Made at start where it is missing, in the background, while requests are answered already.
 //!
 //! An object that exists belongs to the operator. Of it only roles and bindings are touched: what they lack is added, as
 //! long as they carry no `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is ever taken away.
@@ -35,13 +35,14 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// The hooks, by the names that the reference server's health checks give them.
-const HOOKS: [(&str, Hook); 6] = [
+const HOOKS: [(&str, Hook); 7] = [
     ("poststarthook/start-cluster-authentication-info-controller", Hook::AuthenticationInfo),
     ("poststarthook/start-kubernetes-service-cidr-controller", Hook::ServiceRange),
     ("poststarthook/bootstrap-controller", Hook::KubernetesService),
     ("poststarthook/scheduling/bootstrap-system-priority-classes", Hook::PriorityClasses),
     ("poststarthook/rbac/bootstrap-roles", Hook::Roles),
     ("poststarthook/priority-and-fairness-config-producer", Hook::FlowControl),
+    ("autoregister-completion", Hook::ApiServices),
 ];
 
 #[derive(Clone, Copy)]
@@ -52,6 +53,7 @@ enum Hook {
     PriorityClasses,
     Roles,
     FlowControl,
+    ApiServices,
 }
 
 /// Makes what every cluster has.
@@ -60,6 +62,7 @@ pub struct Bootstrap {
     authentication: Arc<AuthenticationPublication>,
     service: Arc<KubernetesService>,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
+    api_services: Vec<Value>,
     progress: Arc<Progress>,
 }
 
@@ -98,8 +101,15 @@ impl Bootstrap {
         aggregation: Option<Arc<ClusterRoleAggregation>>,
     ) -> Self {
         let progress = Progress { done: Default::default(), finished: watch::Sender::new(false) };
-        let client = Client::of_server(registry, MANAGER);
-        Self { client, authentication, service, aggregation, progress: Arc::new(progress) }
+        let (client, progress) = (Client::of_server(registry, MANAGER), Arc::new(progress));
+        Self { client, authentication, service, aggregation, api_services: Vec::new(), progress }
+    }
+
+    /// Has it make these APIServices too: those of what the server has built in.
+    #[must_use]
+    pub fn with_api_services(mut self, objects: Vec<Value>) -> Self {
+        self.api_services = objects;
+        self
     }
 
     /// To be asked how far it has come.
@@ -143,6 +153,9 @@ impl Bootstrap {
                 let group = "flowcontrol.apiserver.k8s.io";
                 self.ensure_all(group, "prioritylevelconfigurations", flow_control::priority_levels()).await?;
                 self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await
+            }
+            Hook::ApiServices => {
+                self.ensure_all("apiregistration.k8s.io", "apiservices", self.api_services.clone()).await
             }
         }
     }

@@ -29,7 +29,7 @@ pub use garbage_collection::GarbageCollection;
 pub use identity::{IDENTITY_LABEL, IDENTITY_VALUE, IdentityConfig, IdentityLease, identity_key};
 pub use kubernetes_service::KubernetesService;
 pub use leadership::Leadership;
-pub use namespace_deletion::{Content, Left, NamespaceDeletion};
+pub use namespace_deletion::{Content, Elsewhere, Left, NamespaceDeletion};
 pub use namespace_objects::NamespaceObjects;
 pub use pod_garbage_collection::{PodGarbageCollection, QUARANTINE};
 pub use queue::{Backoff, Outcome, Queue};

@@ -20,7 +20,7 @@ use crate::client::{Client, Stored};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 use conditions::Findings;
-pub use contents::{Content, Left};
+pub use contents::{Content, Elsewhere, Left};
 
 /// How many namespaces are emptied at once.
 const AT_ONCE: usize = 8;
@@ -38,6 +38,8 @@ pub struct NamespaceDeletion {
     namespaces: Target,
     /// What namespaces hold beside the collections that are served.
     others: Vec<Box<dyn Content>>,
+    /// What they hold that other servers keep.
+    elsewhere: Option<Arc<dyn Elsewhere>>,
     /// The names of namespaces that are being deleted.
     queue: Queue<String>,
 }
@@ -51,13 +53,21 @@ impl NamespaceDeletion {
         let client = Client::of_controller(registry.clone(), MANAGER, MANAGER);
         let releasing = registry.controller(MANAGER);
         let namespaces = client.collection("", "v1", "namespaces", None)?;
-        Ok(Self { registry, client, releasing, namespaces, others: Vec::new(), queue: Queue::new(BACKOFF) })
+        let queue = Queue::new(BACKOFF);
+        Ok(Self { registry, client, releasing, namespaces, others: Vec::new(), elsewhere: None, queue })
     }
 
     /// Has it empty something else as well.
     #[must_use]
     pub fn also(mut self, content: Box<dyn Content>) -> Self {
         self.others.push(content);
+        self
+    }
+
+    /// Has it empty what other servers keep as well.
+    #[must_use]
+    pub fn also_elsewhere(mut self, elsewhere: Arc<dyn Elsewhere>) -> Self {
+        self.elsewhere = Some(elsewhere);
         self
     }
 
@@ -114,14 +124,21 @@ impl NamespaceDeletion {
         Ok(true)
     }
 
-    /// Deletes everything in the namespace, pods first. What can't be deleted of one kind does not keep the others.
+    /// Deletes everything in the namespace, pods first. What can't be deleted of one kind does not keep the others. Other servers come
+    /// last and all at once, so that one that does not answer keeps nothing.
     async fn empty(&self, namespace: &str) -> Findings {
         let mut findings = Findings::default();
         let served = contents::of_surface(&self.registry.surface(), &self.client);
         for content in served.iter().chain(&self.others) {
-            match content.empty(namespace).await {
-                Ok(left) => findings.add(content.resource(), left),
-                Err(error) => findings.add_failure(&error),
+            findings.add_outcome(content.resource(), content.empty(namespace).await);
+        }
+        if let Some(elsewhere) = &self.elsewhere {
+            // ORDER: what is not known is asked first. What becomes known meanwhile is looked at in the next turn.
+            findings.add_undiscovered(elsewhere.undiscovered());
+            let contents = elsewhere.contents();
+            let emptied = contents.iter().map(|content| async { (content.resource(), content.empty(namespace).await) });
+            for (resource, outcome) in futures::future::join_all(emptied).await {
+                findings.add_outcome(resource, outcome);
             }
         }
         findings

@@ -27,7 +27,7 @@ fn fragment(number: usize, verbs: &[&'static str]) -> Arc<Fragment> {
             plural: "widgets".into(),
             singular: "widget".into(),
             kind: DiscoveredKind { group: group.into(), version: "v1".into(), kind: "Widget".into() },
-            namespaced: true,
+            scope: "Namespaced".into(),
             verbs: verbs.iter().map(|verb| (*verb).into()).collect(),
             short_names: vec!["wd".into()],
             categories: Vec::new(),

@@ -46,6 +46,11 @@ pub(crate) struct Aggregated {
 }
 
 impl Aggregated {
+    /// Whether the content is there.
+    pub(crate) fn is_made(&self) -> bool {
+        self.content.get().is_some()
+    }
+
     /// The document of `groups`, which are the same at each call.
     pub(crate) fn document<'g, G>(&self, form: AggregatedForm, groups: impl Fn() -> G) -> &Document
     where
@@ -135,9 +140,9 @@ struct Version<'a> {
 struct Resource<'a> {
     resource: &'a str,
     response_kind: Kind<'a>,
-    scope: &'static str,
+    scope: &'a str,
     singular_resource: &'a str,
-    verbs: &'a [Text],
+    verbs: Verbs<'a>,
     #[serde(skip_serializing_if = "<[Text]>::is_empty")]
     short_names: &'a [Text],
     #[serde(skip_serializing_if = "<[Text]>::is_empty")]
@@ -151,8 +156,13 @@ struct Resource<'a> {
 struct Subresource<'a> {
     subresource: &'a str,
     response_kind: Kind<'a>,
-    verbs: &'a [Text],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    accepted_types: Vec<Kind<'a>>,
+    verbs: Verbs<'a>,
 }
+
+/// What can be done with a resource. Upstream shows a list that was left out as null.
+type Verbs<'a> = Option<&'a [Text]>;
 
 /// Never left out nor null: old clients break without it.
 #[derive(Serialize)]
@@ -166,9 +176,9 @@ fn resource(resource: &DiscoveredResource) -> Resource<'_> {
     Resource {
         resource: &resource.plural,
         response_kind: kind(&resource.kind),
-        scope: if resource.namespaced { "Namespaced" } else { "Cluster" },
+        scope: &resource.scope,
         singular_resource: &resource.singular,
-        verbs: &resource.verbs,
+        verbs: verbs(&resource.verbs),
         short_names: &resource.short_names,
         categories: &resource.categories,
         subresources: resource.subresources.iter().map(subresource).collect(),
@@ -176,7 +186,16 @@ fn resource(resource: &DiscoveredResource) -> Resource<'_> {
 }
 
 fn subresource(subresource: &DiscoveredSubresource) -> Subresource<'_> {
-    Subresource { subresource: &subresource.name, response_kind: kind(&subresource.kind), verbs: &subresource.verbs }
+    Subresource {
+        subresource: &subresource.name,
+        response_kind: kind(&subresource.kind),
+        accepted_types: subresource.accepted.iter().map(kind).collect(),
+        verbs: verbs(&subresource.verbs),
+    }
+}
+
+fn verbs(verbs: &[Text]) -> Verbs<'_> {
+    (!verbs.is_empty()).then_some(verbs)
 }
 
 fn kind(kind: &DiscoveredKind) -> Kind<'_> {

@@ -52,6 +52,11 @@ impl Documents {
         self.aggregated_groups.document(form, || self.shown_groups())
     }
 
+    /// Whether somebody has asked for that already, in whichever form.
+    pub fn has_aggregated_groups(&self) -> bool {
+        self.aggregated_groups.is_made()
+    }
+
     /// `/api` in the older form: the versions of the core group. `server_address` is the host and port that clients
     /// outside shall use.
     pub fn api_versions(&self, server_address: &str) -> Bytes {

@@ -142,7 +142,7 @@ fn with_subresources<'s>(
     let own = Resource {
         name: resource.plural.to_string(),
         singular_name: &resource.singular,
-        namespaced: resource.namespaced,
+        namespaced: resource.is_namespaced(),
         group,
         version,
         kind: &resource.kind.kind,
@@ -156,7 +156,7 @@ fn with_subresources<'s>(
         Resource {
             name: format!("{}/{}", resource.plural, part.name),
             singular_name: "",
-            namespaced: resource.namespaced,
+            namespaced: resource.is_namespaced(),
             group,
             version,
             kind: &part.kind.kind,

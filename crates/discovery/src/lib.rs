@@ -14,6 +14,7 @@ mod json;
 mod legacy;
 mod negotiate;
 mod order;
+mod remote;
 mod root;
 mod source;
 
@@ -21,6 +22,7 @@ pub use aggregated::Document;
 pub use documents::Documents;
 pub use fragment::Fragment;
 pub use negotiate::{AggregatedForm, etag_matches};
+pub use remote::{aggregated_versions, legacy_resources};
 pub use root::root_paths;
 pub use source::{
     DiscoveredKind, DiscoveredResource, DiscoveredSubresource, Freshness, SourceOrder, Text, VersionSource, fragments,

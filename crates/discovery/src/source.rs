@@ -18,6 +18,9 @@ const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "p
 /// Those of them that make or change objects.
 const CHANGING_VERBS: [&str; 3] = ["patch", "create", "update"];
 
+/// The scope of what lives in namespaces.
+const NAMESPACED: &str = "Namespaced";
+
 /// A text that is usually part of the program and sometimes comes from a custom or aggregated API.
 pub type Text = Cow<'static, str>;
 
@@ -56,7 +59,7 @@ pub enum SourceOrder {
 pub enum Freshness {
     /// They are.
     Current,
-    /// The server behind it did not answer; they are what it last said.
+    /// They are not, since the server behind the version does not answer. None are shown then.
     Stale,
 }
 
@@ -69,8 +72,8 @@ pub struct DiscoveredResource {
     pub singular: Text,
     /// The kind of its objects.
     pub kind: DiscoveredKind,
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
+    /// Where its objects live: `Namespaced` or `Cluster`, or whatever else an aggregated server says.
+    pub scope: Text,
     /// What can be done with it, in the order in which it is shown.
     pub verbs: Vec<Text>,
     /// Abbreviations.
@@ -90,6 +93,8 @@ pub struct DiscoveredSubresource {
     pub name: Text,
     /// The kind that it takes and gives.
     pub kind: DiscoveredKind,
+    /// Kinds that it takes besides.
+    pub accepted: Vec<DiscoveredKind>,
     /// What can be done with it.
     pub verbs: Vec<Text>,
 }
@@ -106,6 +111,11 @@ pub struct DiscoveredKind {
 }
 
 impl DiscoveredResource {
+    /// Whether its objects live in namespaces.
+    pub fn is_namespaced(&self) -> bool {
+        self.scope == NAMESPACED
+    }
+
     /// A resource of this server in one of its versions. `stored_as` is the version that it is stored in where that is not the one
     /// that the resource names itself.
     pub fn of(resource: &Resource, version: &ServedVersion, stored_as: Option<&str>) -> Self {
@@ -116,7 +126,7 @@ impl DiscoveredResource {
             plural: text(plural),
             singular: text(singular),
             kind: DiscoveredKind { kind: text(kind), ..Default::default() },
-            namespaced: resource.is_namespaced(),
+            scope: scope(resource.is_namespaced()),
             verbs: texts(verbs),
             short_names: resource.short_names.iter().map(text).collect(),
             categories: resource.categories.iter().map(text).collect(),
@@ -185,7 +195,12 @@ fn part(parent: &Resource, subresource: &Subresource) -> DiscoveredSubresource {
             DiscoveredKind { group: text(group), version: text(version), kind: text(kind) }
         }
     };
-    DiscoveredSubresource { name: text(name), kind, verbs: texts(verbs) }
+    DiscoveredSubresource { name: text(name), kind, accepted: Vec::new(), verbs: texts(verbs) }
+}
+
+/// Where objects live, as it is said.
+pub(crate) const fn scope(namespaced: bool) -> Text {
+    Text::Borrowed(if namespaced { NAMESPACED } else { "Cluster" })
 }
 
 fn texts(verbs: &[Verb]) -> Vec<Text> {

@@ -50,7 +50,7 @@ fn source(group: &str, version: &str) -> VersionSource {
                 version: version.to_owned().into(),
                 kind: "Foo".into(),
             },
-            namespaced: true,
+            scope: "Namespaced".into(),
             verbs: vec!["get".into(), "list".into()],
             short_names: Vec::new(),
             categories: Vec::new(),

@@ -12,11 +12,14 @@ mod source;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 pub use edge::Edge;
@@ -45,7 +48,13 @@ pub struct Metrics {
     writing: Gauge,
     reading: Gauge,
     edge: Arc<Edge>,
+    /// How often the aggregated document of discovery was made, and how long that took, in seconds.
+    aggregations: Counter,
+    aggregation_times: Histogram,
 }
+
+/// Upper ends of the buckets of [`Metrics::note_discovery`], in seconds.
+const AGGREGATION_BUCKETS: [f64; 8] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 1.];
 
 impl Metrics {
     /// The metrics of requests and of the process.
@@ -59,9 +68,22 @@ impl Metrics {
         // The registry puts a full stop behind help texts.
         let help = "Requests being answered, watches apart";
         registry.register("apiserver_current_inflight_requests", help, in_flight);
+        let (aggregations, aggregation_times) = (Counter::default(), Histogram::new(AGGREGATION_BUCKETS));
+        let help = "How often the aggregated document of discovery was made";
+        registry.register("aggregator_discovery_aggregation_count", help, aggregations.clone());
+        let help = "How long it took to make the aggregated document of discovery, in seconds";
+        registry.register("aggregator_discovery_aggregation_duration", help, aggregation_times.clone());
         let edge = Arc::new(Edge::default());
         registry.register_collector(Box::new(PollsCollector(edge.clone())));
-        let metrics = Self { registry: RwLock::new(registry), requests, writing, reading, edge: edge.clone() };
+        let metrics = Self {
+            registry: RwLock::new(registry),
+            requests,
+            writing,
+            reading,
+            edge: edge.clone(),
+            aggregations,
+            aggregation_times,
+        };
         metrics.add_source(move || edge.samples());
         metrics.add_source(process::ProcessSource::new());
         metrics
@@ -70,6 +92,12 @@ impl Metrics {
     /// The numbers of the listener.
     pub fn edge(&self) -> &Arc<Edge> {
         &self.edge
+    }
+
+    /// Notes that the aggregated document of discovery was made, which took so long.
+    pub fn note_discovery(&self, took: Duration) {
+        self.aggregations.inc();
+        self.aggregation_times.observe(took.as_secs_f64());
     }
 
     /// Says how to tell whether a version of a resource (group, version, plural) is served. What was counted of others is forgotten.

@@ -8,6 +8,7 @@ mod openapi;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, VARY};
@@ -165,7 +166,14 @@ impl Pages {
                 let older = |documents: &Documents| documents.api_versions(&self.server_address);
                 discover(discovery, parts, Documents::aggregated_core, older)
             }
-            Page::Groups => discover(discovery, parts, Documents::aggregated_groups, Documents::group_list),
+            Page::Groups => {
+                let begun = (!discovery.has_aggregated_groups()).then(Instant::now);
+                let answer = discover(discovery, parts, Documents::aggregated_groups, Documents::group_list);
+                if let Some(begun) = begun.filter(|_| discovery.has_aggregated_groups()) {
+                    self.metrics.note_discovery(begun.elapsed());
+                }
+                answer
+            }
             Page::Group(group) => match discovery.group(group) {
                 Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?),
                 None => Ok(respond::no_such_page()),

@@ -16,6 +16,8 @@ pub struct ClientConfig {
     pub destination: Destination,
     /// The authorities that may have signed the certificate (PEM); the system's where there is nothing.
     pub ca_bundle: Vec<u8>,
+    /// Whether any certificate is believed.
+    pub insecure_skip_tls_verify: bool,
 }
 
 /// Who is called.
@@ -34,9 +36,23 @@ pub enum Destination {
         /// The path there.
         path: String,
     },
+    /// Whoever is at an address, which was found beforehand.
+    Server {
+        /// The host: a name or an address.
+        host: String,
+        /// The port.
+        port: u16,
+        /// The name that the certificate has to have.
+        server_name: String,
+    },
 }
 
 impl ClientConfig {
+    /// Somebody whose certificate these authorities have signed (PEM), or the system's where there is nothing.
+    pub fn new(destination: Destination, ca_bundle: Vec<u8>) -> Self {
+        Self { destination, ca_bundle, insecure_skip_tls_verify: false }
+    }
+
     /// Reads a `clientConfig`.
     ///
     /// # Errors
@@ -61,7 +77,7 @@ impl ClientConfig {
             Some(url) => Destination::Url(url.to_owned()),
             None => return Err("webhook configuration must have either service or URL".to_owned()),
         };
-        Ok(Self { destination, ca_bundle })
+        Ok(Self::new(destination, ca_bundle))
     }
 }
 

@@ -35,17 +35,39 @@ pub(crate) struct Dialer(Arc<Way>);
 struct Way {
     to: Goal,
     server_name: Result<ServerName<'static>, String>,
-    ca_bundle: Vec<u8>,
+    trust: Trust,
     connector: OnceCell<TlsConnector>,
     services: Arc<dyn Services>,
     proxy: Option<Proxy>,
 }
 
+/// Whose certificates are believed.
+#[derive(Clone)]
+pub(crate) struct Trust {
+    /// Those that these authorities have signed (PEM), or the system's where there is nothing.
+    pub(crate) ca_bundle: Vec<u8>,
+    /// All.
+    pub(crate) anybody: bool,
+}
+
 /// Where connections go.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Goal {
-    Host { host: String, port: u16 },
-    Service { namespace: String, name: String, port: u16 },
+    Host {
+        host: String,
+        port: u16,
+    },
+    Service {
+        namespace: String,
+        name: String,
+        port: u16,
+    },
+    /// An address of a server whose certificate has another name.
+    Server {
+        host: String,
+        port: u16,
+        name: String,
+    },
 }
 
 impl Goal {
@@ -54,21 +76,22 @@ impl Goal {
         match self {
             Self::Host { host, .. } => host.clone(),
             Self::Service { namespace, name, .. } => format!("{name}.{namespace}.svc"),
+            Self::Server { name, .. } => name.clone(),
         }
     }
 }
 
 impl Dialer {
-    pub(crate) fn new(to: Goal, ca_bundle: Vec<u8>, services: Arc<dyn Services>, proxy: Option<Proxy>) -> Self {
+    pub(crate) fn new(to: Goal, trust: Trust, services: Arc<dyn Services>, proxy: Option<Proxy>) -> Self {
         let server_name = to.server_name();
         let server_name = ServerName::try_from(server_name.clone())
             .map_err(|_| format!("tls: {server_name:?} is no name that a certificate can have"));
-        Self(Arc::new(Way { to, server_name, ca_bundle, connector: OnceCell::new(), services, proxy }))
+        Self(Arc::new(Way { to, server_name, trust, connector: OnceCell::new(), services, proxy }))
     }
 
     async fn dial(self) -> Result<Wire, DialError> {
         let addresses = match &self.0.to {
-            Goal::Host { host, port } => vec![(host.clone(), *port)],
+            Goal::Host { host, port } | Goal::Server { host, port, .. } => vec![(host.clone(), *port)],
             Goal::Service { namespace, name, port } => {
                 self.0.services.addresses(namespace, name, *port).map_err(DialError::Service)?
             }
@@ -99,9 +122,9 @@ impl Dialer {
     }
 
     async fn connector(&self) -> Result<TlsConnector, DialError> {
-        let bundle = self.0.ca_bundle.clone();
+        let Trust { ca_bundle, anybody } = self.0.trust.clone();
         // The system's certificates are read from its disk.
-        let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&bundle))).await;
+        let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&ca_bundle, anybody))).await;
         let mut config = config.map_err(DialError::Setup)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(config).into())

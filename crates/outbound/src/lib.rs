@@ -23,7 +23,7 @@ pub use client_config::{ClientConfig, Destination};
 pub use conversion::{ConversionWebhook, WebhookConversion};
 pub use fault::CallError;
 pub use outbound::Outbound;
-pub use peer::{Answer, Call, Peer};
+pub use peer::{Answer, Call, Peer, Question};
 pub use proxy::Proxy;
 pub use rest::text_of;
 pub use services::{ClusterServices, ServiceRoute, ServiceRoutes, Services};

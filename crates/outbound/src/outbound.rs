@@ -12,7 +12,7 @@ use keelson_meta::Random;
 use parking_lot::Mutex;
 
 use crate::client_config::{ClientConfig, Destination};
-use crate::dial::{Dialer, Goal};
+use crate::dial::{Dialer, Goal, Trust};
 use crate::peer::{Host, Peer, Reading};
 use crate::proxy::Proxy;
 use crate::services::Services;
@@ -34,6 +34,7 @@ struct HostKey {
     authority: String,
     to: Goal,
     ca_bundle: Vec<u8>,
+    insecure_skip_tls_verify: bool,
 }
 
 impl Outbound {
@@ -69,9 +70,27 @@ impl Outbound {
                 let goal = Goal::Service { namespace: namespace.clone(), name: name.clone(), port: *port };
                 (format!("{name}.{namespace}.svc:{port}"), goal, clean(path))
             }
+            Destination::Server { host, port, server_name } => {
+                let goal = Goal::Server { host: host.clone(), port: *port, name: server_name.clone() };
+                (authority(host, *port), goal, "/".to_owned())
+            }
         };
-        let key = HostKey { authority, to, ca_bundle: config.ca_bundle.clone() };
+        let ClientConfig { ca_bundle, insecure_skip_tls_verify, .. } = config.clone();
+        let key = HostKey { authority, to, ca_bundle, insecure_skip_tls_verify };
         Ok(Peer::new(self.host(key), path))
+    }
+
+    /// Where a port of a service leads: hosts and ports, in the order in which they are to be tried, at least one.
+    ///
+    /// # Errors
+    /// Why it leads nowhere, as upstream says it.
+    pub fn locate(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
+        self.services.addresses(namespace, name, port)
+    }
+
+    /// Whether the operator said where a service is, so that nothing of it needs to be in the store.
+    pub fn is_routed(&self, namespace: &str, name: &str) -> bool {
+        self.services.is_routed(namespace, name)
     }
 
     fn host(&self, key: HostKey) -> Arc<Host> {
@@ -80,7 +99,8 @@ impl Outbound {
             return known;
         }
         hosts.retain(|_, host| host.strong_count() > 0);
-        let dialer = Dialer::new(key.to.clone(), key.ca_bundle.clone(), self.services.clone(), self.proxy.clone());
+        let trust = Trust { ca_bundle: key.ca_bundle.clone(), anybody: key.insecure_skip_tls_verify };
+        let dialer = Dialer::new(key.to.clone(), trust, self.services.clone(), self.proxy.clone());
         let host = Arc::new(Host::new(key.authority.clone(), dialer, self.reading.clone()));
         hosts.insert(key, Arc::downgrade(&host));
         host
@@ -100,6 +120,11 @@ impl fmt::Debug for Outbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outbound").field("services", &self.services).finish_non_exhaustive()
     }
+}
+
+/// A host and a port as a URL has them.
+fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// A path as Go's client has it: one slash between segments and none at the end, nothing that leads upwards.

@@ -59,11 +59,30 @@ pub struct Call {
     pub answer_bytes: usize,
 }
 
+/// A question that shall be asked: a request with header fields of its own.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The method.
+    pub method: Method,
+    /// The path, and the query if there is one.
+    pub path: String,
+    /// The header fields, beside those that every request has.
+    pub headers: HeaderMap,
+    /// What is sent.
+    pub body: Bytes,
+    /// How long it may take altogether.
+    pub time: Duration,
+    /// How many bytes the answer may have.
+    pub answer_bytes: usize,
+}
+
 /// What was answered.
 #[derive(Debug)]
 pub struct Answer {
     /// The code.
     pub status: u16,
+    /// The header fields.
+    pub headers: HeaderMap,
     /// The media type; that of what was sent where the peer does not say.
     pub content_type: String,
     /// How long the peer wants its caller to wait.
@@ -188,27 +207,58 @@ impl Peer {
         let url = self.url(call.time);
         let told = |why: &str| format!("{} {}: {why}", title(&call.method), quote(&url));
         let late = || CallError::Late(told(NO_HEAD));
-        let _place = self.host.place(until).await?.ok_or_else(late)?;
-        let request = Request::builder()
-            .method(&call.method)
-            .uri(&url)
-            .header(HOST, &self.host.authority)
+        let request = self
+            .request(&call.method, &url)
             .header(ACCEPT, "application/json, */*")
             .header(CONTENT_TYPE, JSON)
-            .header(USER_AGENT, concat!("keelson/", env!("CARGO_PKG_VERSION")))
             .body(Full::new(call.body.clone()))
             .map_err(|error| CallError::Failed(told(&error.to_string())))?;
+        let _place = self.host.place(until).await?.ok_or_else(late)?;
         let answer = timeout_at(until, self.host.send(&request)).await.map_err(|_| late())?;
         let answer = answer.map_err(|error| CallError::Failed(told(&text(&error))))?;
-        self.read(answer, call, until).await
+        self.read(answer, call.answer_bytes, until).await
     }
 
-    async fn read(&self, answer: Response<Incoming>, call: &Call, until: Instant) -> Result<Answer, CallError> {
+    /// Where a path is there, as errors name it.
+    pub fn at(&self, path: &str) -> String {
+        format!("https://{}{path}", self.host.authority)
+    }
+
+    /// Asks a question. Dropping the future breaks it off.
+    ///
+    /// # Errors
+    /// When there is no whole answer in time.
+    pub async fn ask(&self, question: &Question) -> Result<Answer, CallError> {
+        let until = Instant::now() + question.time;
+        let url = self.at(&question.path);
+        let told = |why: &str| format!("{} {}: {why}", title(&question.method), quote(&url));
+        let late = || CallError::Late(told(NO_HEAD));
+        let mut request = self
+            .request(&question.method, &url)
+            .body(Full::new(question.body.clone()))
+            .map_err(|error| CallError::Failed(told(&error.to_string())))?;
+        request.headers_mut().extend(question.headers.clone());
+        let _place = self.host.place(until).await?.ok_or_else(late)?;
+        let answer = timeout_at(until, self.host.send(&request)).await.map_err(|_| late())?;
+        let answer = answer.map_err(|error| CallError::Failed(told(&text(&error))))?;
+        self.read(answer, question.answer_bytes, until).await
+    }
+
+    /// A request with the fields that each has.
+    fn request(&self, method: &Method, url: &str) -> http::request::Builder {
+        Request::builder()
+            .method(method)
+            .uri(url)
+            .header(HOST, &self.host.authority)
+            .header(USER_AGENT, concat!("keelson/", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn read(&self, answer: Response<Incoming>, most: usize, until: Instant) -> Result<Answer, CallError> {
         let (head, body) = answer.into_parts();
         let unread =
             |why: &str| format!("unexpected error when reading response body. Please retry. Original error: {why}");
         let mut room = Room { bytes: 0, of: self.host.reading.clone() };
-        let body = timeout_at(until, read(body, &head.headers, call.answer_bytes, &mut room)).await;
+        let body = timeout_at(until, read(body, &head.headers, most, &mut room)).await;
         let body = body.map_err(|_| CallError::Late(unread(NO_END)))?;
         let body = body.map_err(|why| CallError::Failed(unread(&why)))?;
         let text = |name| head.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
@@ -217,6 +267,7 @@ impl Peer {
             content_type: text(CONTENT_TYPE).unwrap_or(JSON).to_owned(),
             retry_after: text(RETRY_AFTER).and_then(|value| value.parse().ok()).map(Duration::from_secs),
             body,
+            headers: head.headers,
             _room: room,
         })
     }

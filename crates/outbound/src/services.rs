@@ -29,6 +29,11 @@ pub trait Services: fmt::Debug + Send + Sync {
     /// # Errors
     /// Why there is none, as upstream says it.
     fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<(String, u16)>, String>;
+
+    /// Whether the operator said where a service is.
+    fn is_routed(&self, _namespace: &str, _name: &str) -> bool {
+        false
+    }
 }
 
 /// A service that is reached elsewhere than at its endpoints: `NAMESPACE/NAME=URL`.
@@ -109,7 +114,11 @@ impl Services for ClusterServices {
         };
         let service = collection("", "services")?.get(&format!("{namespace}/{name}"));
         let service = service.ok_or_else(|| format!("service {} not found", quote(name)))?;
-        let port_name = port_name(&service.object.decode(Revision::ZERO), name, port)?;
+        let service = service.object.decode(Revision::ZERO);
+        if let Some(elsewhere) = external_name(&service) {
+            return Ok(vec![(elsewhere.to_owned(), port)]);
+        }
+        let port_name = port_name(&service, name, port)?;
         let slices = collection("discovery.k8s.io", "endpointslices")?.snapshot();
         let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
         let mut found: Vec<(String, u16)> = slices
@@ -127,6 +136,16 @@ impl Services for ClusterServices {
         found.truncate(ADDRESSES);
         Ok(found)
     }
+
+    fn is_routed(&self, namespace: &str, name: &str) -> bool {
+        self.routes.0.contains_key(&(namespace.to_owned(), name.to_owned()))
+    }
+}
+
+/// The host that a service stands for, where it is another name of one.
+fn external_name(service: &Object) -> Option<&str> {
+    let text = |field: &str| service.get(&["spec", field]).and_then(Value::as_str);
+    text("externalName").filter(|name| text("type") == Some("ExternalName") && !name.is_empty())
 }
 
 /// The name of a port of a service.

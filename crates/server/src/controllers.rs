@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use keelson_access::{AuthenticationInfo, Pki};
+use keelson_aggregator::{AggregatedContents, Aggregator, AutomaticServices, Availability, builtin_services};
 use keelson_controllers::{
     AuthenticationPublication, Bootstrap, ClusterRoleAggregation, Controller, GarbageCollection, IdentityCollection,
     KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress,
@@ -50,6 +51,7 @@ pub(crate) fn aggregation(
 pub(crate) struct ControllerParts {
     pub(crate) aggregation: Option<Arc<ClusterRoleAggregation>>,
     pub(crate) extensions: Arc<Extensions>,
+    pub(crate) aggregator: Arc<Aggregator>,
 }
 
 /// Starts all of it; how far the bootstrap has come.
@@ -63,11 +65,12 @@ pub(crate) fn spawn(
 ) -> Arc<Progress> {
     let stopping = background.stopping();
     let Membership { addr, holder, servers } = place;
-    let ControllerParts { aggregation, extensions } = parts;
+    let ControllerParts { aggregation, extensions, aggregator } = parts;
     let ranges = config.registry.service_ranges.clone();
     let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
     let authentication = Arc::new(AuthenticationPublication::new(registry.clone(), authentication));
-    let bootstrap = Bootstrap::new(registry.clone(), authentication.clone(), service.clone(), aggregation.clone());
+    let bootstrap = Bootstrap::new(registry.clone(), authentication.clone(), service.clone(), aggregation.clone())
+        .with_api_services(builtin_services(&registry.surface()));
     let progress = bootstrap.progress();
     // What these keep, the bootstrap makes first.
     let publishing = authentication.run(stopping.clone());
@@ -81,7 +84,8 @@ pub(crate) fn spawn(
     let (registry, root) = (registry.clone(), pki.server_ca_pem.clone());
     let leadership = Leadership::new(registry.clone(), &config.server_id, holder);
     let supervisor = background.supervisor().clone();
-    let controllers = Controllers { config: config.clone(), registry, extensions, servers, root, supervisor };
+    let controllers =
+        Controllers { config: config.clone(), registry, extensions, aggregator, servers, root, supervisor };
     let stopping = stopping.clone();
     if config.store.is_shared() {
         let lead = async move { leadership.run(stopping, |leading| controllers.run(leading)).await };
@@ -111,6 +115,7 @@ struct Controllers {
     config: Config,
     registry: Arc<Registry>,
     extensions: Arc<Extensions>,
+    aggregator: Arc<Aggregator>,
     servers: Arc<RegisteredServers>,
     /// The certificates by which clients know the servers, in PEM.
     root: String,
@@ -135,6 +140,9 @@ impl Controllers {
         let (servers, duration) = (self.servers.clone(), self.config.identity_duration);
         running.spawn("server-leases", IdentityCollection::new(registry(), servers, duration).run(stopping()));
         running.spawn("custom-resource-deletion", self.extensions.clone().empty_definitions(stopping()));
+        let automatic = AutomaticServices::new(self.aggregator.clone(), self.servers.clone());
+        running.spawn("automatic-api-services", automatic.run(stopping()));
+        running.spawn("api-service-availability", Availability::new(self.aggregator.clone())?.run(stopping()));
         if on(Controller::ServiceAccount) {
             let accounts = NamespaceObjects::service_accounts(registry());
             running.spawn(Controller::ServiceAccount.name(), accounts.run(stopping()));
@@ -151,7 +159,9 @@ impl Controllers {
             running.spawn(Controller::PodGarbageCollector.name(), collector.run(stopping()));
         }
         if on(Controller::Namespace) {
-            running.spawn(Controller::Namespace.name(), NamespaceDeletion::new(registry())?.run(stopping()));
+            let elsewhere = Arc::new(AggregatedContents::new(self.aggregator.clone()));
+            let deletion = NamespaceDeletion::new(registry())?.also_elsewhere(elsewhere);
+            running.spawn(Controller::Namespace.name(), deletion.run(stopping()));
         }
         Ok(())
     }

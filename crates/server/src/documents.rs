@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use keelson_aggregator::Aggregator;
 use keelson_discovery::{DiscoveredResource, Documents, Freshness, SourceOrder, VersionSource};
 use keelson_http::pages::ServedDocuments;
 use keelson_http::version::GIT_VERSION;
@@ -20,10 +21,18 @@ use parking_lot::Mutex;
 /// The documents of whatever is served.
 pub(crate) struct Documentation {
     shared: Arc<Shared>,
-    /// The documents of the surface that was asked for last, with its generation.
-    current: ArcSwapOption<(u64, Arc<ServedDocuments>)>,
+    aggregator: Arc<Aggregator>,
+    /// The documents that were asked for last, with what they are of.
+    current: ArcSwapOption<(Generations, Arc<ServedDocuments>)>,
     /// What was made of each version of a group.
     known: Mutex<HashMap<(Text, Text), Version>>,
+}
+
+/// What documents are of: a surface, and what aggregated servers serve.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Generations {
+    surface: u64,
+    aggregated: u64,
 }
 
 /// A version of a group, with what was made of it.
@@ -37,22 +46,32 @@ struct Version {
 impl Documentation {
     /// Nothing is rendered yet. The definitions of all kinds come from these schemas, and the catalogue has the kinds whose every
     /// version `DeleteOptions` and `WatchEvent` go by, as in the reference server.
-    pub(crate) fn new(catalogue: &Catalogue, schemas: &'static Schemas) -> Self {
+    pub(crate) fn new(catalogue: &Catalogue, schemas: &'static Schemas, aggregator: Arc<Aggregator>) -> Self {
         let shared = Shared::new(schemas, &VersionDescription::all(catalogue), GIT_VERSION);
-        Self { shared, current: ArcSwapOption::empty(), known: Mutex::default() }
+        Self { shared, aggregator, current: ArcSwapOption::empty(), known: Mutex::default() }
     }
 
-    /// The documents of a surface, or of a newer one.
+    /// The documents of a surface, or of a newer one, and of what aggregated servers are known to serve.
     ///
-    /// Cost: one atomic increment where nothing has changed; else some comparisons for each resource, and the rendering of the
+    /// Cost: two atomic increments where nothing has changed; else some comparisons for each resource, and the rendering of the
     /// versions that did change.
     pub(crate) fn of(&self, surface: &Surface) -> Arc<ServedDocuments> {
-        if let Some(current) = &*self.current.load()
-            && current.0 >= surface.generation()
-        {
-            return current.1.clone();
+        let aggregated = self.aggregator.discovered();
+        let wanted = Generations { surface: surface.generation(), aggregated: aggregated.generation() };
+        let newest = || {
+            let current = self.current.load();
+            let (of, documents) = &**current.as_ref()?;
+            let is_new = of.surface >= wanted.surface && of.aggregated >= wanted.aggregated;
+            is_new.then(|| documents.clone())
+        };
+        if let Some(documents) = newest() {
+            return documents;
         }
         let mut known = self.known.lock();
+        // Somebody may have made them meanwhile.
+        if let Some(documents) = newest() {
+            return documents;
+        }
         let mut next = HashMap::new();
         for (name, resources) in versions(surface) {
             let kept = known.remove(&name).filter(|version| same(&version.resources, &resources));
@@ -60,13 +79,14 @@ impl Documentation {
             next.insert(name, version);
         }
         *known = next;
-        let discovery: Vec<_> = known.values().map(|version| version.discovery.clone()).collect();
+        let local = known.values().map(|version| version.discovery.clone());
+        let discovery: Vec<_> = local.chain(aggregated.fragments().cloned()).collect();
         let openapi: Vec<_> = known.values().map(|version| version.openapi.clone()).collect();
         let documents = Arc::new(ServedDocuments {
             discovery: Documents::assemble(&discovery),
             openapi: Descriptions::assemble(&self.shared, &openapi),
         });
-        self.current.store(Some(Arc::new((surface.generation(), documents.clone()))));
+        self.current.store(Some(Arc::new((wanted, documents.clone()))));
         documents
     }
 }

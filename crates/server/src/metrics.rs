@@ -3,6 +3,7 @@
 //! Those crates count without knowing metrics; the names, kinds and help texts are given here. Requests are measured in
 //! `keelson_http`.
 
+use keelson_aggregator::Aggregator;
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_outbound::{Durations, OutboundStats};
 use keelson_registry::{KeptStats, Registry};
@@ -134,6 +135,24 @@ pub(crate) fn conversion_samples(stats: &OutboundStats) -> Vec<Sample> {
             Sample { labels, ..counter("apiserver_conversion_webhook_request_total", help, took.count) }
         })
         .collect()
+}
+
+/// Which APIServices are not available, and how often they became so, as upstream names it.
+pub(crate) fn aggregation_samples(aggregator: &Aggregator) -> Vec<Sample> {
+    let current = aggregator.current();
+    let mut services: Vec<_> = current.services().collect();
+    services.sort_by(|a, b| a.name.cmp(&b.name));
+    let help = "Whether an APIService is not available (1), by its name";
+    let now = services.into_iter().map(|service| Sample {
+        labels: vec![("name", service.name.clone())],
+        ..gauge("aggregator_unavailable_apiservice", help, u64::from(!service.is_available()))
+    });
+    let help = "How often an APIService became unavailable, by its name and the reason";
+    let losses = aggregator.losses().into_iter().map(|((name, reason), times)| Sample {
+        labels: vec![("name", name), ("reason", reason)],
+        ..counter("aggregator_unavailable_apiservice_total", help, times)
+    });
+    now.chain(losses).collect()
 }
 
 /// What happened on the way to PostgreSQL.

@@ -40,7 +40,7 @@ use crate::config::Config;
 use crate::controllers::{self, ControllerParts, Membership};
 use crate::documents::Documentation;
 use crate::history::Compactor;
-use crate::metrics::{conversion_samples, conversion_times, registry_samples, server_info};
+use crate::metrics::{aggregation_samples, conversion_samples, conversion_times, registry_samples, server_info};
 use crate::peers::Peers;
 use crate::probe::{LogProbe, StoreProbe};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
@@ -162,7 +162,8 @@ impl Prepared {
         let aggregation = controllers::aggregation(&config, &registry)?;
         let extensions =
             Extensions::start(registry.clone(), outbound.clone()).await.context("serving custom resources")?;
-        let aggregator = Aggregator::start(registry.clone()).context("reading who serves which API")?;
+        let aggregator =
+            Aggregator::start(registry.clone(), outbound.clone()).context("reading who serves which API")?;
         Ok(Self {
             config,
             supervisor,
@@ -196,12 +197,17 @@ impl Prepared {
         let cache = registry.cache().clone();
         let compactor = Compactor::new(store.clone(), cache, config.clock.clone(), config.history);
         background.spawn("compactor", compactor.run(stopping.clone()));
-        let parts = ControllerParts { aggregation: self.aggregation, extensions: self.extensions.clone() };
+        let parts = ControllerParts {
+            aggregation: self.aggregation,
+            extensions: self.extensions.clone(),
+            aggregator: self.aggregator.clone(),
+        };
         background.spawn("custom-resources", self.extensions.run(stopping.clone()));
-        background.spawn("api-services", self.aggregator.run(stopping.clone()));
+        let aggregator = self.aggregator;
+        background.spawn("api-services", aggregator.clone().run(stopping.clone()));
         let bootstrap = controllers::spawn(&config, &registry, (&pki, self.authentication), place, parts, &background);
 
-        let parts = (registry.clone(), outbound.clone(), self.tokens, self.metrics);
+        let parts = (registry.clone(), outbound.clone(), aggregator, self.tokens, self.metrics);
         let standing = store_check(&config.store, fence.clone(), probe);
         let checks = (supervisor.clone(), standing);
         let pipeline = pipeline(&config, parts, addr, checks, &bootstrap, stopping.clone());
@@ -476,9 +482,10 @@ fn health(
 
 fn pipeline(
     config: &Config,
-    (registry, outbound, tokens, store_metrics): (
+    (registry, outbound, aggregator, tokens, store_metrics): (
         Arc<Registry>,
         Arc<Outbound>,
+        Arc<Aggregator>,
         Arc<ServiceAccountTokens>,
         StoreMetrics,
     ),
@@ -499,7 +506,9 @@ fn pipeline(
     let cache = registry.cache().clone();
     let health =
         health(supervisor, store, move || cache.healthy().map_err(|fault| fault.to_string()), bootstrap, &stopping);
-    let documentation = Documentation::new(builtin::catalogue(), builtin::schemas());
+    let registered = aggregator.clone();
+    metrics.add_source(move || aggregation_samples(&registered));
+    let documentation = Documentation::new(builtin::catalogue(), builtin::schemas(), aggregator);
     let pages = Pages::new(health, metrics.clone(), addr.to_string());
     let pages = pages.with_issuer(issuer_documents(&tokens, addr));
     let surfaces = registry.clone();

@@ -14,13 +14,14 @@ use super::contents::Left;
 
 /// The conditions in their order: type, and reason and message when nothing is wrong.
 const CONDITIONS: [(&str, &str, &str); 5] = [
-    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+    (DISCOVERY, "ResourcesDiscovered", "All resources successfully discovered"),
     ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
     (FAILURE, "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
     (CONTENT, "ContentRemoved", "All content successfully removed"),
-    (FINALIZERS, "ContentRemoved", "All content successfully removed"),
+    (FINALIZERS, "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 ];
 
+const DISCOVERY: &str = "NamespaceDeletionDiscoveryFailure";
 const FAILURE: &str = "NamespaceDeletionContentFailure";
 const CONTENT: &str = "NamespaceContentRemaining";
 const FINALIZERS: &str = "NamespaceFinalizersRemaining";
@@ -34,10 +35,19 @@ pub(super) struct Findings {
     finalizers: BTreeMap<String, usize>,
     /// What went wrong.
     failures: Vec<String>,
+    /// The versions of groups of which it is not known what they hold.
+    undiscovered: Vec<String>,
 }
 
 impl Findings {
-    pub(super) fn add(&mut self, resource: GroupResource, left: Left) {
+    pub(super) fn add_outcome(&mut self, resource: GroupResource, outcome: Result<Left, ApiError>) {
+        match outcome {
+            Ok(left) => self.add(resource, left),
+            Err(error) => self.add_failure(&error),
+        }
+    }
+
+    fn add(&mut self, resource: GroupResource, left: Left) {
         if left.objects > 0 {
             self.left.push((resource, left.objects));
         }
@@ -46,13 +56,17 @@ impl Findings {
         }
     }
 
-    pub(super) fn add_failure(&mut self, error: &ApiError) {
+    fn add_failure(&mut self, error: &ApiError) {
         self.failures.push(error.status().message);
     }
 
-    /// Whether nothing is left, and nothing went wrong.
+    pub(super) fn add_undiscovered(&mut self, versions: Vec<String>) {
+        self.undiscovered.extend(versions);
+    }
+
+    /// Whether nothing is left, nothing went wrong, and everything is known.
     pub(super) fn is_empty(&self) -> bool {
-        self.left.is_empty() && self.failures.is_empty()
+        self.left.is_empty() && self.failures.is_empty() && self.undiscovered.is_empty()
     }
 
     /// Writes into a namespace what was found. The time of a condition is that of its last change from one status to the
@@ -83,6 +97,16 @@ impl Findings {
     /// Reason and message of a condition that tells of something wrong.
     fn trouble(&self, kind: &str) -> Option<(&'static str, String)> {
         match kind {
+            DISCOVERY if !self.undiscovered.is_empty() => {
+                let stale = |version: &String| format!("{version}: stale GroupVersion discovery: {version}");
+                let stale: Vec<String> = self.undiscovered.iter().map(stale).collect();
+                let message = format!(
+                    "Discovery failed for some groups, {} failing: unable to retrieve the complete list of server APIs: {}",
+                    stale.len(),
+                    sorted(&stale)
+                );
+                Some(("DiscoveryFailed", message))
+            }
             FAILURE if !self.failures.is_empty() => {
                 let count = self.failures.len();
                 let message =
@@ -162,7 +186,15 @@ mod tests {
         second.tell(&mut namespace, time(60));
         let left = "Some resources are remaining: configmaps. has 1 resource instances";
         check(&namespace, CONTENT, ["True", start, "SomeResourcesRemain", left]);
-        let removed = "All content successfully removed";
-        check(&namespace, FINALIZERS, ["False", "1970-01-01T00:01:00Z", "ContentRemoved", removed]);
+        let finished = "All content-preserving finalizers finished";
+        check(&namespace, FINALIZERS, ["False", "1970-01-01T00:01:00Z", "ContentHasNoFinalizers", finished]);
+
+        let mut third = Findings::default();
+        third.add_undiscovered(vec!["b.io/v1".to_owned(), "a.io/v1".to_owned()]);
+        assert!(!third.is_empty());
+        third.tell(&mut namespace, time(60));
+        let failed = "Discovery failed for some groups, 2 failing: unable to retrieve the complete list of server APIs: \
+                      a.io/v1: stale GroupVersion discovery: a.io/v1, b.io/v1: stale GroupVersion discovery: b.io/v1";
+        check(&namespace, DISCOVERY, ["True", "1970-01-01T00:01:00Z", "DiscoveryFailed", failed]);
     }
 }

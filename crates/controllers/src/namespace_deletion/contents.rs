@@ -25,6 +25,15 @@ pub trait Content: Send + Sync {
     fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Left, ApiError>>;
 }
 
+/// What namespaces hold that other servers keep, which may be away.
+pub trait Elsewhere: Send + Sync {
+    /// The kinds of it that are known now.
+    fn contents(&self) -> Vec<Box<dyn Content>>;
+
+    /// The versions of groups of which nothing is known now, in the form `GROUP/VERSION`.
+    fn undiscovered(&self) -> Vec<String>;
+}
+
 /// What is left of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {

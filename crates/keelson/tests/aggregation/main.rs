@@ -1,5 +1,70 @@
-//! Aggregated API servers, over the wire: what they are told of those who pass requests on to them, and what is passed on.
+//! Aggregated API servers as clients see them: registered by APIServices, checked, described in one document with everything else; what
+//! they are told of those who pass requests on to them, and what is passed on.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod availability;
+mod backend;
+mod discovery;
 mod front_proxy;
+mod namespaces;
+mod services;
+
+use std::time::Duration;
+
+use keelson_testkit::Raw;
+use serde_json::{Value, json};
+
+pub(crate) const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// What is at a path once it is as it should be.
+pub(crate) async fn until(raw: &Raw, path: &str, done: impl Fn(&Value) -> bool) -> Value {
+    until_of(raw, path, "application/json", done).await
+}
+
+/// The same of a media type.
+pub(crate) async fn until_of(raw: &Raw, path: &str, accept: &str, done: impl Fn(&Value) -> bool) -> Value {
+    let mut last = Value::Null;
+    let wait = async {
+        loop {
+            let answer = raw.get(path).header("accept", accept).await;
+            last = serde_json::from_str(&answer.text()).unwrap_or(Value::Null);
+            if done(&last) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(90), wait).await;
+    assert!(waited.is_ok(), "{path} does not become so: {last}");
+    last
+}
+
+/// An APIService of a version that a service in the namespace `default` leads to.
+pub(crate) fn api_service(group: &str, version: &str, service: &Value) -> Value {
+    json!({
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": { "name": format!("{version}.{group}") },
+        "spec": {
+            "group": group, "version": version, "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "service": service,
+        },
+    })
+}
+
+/// Status, reason and message of the condition of an APIService; empty where there is none.
+pub(crate) fn condition(service: &Value) -> (String, String, String) {
+    let found = &service["status"]["conditions"][0];
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"), text("message"))
+}
+
+/// Waits until the condition of an APIService has a reason; its status and message.
+pub(crate) async fn until_reason(raw: &Raw, name: &str, reason: &str) -> (String, String) {
+    let found = until(raw, &format!("{SERVICES}/{name}"), |found| condition(found).1 == reason).await;
+    let (status, _, message) = condition(&found);
+    (status, message)
+}

@@ -27,7 +27,7 @@ fn outbound() -> Arc<Outbound> {
 
 fn peer(outbound: &Outbound, hook: &HookServer) -> Peer {
     let destination = Destination::Url(hook.url("/a"));
-    outbound.peer(&ClientConfig { destination, ca_bundle: hook.ca().as_bytes().to_vec() }).unwrap()
+    outbound.peer(&ClientConfig::new(destination, hook.ca().as_bytes().to_vec())).unwrap()
 }
 
 fn call(time: Duration) -> Call {
@@ -48,8 +48,7 @@ async fn a_call_ends_in_time_whatever_it_waits_for() {
     let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
     let url = hook.url("/a?timeout=1s");
     assert_eq!(error, CallError::Late(format!("Post {url:?}: {late}")));
-    let config =
-        ClientConfig { destination: Destination::Url(hook.url("/stalls")), ca_bundle: hook.ca().as_bytes().to_vec() };
+    let config = ClientConfig::new(Destination::Url(hook.url("/stalls")), hook.ca().as_bytes().to_vec());
     let error = outbound.peer(&config).unwrap().call(&call(Duration::from_secs(1))).await.unwrap_err();
     let late = "unexpected error when reading response body. Please retry. Original error: context deadline exceeded \
                 (Client.Timeout or context cancellation while reading body)";

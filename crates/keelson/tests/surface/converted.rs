@@ -333,6 +333,8 @@ async fn nobody_is_asked_again_for_what_was_told() {
 async fn who_asks_and_goes_on_no_further_keeps_up_nobody() {
     let (server, raw, pilot) = harbour().await;
     fill(&raw, 0, 1).await;
+    // What a read shows the cache shows too.
+    raw.get(format!("{STORED}/b0000")).await.expect(200);
     let permits = Arc::new(Semaphore::new(0));
     pilot.be(Mood::Waits(permits.clone()));
     let target = server.running().registry().surface().lookup(GROUP, "v2", "berths").unwrap();

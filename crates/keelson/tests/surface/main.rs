@@ -72,7 +72,8 @@ async fn a_resource_is_discovered_and_used_while_it_is_served() {
     let shown = raw.get(THINGS.replace("/v1/", "/v2/") + "/a").await.expect(200).json();
     assert_eq!(shown["apiVersion"], format!("{GROUP}/v2"));
 
-    let counted = || async { raw.get("/metrics").await.expect(200).text().contains(GROUP) };
+    let label = format!("group=\"{GROUP}\"");
+    let counted = || async { raw.get("/metrics").await.expect(200).text().contains(&label) };
     assert!(counted().await, "requests for it are counted");
     let all = [resource("bindings", "Mooring", &["v1"]), resource("pods", "Whale", &["v2"])];
     surfaces.remove(&all.map(|resource| resource.group_resource())).await;

@@ -518,7 +518,7 @@ async fn a_webhook_behind_a_service_is_found_by_its_slices_or_by_a_route() {
     assert_eq!(found("nope", 443), Err("service \"nope\" not found".to_owned()));
     assert_eq!(found("web", 99), Err("no service port 99 found for service \"web\"".to_owned()));
     assert_eq!(found("web", 443), Err("no endpoints available for service \"web\"".to_owned()));
-    assert_eq!(found("ext", 443), Err("unsupported service type \"ExternalName\"".to_owned()));
+    assert_eq!(found("ext", 443), Ok(vec![("example.org".to_owned(), 443)]));
     let slice = json!({
         "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": { "name": "web-1", "labels": { "kubernetes.io/service-name": "web" } },

@@ -1,0 +1,213 @@
+//! The APIServices of what the servers have themselves: one for each version of a built-in or custom group, made without being asked for.
+//!
+//! A label says whose they are. One of a built-in group is made when a server starts, and whoever changes or deletes it afterwards has his
+//! way until the next start; one of a custom group comes, is put right and goes with the definitions. One without the label is
+//! somebody's own, and is left alone. One server of those on a store does this.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_cache::Entry;
+use keelson_controllers::{Backoff, Outcome, Queue, RegisteredServers, Stored, follow};
+use keelson_meta::field_selector::FieldSelector;
+use keelson_meta::json::{Value, json};
+use keelson_meta::{ApiError, Object};
+use keelson_registry::Surface;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::aggregator::Aggregator;
+
+/// The label that says that the servers keep an APIService, and when.
+const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
+/// How many are written at once: enough to share commits.
+const AT_ONCE: usize = 32;
+
+/// Keeps the automatic APIServices.
+pub struct AutomaticServices {
+    aggregator: Arc<Aggregator>,
+    /// The servers on the store.
+    servers: Arc<RegisteredServers>,
+    /// The names of APIServices to look at.
+    queue: Queue<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: BTreeMap<String, Wanted>,
+    /// Those that were there when this began.
+    at_start: BTreeSet<String>,
+    /// Those that were as they should be once since then.
+    settled: BTreeSet<String>,
+}
+
+/// When an APIService is kept as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    OnStart,
+    Always,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    kept: Kept,
+    spec: Value,
+}
+
+impl Kept {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::OnStart => "onstart",
+            Self::Always => "true",
+        }
+    }
+
+    /// What the label of an APIService says; `None` for one that is somebody's own.
+    fn of(object: &Object) -> Option<Self> {
+        let label = object.labels().find(|(key, _)| *key == LABEL).map(|(_, value)| value)?;
+        [Self::OnStart, Self::Always].into_iter().find(|kept| kept.as_str() == label)
+    }
+}
+
+impl AutomaticServices {
+    /// Keeps those of what this server has.
+    pub fn new(aggregator: Arc<Aggregator>, servers: Arc<RegisteredServers>) -> Self {
+        Self { aggregator, servers, queue: Queue::new(BACKOFF), state: Mutex::default() }
+    }
+
+    /// Keeps them until told to stop.
+    pub async fn run(self, stopping: CancellationToken) {
+        let registry = self.aggregator.registry();
+        let mut changes = registry.surfaces().changes();
+        changes.mark_unchanged();
+        let at_start = self.aggregator.current();
+        self.state.lock().at_start = at_start.services().map(|service| service.name.clone()).collect();
+        self.want(&registry.surface());
+        let surfaces = async {
+            while changes.changed().await.is_ok() {
+                self.want(&registry.surface());
+            }
+        };
+        let caller = self.aggregator.client().caller();
+        let seen = |entry: &Entry| self.queue.add(entry.name().to_owned());
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            () = surfaces => {}
+            never = follow(registry, caller, self.aggregator.services(), FieldSelector::default(), seen) => match never {},
+            never = self.queue.run(AT_ONCE, |name| self.turn(name)) => match never {},
+        }
+    }
+
+    /// Takes in what is served now, and looks at what has changed of it.
+    fn want(&self, surface: &Surface) {
+        let wanted = wanted(surface);
+        let mut state = self.state.lock();
+        let before = std::mem::take(&mut state.wanted);
+        let gone = before.keys().filter(|name| !wanted.contains_key(*name));
+        let new = wanted.iter().filter(|(name, wanted)| before.get(*name) != Some(wanted)).map(|(name, _)| name);
+        gone.chain(new).for_each(|name| self.queue.add(name.clone()));
+        state.wanted = wanted;
+    }
+
+    async fn turn(&self, name: String) -> Outcome {
+        match self.keep(&name).await {
+            Ok(()) => {
+                self.state.lock().settled.insert(name);
+                Outcome::Done
+            }
+            Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => Outcome::Again,
+            Err(error) => {
+                tracing::warn!(name, %error, "an automatic API service could not be written; trying again");
+                Outcome::Again
+            }
+        }
+    }
+
+    /// Makes an APIService what it should be, if it is ours to keep.
+    async fn keep(&self, name: &str) -> Result<(), ApiError> {
+        let (wanted, was_there, is_settled) = {
+            let state = self.state.lock();
+            (state.wanted.get(name).cloned(), state.at_start.contains(name), state.settled.contains(name))
+        };
+        if wanted.as_ref().is_some_and(|wanted| wanted.kept == Kept::OnStart) && is_settled {
+            return Ok(());
+        }
+        let (client, services) = (self.aggregator.client(), self.aggregator.services());
+        let Some(stored) = client.get(services, name).await? else {
+            return match wanted {
+                Some(wanted) => client.create(services, object(name, &wanted)).await.map(|_| ()),
+                None => Ok(()),
+            };
+        };
+        let Some(kept) = Kept::of(&stored.object) else { return Ok(()) };
+        if kept == Kept::OnStart && (!was_there || is_settled) {
+            return Ok(());
+        }
+        match wanted {
+            Some(wanted) if stored.object.get(&["spec"]) == Some(&wanted.spec) => Ok(()),
+            Some(wanted) => {
+                let mut next = stored.object;
+                next.0.insert("spec", wanted.spec);
+                client.update(services, next).await.map(|_| ())
+            }
+            None => self.take_away(kept, &stored).await,
+        }
+    }
+
+    /// Deletes one that nobody wants. What a server of another release has built in is not this one's to take away.
+    async fn take_away(&self, kept: Kept, stored: &Stored) -> Result<(), ApiError> {
+        if kept == Kept::OnStart && self.servers.all().await?.len() > 1 {
+            return Ok(());
+        }
+        self.aggregator.client().delete(self.aggregator.services(), stored).await
+    }
+}
+
+/// The APIServices of what a server has built in, which are made when it starts.
+pub fn builtin_services(surface: &Surface) -> Vec<Value> {
+    let wanted = wanted(surface).into_iter().filter(|(_, wanted)| wanted.kept == Kept::OnStart);
+    wanted.map(|(name, wanted)| object(&name, &wanted)).collect()
+}
+
+/// The group of the APIServices, which has none itself: it can't be another server's.
+const OWN_GROUP: &str = "apiregistration.k8s.io";
+
+/// The APIServices of all that is served here, by name.
+fn wanted(surface: &Surface) -> BTreeMap<String, Wanted> {
+    let mut found: BTreeMap<(String, String), (Kept, u32, u32)> = BTreeMap::new();
+    for resource in surface.resources().filter(|resource| resource.group != OWN_GROUP) {
+        let kept = if resource.is_builtin() { Kept::OnStart } else { Kept::Always };
+        for version in resource.versions().iter().filter(|version| !version.hidden) {
+            let name = (resource.group.to_string(), version.name.to_string());
+            let stated = (kept, resource.group_priority(), version.priority());
+            // A custom resource in a built-in version changes nothing of it.
+            let known = found.entry(name).or_insert(stated);
+            if kept == Kept::OnStart {
+                *known = (kept, known.1.max(stated.1), known.2.max(stated.2));
+            }
+        }
+    }
+    let named = found.into_iter().map(|((group, version), (kept, group_priority, priority))| {
+        let mut spec = json!({});
+        if !group.is_empty() {
+            spec["group"] = json!(group);
+        }
+        spec["version"] = json!(version);
+        spec["groupPriorityMinimum"] = json!(group_priority);
+        spec["versionPriority"] = json!(priority);
+        (format!("{version}.{group}"), Wanted { kept, spec })
+    });
+    named.collect()
+}
+
+fn object(name: &str, wanted: &Wanted) -> Value {
+    json!({
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": name, "labels": {LABEL: wanted.kept.as_str()}},
+        "spec": wanted.spec,
+    })
+}

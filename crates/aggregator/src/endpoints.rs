@@ -1,0 +1,77 @@
+//! The service of an aggregated server as the store knows it: whether it is there, has the port, and leads to anybody.
+//!
+//! Upstream looks at this before it asks the server, and only of services with addresses of their own.
+
+use std::sync::Arc;
+
+use keelson_cache::{Entry, IndexTerm};
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object, Revision};
+use keelson_registry::Target;
+
+use crate::api_service::{Condition, RemoteService};
+
+/// The collections of services and of their endpoints.
+pub(crate) struct Endpoints<'t> {
+    pub(crate) services: &'t Target,
+    pub(crate) slices: &'t Target,
+}
+
+impl Endpoints<'_> {
+    /// The label of a slice that names its service.
+    pub(crate) const SERVICE_LABEL: &'static str = "kubernetes.io/service-name";
+
+    /// What is wrong with a service, if anything.
+    ///
+    /// # Errors
+    /// 500 when services are not served.
+    pub(crate) fn check(&self, remote: &RemoteService) -> Result<Option<Condition>, ApiError> {
+        let RemoteService { namespace, name, port, .. } = remote;
+        let wrong = |reason, message| Ok(Some(Condition::new(false, reason, message)));
+        let Some(service) = self.services.collection()?.get(&format!("{namespace}/{name}")) else {
+            return wrong("ServiceNotFound", format!("service/{name} in {namespace:?} is not present"));
+        };
+        let service = service.object.decode(Revision::ZERO);
+        if service.get(&["spec", "type"]).and_then(Value::as_str).unwrap_or("ClusterIP") != "ClusterIP" {
+            return Ok(None);
+        }
+        let Some(port_name) = port_name(&service, *port) else {
+            let message = format!("service/{name} in {namespace:?} is not listening on port {port}");
+            return wrong("ServicePortError", message);
+        };
+        let slices = self.slices.collection()?.snapshot();
+        let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
+        let mut slices = slices
+            .select(&[IndexTerm::Label { key: Self::SERVICE_LABEL, value: name }], &from, Some(&to))
+            .filter(|slice| slice.labels.get(Self::SERVICE_LABEL) == Some(name))
+            .peekable();
+        if slices.peek().is_none() {
+            return wrong(
+                "EndpointsNotFound",
+                format!("cannot find endpointslices for service/{name} in {namespace:?}"),
+            );
+        }
+        if !slices.any(|slice| leads_to_somebody(slice, &port_name)) {
+            let message = format!(
+                "endpointslices for service/{name} in {namespace:?} have no addresses with port name {port_name:?}"
+            );
+            return wrong("MissingEndpoints", message);
+        }
+        Ok(None)
+    }
+}
+
+/// The name of a port of a service; `None` where it has no such port.
+fn port_name(service: &Object, port: u16) -> Option<String> {
+    let ports = service.get(&["spec", "ports"]).and_then(Value::as_array)?;
+    let stated = ports.iter().find(|stated| stated["port"].as_u64() == Some(port.into()))?;
+    Some(stated["name"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Whether a slice has an endpoint that is ready, at this port.
+fn leads_to_somebody(slice: &Arc<Entry>, port_name: &str) -> bool {
+    let slice = slice.object.decode(Revision::ZERO);
+    let list = |field: &str| slice.get(&[field]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let has_port = list("ports").iter().any(|port| port["name"].as_str().unwrap_or_default() == port_name);
+    has_port && list("endpoints").iter().any(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false))
+}

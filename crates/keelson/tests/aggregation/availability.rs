@@ -1,0 +1,147 @@
+//! Whether a registered server is there: reasons and texts of the condition, and that each is judged on its own.
+
+use keelson_testkit::{HookReply, TestServer};
+use serde_json::{Value, json};
+
+use super::backend::Backend;
+use super::{MERGE, SERVICES, api_service, condition, until, until_reason};
+
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+const CORE_SERVICES: &str = "/api/v1/namespaces/default/services";
+
+fn not(message: impl Into<String>) -> (String, String) {
+    ("False".to_owned(), message.into())
+}
+
+fn slice(port_name: &str, ready: bool) -> Value {
+    json!({
+        "metadata": { "name": "cip-1", "labels": { "kubernetes.io/service-name": "cip" } },
+        "addressType": "IPv4",
+        "ports": [{ "name": port_name, "port": 1, "protocol": "TCP" }],
+        "endpoints": [{ "addresses": ["192.0.2.1"], "conditions": { "ready": ready } }],
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_condition_says_what_is_missing_of_a_service_and_follows_it() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let name = "v1.c1.example.org";
+    let service = |port: u16| json!({ "namespace": "default", "name": "cip", "port": port });
+    raw.post(SERVICES, &api_service("c1.example.org", "v1", &service(443))).await.expect(201);
+    let gone = not("service/cip in \"default\" is not present");
+    assert_eq!(until_reason(&raw, name, "ServiceNotFound").await, gone);
+    let since = raw.get(format!("{SERVICES}/{name}")).await.expect(200).json();
+
+    let port = json!({ "name": "https", "port": 443, "targetPort": 1 });
+    let cluster_ip = json!({ "metadata": { "name": "cip" }, "spec": { "ports": [port] } });
+    raw.post(CORE_SERVICES, &cluster_ip).await.expect(201);
+    let message = "cannot find endpointslices for service/cip in \"default\"";
+    assert_eq!(until_reason(&raw, name, "EndpointsNotFound").await, not(message));
+    for slice in [slice("https", false), slice("other", true)] {
+        raw.post(SLICES, &slice).await.expect(201);
+        let message = "endpointslices for service/cip in \"default\" have no addresses with port name \"https\"";
+        assert_eq!(until_reason(&raw, name, "MissingEndpoints").await, not(message));
+        raw.delete(format!("{SLICES}/cip-1")).await.expect(200);
+        until_reason(&raw, name, "EndpointsNotFound").await;
+    }
+    raw.post(SLICES, &slice("https", true)).await.expect(201);
+    // The address belongs to nobody (RFC 5737).
+    let (_, message) = until_reason(&raw, name, "FailedDiscoveryCheck").await;
+    let asked = "failing or missing response from https://192.0.2.1:1/apis/c1.example.org/v1: Get ";
+    assert!(message.starts_with(asked), "{message}");
+    raw.patch(format!("{SERVICES}/{name}"), MERGE, &json!({ "spec": { "service": service(8443) } })).await.expect(200);
+    let message = "service/cip in \"default\" is not listening on port 8443";
+    assert_eq!(until_reason(&raw, name, "ServicePortError").await, not(message));
+    raw.delete(format!("{CORE_SERVICES}/cip")).await.expect(200);
+    assert_eq!(until_reason(&raw, name, "ServiceNotFound").await, gone);
+    let now = raw.get(format!("{SERVICES}/{name}")).await.expect(200).json();
+    let time = |service: &Value| service["status"]["conditions"][0]["lastTransitionTime"].clone();
+    assert_eq!(time(&since), time(&now), "the status was the same all the time");
+
+    let local = json!({ "spec": { "service": null } });
+    raw.patch(format!("{SERVICES}/{name}"), MERGE, &local).await.expect(200);
+    let message = "Local APIServices are always available";
+    assert_eq!(until_reason(&raw, name, "Local").await, ("True".to_owned(), message.to_owned()));
+    // Whoever takes the condition away finds it again.
+    let none = json!({ "status": { "conditions": [] } });
+    raw.patch(format!("{SERVICES}/{name}/status"), MERGE, &none).await.expect(200);
+    until_reason(&raw, name, "Local").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_judged_by_the_code_of_its_answer() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let backend = Backend::start(&raw, "coded").await;
+    for code in [200, 204, 302, 401, 404, 500, 503] {
+        let group = format!("c{code}.example.org");
+        let headers = vec![("location", "/elsewhere".to_owned())];
+        backend.answer(&format!("/apis/{group}/v1"), HookReply::Other(code, headers, "garbage".to_owned()));
+        backend.register(&raw, &group, "v1").await;
+    }
+    for code in [200, 204] {
+        let (status, message) = until_reason(&raw, &format!("v1.c{code}.example.org"), "Passed").await;
+        assert_eq!((&*status, &*message), ("True", "all checks passed"));
+    }
+    for code in [302, 401, 404, 500, 503] {
+        let at = format!("https://localhost:{}/apis/c{code}.example.org/v1", backend.hook.addr().port());
+        let message = format!("failing or missing response from {at}: bad status from {at}: {code}");
+        assert_eq!(until_reason(&raw, &format!("v1.c{code}.example.org"), "FailedDiscoveryCheck").await, not(message));
+    }
+    let asked = &backend.asked("/apis/c200.example.org/v1")[0].headers;
+    assert_eq!(asked["x-remote-user"], "system:kube-aggregator");
+    assert_eq!(asked["x-remote-group"], "system:masters");
+
+    // It fails, and is well again.
+    let (path, name) = ("/apis/c200.example.org/v1", format!("{SERVICES}/v1.c200.example.org"));
+    let touch = |value: &str| json!({ "metadata": { "annotations": { "touched": value } }, "spec": { "versionPriority": value.len() + 1 } });
+    backend.answer(path, HookReply::Closes);
+    raw.patch(&name, MERGE, &json!({ "spec": { "insecureSkipTLSVerify": true, "caBundle": null } })).await.expect(200);
+    let (_, message) = until_reason(&raw, "v1.c200.example.org", "FailedDiscoveryCheck").await;
+    assert!(message.ends_with(": EOF"), "{message}");
+    backend.answer(path, HookReply::Json(json!({})));
+    raw.patch(&name, MERGE, &touch("b")).await.expect(200);
+    until(&raw, &name, |found| condition(found).0 == "True").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whose_certificate_is_not_believed_is_not_available_and_who_hangs_delays_nobody() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let (backend, other) = (Backend::start(&raw, "first").await, Backend::start(&raw, "second").await);
+    let register = async |group: &str, change: &dyn Fn(&mut Value)| {
+        backend.answer(&format!("/apis/{group}/v1"), HookReply::Json(json!({})));
+        let mut service = backend.api_service(group, "v1");
+        change(&mut service["spec"]);
+        raw.post(SERVICES, &service).await.expect(201);
+    };
+    backend.answer("/apis/hangs.example.org/v1", HookReply::Hangs);
+    backend.register(&raw, "hangs.example.org", "v1").await;
+    register("stranger.example.org", &|spec| spec["caBundle"] = json!(other.hook.ca_bundle())).await;
+    register("name.example.org", &|spec| spec["service"]["name"] = json!("second")).await;
+    register("nopem.example.org", &|spec| spec["caBundle"] = json!("aGVsbG8=")).await;
+    let anybody = |spec: &mut Value| {
+        spec.as_object_mut().unwrap().remove("caBundle");
+        spec["insecureSkipTLSVerify"] = json!(true);
+    };
+    register("anybody.example.org", &anybody).await;
+    register("fine.example.org", &|_| {}).await;
+    for group in ["anybody", "fine"] {
+        until_reason(&raw, &format!("v1.{group}.example.org"), "Passed").await;
+    }
+    let failures = [
+        ("stranger", "tls: failed to verify certificate: x509: certificate signed by unknown authority"),
+        (
+            "name",
+            "tls: failed to verify certificate: x509: certificate is valid for first.default.svc, not second.default.svc",
+        ),
+        ("nopem", "unable to load root certificates: unable to parse bytes as PEM block"),
+        ("hangs", "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
+    ];
+    for (group, expected) in failures {
+        let at = format!("https://localhost:{}/apis/{group}.example.org/v1", backend.hook.addr().port());
+        let message = format!("failing or missing response from {at}: Get {at:?}: {expected}");
+        assert_eq!(until_reason(&raw, &format!("v1.{group}.example.org"), "FailedDiscoveryCheck").await, not(message));
+    }
+}
