@@ -4,7 +4,7 @@
 //! bytes. Making the document of version 2 takes longer than a request may hold a thread: whoever serves it asks
 //! [`Descriptions::is_ready`] first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::document::{self, Document};
@@ -121,18 +121,20 @@ impl Descriptions {
     }
 
     fn v2(&self, rendering: Rendering) -> Arc<Document> {
-        let parts = self.parts().into_iter();
-        let additions: Vec<_> = parts.map(|(part, piece)| piece.addition(part, &self.shared, rendering)).collect();
-        let mut paths: Vec<&(String, Vec<u8>)> = additions.iter().flat_map(|addition| &addition.paths).collect();
-        paths.sort_by(|a, b| a.0.cmp(&b.0));
-        let mut definitions: BTreeMap<&str, &[u8]> = BTreeMap::new();
-        for addition in &additions {
-            for name in &addition.shared_definitions {
-                definitions.entry(name).or_insert_with(|| self.shared.definition(name, rendering));
-            }
-            definitions.extend(addition.own_definitions.iter().map(|(name, rendered)| (&**name, &**rendered)));
+        let mut parts = self.parts();
+        // All paths of a part begin with its own, so that in this order of the parts all paths are in order.
+        parts.sort_by_cached_key(|(part, _)| format!("{}/", part.path()));
+        let (mut paths, mut shared, mut own) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
+        for (part, piece) in parts {
+            // Of thousands of parts no more is held than what the document is made of.
+            let addition = piece.addition(part, &self.shared, rendering);
+            v2::join_paths(&mut paths, &addition.paths, rendering);
+            shared.extend(addition.shared_definitions.iter().copied());
+            own.extend(addition.own_definitions.iter().cloned());
         }
-        let paths = paths.into_iter().map(|(_, path)| &**path);
-        Arc::new(Document::new(v2::document(&self.shared, rendering, paths, definitions.into_values())))
+        let shared = shared.into_iter().map(|name| (name, self.shared.definition(name, rendering)));
+        let own = own.iter().map(|(name, rendered)| (&**name, &**rendered));
+        let definitions: BTreeMap<&str, &[u8]> = shared.chain(own).collect();
+        Arc::new(Document::new(v2::document(&self.shared, rendering, &paths, definitions.into_values())))
     }
 }

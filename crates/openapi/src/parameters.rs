@@ -101,6 +101,9 @@ pub(crate) const DELETE: &[Parameter] = &[
     text("propagationPolicy", "What happens to dependents: 'Orphan', 'Background' or 'Foreground'."),
 ];
 
+/// All of them; some are in several lists.
+pub(crate) const ALL: &[&[Parameter]] = &[&[NAME, NAMESPACE, PRETTY], READ, LIST, SELECTION, WRITE, PATCH, DELETE];
+
 const CONTINUE: Parameter = text("continue", "The token of the chunk before, to get the next one.");
 const FIELD_SELECTOR: Parameter = text("fieldSelector", "Restricts the answer to objects with these field values.");
 const LABEL_SELECTOR: Parameter = text("labelSelector", "Restricts the answer to objects with these labels.");

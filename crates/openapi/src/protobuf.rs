@@ -3,6 +3,8 @@
 //! Works on the JSON of a piece and knows nothing of where it comes from. What gnostic holds as "any" value is written as
 //! YAML text there; JSON is YAML, so it is written as JSON.
 
+use std::collections::BTreeMap;
+
 use keelson_meta::json::Value;
 
 /// A path, as one of the fields of the message that holds all paths.
@@ -23,14 +25,20 @@ pub(crate) fn definition(name: &str, schema: &Value) -> Vec<u8> {
 pub(crate) fn document<'p>(
     swagger: &str,
     info: &Value,
-    paths: impl Iterator<Item = &'p [u8]>,
+    paths: &[u8],
     definitions: impl Iterator<Item = &'p [u8]>,
+    parameters: &BTreeMap<String, Value>,
 ) -> Vec<u8> {
     let mut out = Vec::new();
     bytes(&mut out, 1, swagger.as_bytes());
     FieldForm::Message(&INFO).write(&mut out, 2, info);
-    bytes(&mut out, 8, &paths.collect::<Vec<_>>().concat());
+    bytes(&mut out, 8, paths);
     bytes(&mut out, 9, &definitions.collect::<Vec<_>>().concat());
+    let mut named_parameters = Vec::new();
+    for (name, value) in parameters {
+        named(&mut named_parameters, FIRST, name, &FieldForm::StatedParameter, value);
+    }
+    bytes(&mut out, 10, &named_parameters);
     out
 }
 
@@ -66,8 +74,10 @@ enum FieldForm {
     Wrapped(&'static FieldForm),
     /// The members of an object as a list of names and values in field 1 of a message.
     Members(&'static FieldForm),
-    /// A parameter: the message depends on where the parameter stands.
+    /// A parameter, or a reference to one.
     Parameter,
+    /// A parameter: the message depends on where the parameter stands.
+    StatedParameter,
 }
 
 static INFO: Message =
@@ -240,12 +250,28 @@ impl FieldForm {
                 bytes(out, number, &inner);
             }
             Self::Parameter => parameter(out, number, value),
+            Self::StatedParameter => bytes(out, number, &stated_parameter(value)),
         }
     }
 }
 
-/// `ParametersItem`: a parameter, which is either that of the body or another, of which each place has its own message.
+/// `ParametersItem`: a parameter, or a reference to one.
 fn parameter(out: &mut Vec<u8>, number: u32, value: &Value) {
+    const REFERENCE: u32 = 2;
+    let mut item = Vec::new();
+    match value.get("$ref").and_then(Value::as_str) {
+        Some(place) => {
+            let mut reference = Vec::new();
+            bytes(&mut reference, FIRST, place.as_bytes());
+            bytes(&mut item, REFERENCE, &reference);
+        }
+        None => bytes(&mut item, FIRST, &stated_parameter(value)),
+    }
+    bytes(out, number, &item);
+}
+
+/// `Parameter`: either that of the body or another, of which each place has its own message.
+fn stated_parameter(value: &Value) -> Vec<u8> {
     const BODY: u32 = 1;
     const NON_BODY: u32 = 2;
     const QUERY: u32 = 3;
@@ -260,9 +286,7 @@ fn parameter(out: &mut Vec<u8>, number: u32, value: &Value) {
     if !non_body.is_empty() {
         bytes(&mut parameter, NON_BODY, &non_body);
     }
-    let mut item = Vec::new();
-    bytes(&mut item, FIRST, &parameter);
-    bytes(out, number, &item);
+    parameter
 }
 
 /// A message with a name in field 1 and a value in field 2.
@@ -346,6 +370,13 @@ mod tests {
         let mut out = Vec::new();
         parameter(&mut out, 8, &json!({ "in": "query", "name": "a" }));
         assert_eq!(out, b"\x42\x10\x0a\x0e\x12\x0c\x1a\x0a\x12\x05query\x22\x01a");
+    }
+
+    #[test]
+    fn a_reference_to_a_parameter_is_no_parameter() {
+        let mut out = Vec::new();
+        parameter(&mut out, 8, &json!({ "$ref": "#/parameters/a" }));
+        assert_eq!(out, b"\x42\x12\x12\x10\x0a\x0e#/parameters/a");
     }
 
     #[test]

@@ -3,18 +3,24 @@
 //! The pieces of the document are made as JSON, one at a time, and either written or turned into protobuf. Each part of the API
 //! keeps its pieces, so that a change of one part renders no other.
 
+use std::collections::BTreeMap;
+
 use keelson_meta::json::{Map, Value, json};
 
 use crate::action::Body;
 use crate::definitions::needed;
-use crate::json::{join, member};
+use crate::document;
+use crate::json::{join, member, write_object};
 use crate::operations::{Operation, PathItem};
-use crate::parameters::{Location, Parameter};
+use crate::parameters::{self, Location, Parameter};
 use crate::part::Part;
 use crate::piece::Addition;
 use crate::protobuf;
 use crate::schema::{Dialect, kind};
 use crate::shared::{Rendering, Shared};
+
+/// How many digits of the hash of a parameter its name has.
+const SHOWN_OF_HASH: usize = 8;
 
 /// What a part adds to the document.
 pub(crate) fn addition(part: Part<'_>, shared: &Shared, rendering: Rendering) -> Addition {
@@ -40,22 +46,36 @@ pub(crate) fn addition(part: Part<'_>, shared: &Shared, rendering: Rendering) ->
     }
 }
 
-/// The document out of all paths and all definitions, in order.
+/// The document out of all paths and all definitions, in order. `paths` are already [joined](join_paths).
 pub(crate) fn document<'p>(
     shared: &Shared,
     rendering: Rendering,
-    paths: impl Iterator<Item = &'p [u8]>,
+    paths: &[u8],
     definitions: impl Iterator<Item = &'p [u8]>,
 ) -> Vec<u8> {
+    let parameters = all_parameters();
     if rendering == Rendering::V2Protobuf {
-        return protobuf::document("2.0", &shared.info(), paths, definitions);
+        return protobuf::document("2.0", &shared.info(), paths, definitions, &parameters);
     }
     let mut out = format!(r#"{{"swagger":"2.0","info":{},"paths":{{"#, shared.info()).into_bytes();
-    join(&mut out, paths);
+    out.extend_from_slice(paths);
     out.extend_from_slice(br#"},"definitions":{"#);
     join(&mut out, definitions);
-    out.extend_from_slice(b"}}");
+    out.extend_from_slice(br#"},"parameters":"#);
+    write_object(&mut out, parameters.iter().map(|(name, value)| (name, value.clone())));
+    out.push(b'}');
     out
+}
+
+/// Appends the paths of one part to those of the parts before it.
+pub(crate) fn join_paths(all: &mut Vec<u8>, of_part: &[(String, Vec<u8>)], rendering: Rendering) {
+    if rendering == Rendering::V2Protobuf {
+        return of_part.iter().for_each(|(_, path)| all.extend_from_slice(path));
+    }
+    if !all.is_empty() && !of_part.is_empty() {
+        all.push(b',');
+    }
+    join(all, of_part.iter().map(|(_, path)| &**path));
 }
 
 fn operation(operation: &Operation) -> Value {
@@ -98,7 +118,20 @@ fn responses(operation: &Operation) -> Map {
     operation.action.codes().iter().map(answer).chain([refused]).collect()
 }
 
+/// A reference to a parameter: the document states each once, since thousands of operations take the same ones.
 fn parameter(parameter: &Parameter) -> Value {
+    let (name, _) = shared_parameter(parameter);
+    json!({ "$ref": format!("#/parameters/{name}") })
+}
+
+/// Every parameter under the name by which operations refer to it.
+fn all_parameters() -> BTreeMap<String, Value> {
+    parameters::ALL.iter().copied().flatten().map(shared_parameter).collect()
+}
+
+/// A parameter, and its name in the document, which is another one if the parameter becomes another one. As in the reference server
+/// it begins with that of the parameter: by that clients see what an operation takes.
+fn shared_parameter(parameter: &Parameter) -> (String, Value) {
     let mut fields = Map::new();
     fields.insert("name", json!(parameter.name));
     fields.insert("in", json!(parameter.place.as_str()));
@@ -108,5 +141,7 @@ fn parameter(parameter: &Parameter) -> Value {
     if parameter.place == Location::Path {
         fields.insert("required", json!(true));
     }
-    Value::Object(fields)
+    let value = Value::Object(fields);
+    let hash = document::hash(value.to_string().as_bytes());
+    (format!("{}-{}", parameter.name, &hash[..SHOWN_OF_HASH]), value)
 }

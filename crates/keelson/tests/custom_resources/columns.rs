@@ -193,7 +193,10 @@ async fn a_watch_ends_with_its_columns_and_the_next_one_begins_with_the_new_ones
     assert_eq!(ended.expect("a watch ends when its definition changes"), None);
     let mut watch = raw.get(format!("{COLS}?watch=1&resourceVersion=0")).header("accept", TABLE).stream().await;
     let first = watch.next_json().await.unwrap();
-    assert_eq!((names(&first["object"]), cells(&first["object"])), (vec!["Name", "I", "S"], &[json!(1), json!("x")][..]));
+    assert_eq!(
+        (names(&first["object"]), cells(&first["object"])),
+        (vec!["Name", "I", "S"], &[json!(1), json!("x")][..])
+    );
     make(&raw, "b", json!({ "s": "y", "i": 2 })).await;
     let event = watch.next_json().await.unwrap();
     assert_eq!((&event["type"], cells(&event["object"])), (&json!("ADDED"), &[json!(2), json!("y")][..]));

@@ -14,11 +14,11 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
     let (file, data) = (directory.path().join("copy.db"), directory.path().join("data"));
     let (file, data) = (file.to_str().unwrap(), data.to_str().unwrap());
 
-    let writers = Writers::start(&lost.raw(), &Knowledge::default(), 11);
+    let writers = Writers::start(&lost.raw(), CONFIG_MAPS, &Knowledge::default(), 11);
     writers.acknowledged(80).await;
     let fixed = json!({"metadata": {"name": "fixed"}, "data": {"number": "1"}});
     let fixed = lost.raw().post(CONFIG_MAPS, &fixed).await.expect(201).json();
-    let before = list(&lost.raw(), "limit=3").await;
+    let before = list(&lost.raw(), CONFIG_MAPS, "limit=3").await;
     let lost_data = lost.data_dir().to_str().unwrap().to_owned();
     let backup = tokio::task::spawn_blocking({
         let file = file.to_owned();
@@ -26,7 +26,7 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
     });
     let (done, text) = backup.await.unwrap();
     assert!(done, "{text}");
-    let after_backup = list(&lost.raw(), "").await;
+    let after_backup = list(&lost.raw(), CONFIG_MAPS, "").await;
     writers.acknowledged(160).await;
     let last = writers.finish().await;
 
@@ -34,7 +34,7 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
     assert!(done, "{text}");
     let server = ProcessServer::builder(KEELSON).data_dir(data).start().await;
     let raw = server.raw();
-    let restored = list(&raw, "").await;
+    let restored = list(&raw, CONFIG_MAPS, "").await;
     assert!(revision(&restored) > last.newest, "no client sees a smaller revision than before");
     assert_eq!(raw.get(format!("{CONFIG_MAPS}/fixed")).await.expect(200).json(), fixed);
     check_one_moment(&lost, &restored, revision(&before), revision(&after_backup)).await;
@@ -49,7 +49,7 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
 async fn check_one_moment(lost: &ProcessServer, restored: &serde_json::Value, earliest: u64, latest: u64) {
     let restored = read(restored);
     for at in earliest..=latest {
-        let then = list(&lost.raw(), &format!("resourceVersion={at}&resourceVersionMatch=Exact")).await;
+        let then = list(&lost.raw(), CONFIG_MAPS, &format!("resourceVersion={at}&resourceVersionMatch=Exact")).await;
         if read(&then) == restored {
             return;
         }
@@ -63,7 +63,7 @@ async fn check_old_clients(server: &ProcessServer, before: &serde_json::Value) {
     let token = before["metadata"]["continue"].as_str().unwrap();
     let gone = raw.get(format!("{CONFIG_MAPS}?limit=500&continue={token}")).await.expect(410).json();
     let token = gone["metadata"]["continue"].as_str().unwrap();
-    let rest = list(&raw, &format!("limit=500&continue={token}")).await;
+    let rest = list(&raw, CONFIG_MAPS, &format!("limit=500&continue={token}")).await;
     let last = name(items(before).last().unwrap());
     assert!(!items(&rest).is_empty() && items(&rest).iter().all(|object| name(object) > last));
     let query = format!("watch=1&resourceVersion={}", revision(before));

@@ -5,58 +5,88 @@ use std::time::Duration;
 
 use keelson_meta::Random;
 use keelson_meta::random::SystemRandom;
+use keelson_testkit::ProcessServer;
 use serde_json::Value;
 
 use crate::writers::{Knowledge, Writers, Written, read};
-use crate::{CONFIG_MAPS, list, name, revision, start};
+use crate::{CONFIG_MAPS, CUSTOM_MAPS, define_maps, list, name, revision, start};
 
 const KILLS: u64 = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_writes_survive_kill_9_with_their_resource_versions() {
-    let mut server = start().await;
+    writes_survive(start().await, CONFIG_MAPS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledged_writes_of_custom_resources_survive_kill_9_too() {
+    writes_survive(with_maps().await, CUSTOM_MAPS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_resumes_across_kill_9_from_where_it_was() {
+    watch_resumes(start().await, CONFIG_MAPS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_of_custom_resources_misses_nothing_across_kill_9() {
+    watch_resumes(with_maps().await, CUSTOM_MAPS).await;
+}
+
+/// A server on which the custom resource is defined.
+async fn with_maps() -> ProcessServer {
+    let server = start().await;
+    define_maps(&server.raw()).await;
+    server
+}
+
+async fn writes_survive(mut server: ProcessServer, path: &'static str) {
     let seed = SystemRandom.u64();
     let mut known = Knowledge::default();
     for round in 0..KILLS {
-        let writers = Writers::start(&server.raw(), &known, seed.wrapping_add(round * 1000));
+        let writers = Writers::start(&server.raw(), path, &known, seed.wrapping_add(round * 1000));
         writers.acknowledged(50 + (SystemRandom.u64() % 150) as usize).await;
         tokio::time::sleep(Duration::from_micros(SystemRandom.u64() % 3000)).await;
         server.kill().await;
         let knowledge = writers.finish().await;
         server.restart().await;
-        let found = list(&server.raw(), "").await;
+        let found = list(&server.raw(), path, "").await;
         assert!(revision(&found) >= knowledge.newest, "revisions never decrease");
         known = knowledge.check(&found);
     }
     assert!(!known.acknowledged.is_empty());
 }
 
-/// What happened before the crash can still be told: a client that had listed resumes its watch and misses nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_resumes_across_kill_9_from_where_it_was() {
-    let mut server = start().await;
-    let writers = Writers::start(&server.raw(), &Knowledge::default(), 5);
+/// What happened before the crash can still be told: a client that had listed resumes its watch and misses nothing. What a server
+/// did before it served a custom resource it need not tell in a watch, and says so; it is there to be listed.
+async fn watch_resumes(mut server: ProcessServer, path: &'static str) {
+    let writers = Writers::start(&server.raw(), path, &Knowledge::default(), 5);
     writers.acknowledged(60).await;
-    let before = list(&server.raw(), "").await;
+    let before = list(&server.raw(), path, "").await;
     writers.acknowledged(160).await;
     server.kill().await;
     writers.finish().await;
     server.restart().await;
 
     let raw = server.raw();
-    let after = list(&raw, "").await;
+    let after = list(&raw, path, "").await;
     let query = format!("watch=1&resourceVersion={}&timeoutSeconds=1", revision(&before));
-    let mut watch = raw.get(format!("{CONFIG_MAPS}?{query}")).stream().await;
+    let mut watch = raw.get(format!("{path}?{query}")).stream().await;
     let mut copy = read(&before);
     let mut last = revision(&before);
     while let Some(event) = watch.next_json().await {
         let object = &event["object"];
+        if path == CUSTOM_MAPS && event["type"] == "ERROR" && copy == read(&before) {
+            assert_eq!(object["reason"], "Expired", "{event}");
+            copy = read(&after);
+            break;
+        }
         assert!(revision(object) > last, "events come in order");
         last = revision(object);
         apply(&mut copy, event["type"].as_str().unwrap(), object);
     }
     assert_eq!(copy, read(&after));
-    let exact = list(&raw, &format!("resourceVersion={}&resourceVersionMatch=Exact", revision(&before))).await;
+    let exact = list(&raw, path, &format!("resourceVersion={}&resourceVersionMatch=Exact", revision(&before))).await;
     assert_eq!(exact, before, "the past is as it was");
 }
 

@@ -22,7 +22,7 @@ async fn walks_go_on_at_their_revision_across_kill_9_between_chunks() {
     }
     let mut walks = Vec::new();
     for selector in ["", "labelSelector=third%3Dtrue", "fieldSelector=metadata.namespace%3Ddefault"] {
-        let whole = list(&server.raw(), selector).await;
+        let whole = list(&server.raw(), CONFIG_MAPS, selector).await;
         walks.push(Walk { selector, whole, found: Vec::new(), token: None });
     }
     for chunk in 0..5 {
@@ -31,7 +31,7 @@ async fn walks_go_on_at_their_revision_across_kill_9_between_chunks() {
             if chunk > 0 && token.is_empty() {
                 continue;
             }
-            let page = list(&server.raw(), &format!("{}&limit=6{token}", walk.selector)).await;
+            let page = list(&server.raw(), CONFIG_MAPS, &format!("{}&limit=6{token}", walk.selector)).await;
             assert_eq!(page["metadata"]["resourceVersion"], walk.whole["metadata"]["resourceVersion"]);
             walk.found.extend(items(&page).iter().cloned());
             walk.token = page["metadata"]["continue"].as_str().map(str::to_owned);

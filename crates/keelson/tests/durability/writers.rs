@@ -12,7 +12,7 @@ use keelson_testkit::{Answer, Raw};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::{CONFIG_MAPS, items, name, revision};
+use crate::{CUSTOM_MAPS, items, name, revision};
 
 const CLIENTS: usize = 12;
 
@@ -43,14 +43,15 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Sends clients to work on objects of their own, of which `known` are there already.
-    pub(crate) fn start(raw: &Raw, known: &Knowledge, seed: u64) -> Self {
+    /// Sends clients to work on objects of their own in a collection, of which `known` are there already.
+    pub(crate) fn start(raw: &Raw, path: &'static str, known: &Knowledge, seed: u64) -> Self {
         let (acknowledgements, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let clients = (0..CLIENTS).map(|number| {
             let own = format!("c{number}-");
             let mine = known.acknowledged.iter().filter(|(name, _)| name.starts_with(&own));
             let client = Client {
                 raw: raw.clone(),
+                path,
                 random: SeededRandom::new(seed + number as u64),
                 knowledge: Knowledge {
                     acknowledged: mine.map(|(name, written)| (name.clone(), *written)).collect(),
@@ -87,6 +88,8 @@ impl Writers {
 
 struct Client {
     raw: Raw,
+    /// The collection.
+    path: &'static str,
     random: SeededRandom,
     knowledge: Knowledge,
     /// What the names of its objects begin with.
@@ -104,15 +107,21 @@ impl Client {
     /// Creates, replaces or deletes one of its objects. Returns whether the server answered.
     async fn write(&mut self) -> bool {
         let name = format!("{}{}", self.own, self.random.u64() % 12);
-        let exists = self.knowledge.acknowledged.contains_key(&name);
+        let known = self.knowledge.acknowledged.get(&name).copied();
         let number = self.random.u64() % 1_000_000;
-        let body = json!({
+        let mut body = json!({
             "metadata": {"name": name, "labels": {"odd": (number % 2 == 1).to_string()}},
             "data": {"number": number.to_string(), "ballast": "x".repeat((number % 5000) as usize)},
         });
-        let path = format!("{CONFIG_MAPS}/{name}");
-        let (call, asked) = match (exists, self.random.u64() % 4) {
-            (false, _) => (self.raw.post(CONFIG_MAPS, &body), Some(number)),
+        let path = format!("{}/{name}", self.path);
+        if self.path == CUSTOM_MAPS
+            && let Some(revision) = known.and_then(|known| known.revision)
+        {
+            // A custom resource is not replaced by who does not say what it was.
+            body["metadata"]["resourceVersion"] = json!(revision.to_string());
+        }
+        let (call, asked) = match (known.is_some(), self.random.u64() % 4) {
+            (false, _) => (self.raw.post(self.path, &body), Some(number)),
             (true, 0) => (self.raw.delete(path), None),
             (true, _) => (self.raw.put(path, &body), Some(number)),
         };

@@ -1,23 +1,26 @@
-//! Laws of apply and update, on pod specs made of a few parts.
+//! Laws of apply and update, on pod specs made of a few parts: those that are built in, and those of a custom resource that says
+//! the same of these parts.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Value, json};
 use keelson_patch::fields::{FieldSet, Manager, Owners, Versions, Writer, apply, compare, extract, update};
-use keelson_schema::{SchemaRef, Schemas};
+use keelson_schema::{Schema, SchemaRef, Schemas};
 use proptest::collection::btree_map;
 use proptest::option;
 use proptest::prelude::*;
 
 use super::{NOON, V1};
 
-struct PodSpecs;
+struct PodSpecs(SchemaRef<'static>);
 
 impl Versions<'static> for PodSpecs {
     type Schema = SchemaRef<'static>;
 
     fn schema(&self, _: &str) -> Option<SchemaRef<'static>> {
-        Some(schema())
+        Some(self.0)
     }
 
     fn convert(&self, object: &Value, _: &str) -> Option<Value> {
@@ -29,8 +32,38 @@ impl Versions<'static> for PodSpecs {
     }
 }
 
-fn schema() -> SchemaRef<'static> {
-    Schemas::builtin().definition("io.k8s.api.core.v1.PodSpec").unwrap()
+static CUSTOM: LazyLock<Schema> = LazyLock::new(|| {
+    let text = json!({ "type": "string" });
+    let port = json!({
+        "type": "object",
+        "properties": { "containerPort": { "type": "integer" }, "protocol": { "type": "string", "default": "TCP" } },
+    });
+    let variable = json!({ "type": "object", "properties": { "name": text, "value": text } });
+    let map = |items: &Value, keys: Value| json!({ "type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys });
+    let container = json!({
+        "type": "object",
+        "properties": {
+            "name": text,
+            "image": text,
+            "env": map(&variable, json!(["name"])),
+            "ports": map(&port, json!(["containerPort", "protocol"])),
+        },
+    });
+    let document = json!({
+        "type": "object",
+        "properties": {
+            "hostname": text,
+            "containers": map(&container, json!(["name"])),
+            "nodeSelector": { "type": "object", "additionalProperties": text, "x-kubernetes-map-type": "atomic" },
+            "securityContext": { "type": "object", "properties": { "runAsUser": { "type": "integer" } } },
+        },
+    });
+    let kind = GroupVersionKind { group: "laws.example.com".into(), version: "v1".into(), kind: "Pod".into() };
+    Schema::structural(&kind, &document).unwrap()
+});
+
+fn any_schema() -> impl Strategy<Value = SchemaRef<'static>> {
+    prop_oneof![Just(Schemas::builtin().definition("io.k8s.api.core.v1.PodSpec").unwrap()), Just(CUSTOM.get())]
 }
 
 fn text() -> impl Strategy<Value = Value> {
@@ -100,38 +133,38 @@ fn writer(manager: &Manager) -> Writer<'_> {
     Writer { manager, version: "v1", now: Some(NOON) }
 }
 
-fn fields(object: &Value) -> FieldSet {
-    extract(schema(), object).union(&compare(schema(), &json!({}), object).added)
+fn fields(schema: SchemaRef<'static>, object: &Value) -> FieldSet {
+    extract(schema, object).union(&compare(schema, &json!({}), object).added)
 }
 
-fn all_exist(owners: &Owners, object: &Value) -> bool {
-    owners.iter().all(|(_, owned)| owned.fields.difference(&fields(object)).is_empty())
+fn all_exist(schema: SchemaRef<'static>, owners: &Owners, object: &Value) -> bool {
+    owners.iter().all(|(_, owned)| owned.fields.difference(&fields(schema, object)).is_empty())
 }
 
 proptest! {
     #[test]
-    fn what_is_applied_holds_and_again_changes_nothing(first in pod(), second in pod(), third in pod()) {
+    fn what_is_applied_holds_and_again_changes_nothing(schema in any_schema(), first in pod(), second in pod(), third in pod()) {
         let (one, two) = (Manager::applies("one", ""), Manager::applies("two", ""));
-        let live = apply(&PodSpecs, &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
-        let live = apply(&PodSpecs, &live.owners, writer(&two), &live.object, &second, true).unwrap();
-        let live = apply(&PodSpecs, &live.owners, writer(&one), &live.object, &third, true).unwrap();
-        let changes = compare(schema(), &third, &live.object);
-        let lost = changes.removed.union(&changes.modified).intersection(&extract(schema(), &third));
+        let live = apply(&PodSpecs(schema), &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
+        let live = apply(&PodSpecs(schema), &live.owners, writer(&two), &live.object, &second, true).unwrap();
+        let live = apply(&PodSpecs(schema), &live.owners, writer(&one), &live.object, &third, true).unwrap();
+        let changes = compare(schema, &third, &live.object);
+        let lost = changes.removed.union(&changes.modified).intersection(&extract(schema, &third));
         prop_assert!(lost.is_empty(), "{:?}", lost.paths());
-        prop_assert!(all_exist(&live.owners, &live.object));
-        let again = apply(&PodSpecs, &live.owners, writer(&one), &live.object, &third, false).unwrap();
+        prop_assert!(all_exist(schema, &live.owners, &live.object));
+        let again = apply(&PodSpecs(schema), &live.owners, writer(&one), &live.object, &third, false).unwrap();
         prop_assert!(!again.changed);
         prop_assert_eq!(again.owners, live.owners);
     }
 
     #[test]
-    fn without_force_nothing_of_others_changes(first in pod(), second in pod()) {
+    fn without_force_nothing_of_others_changes(schema in any_schema(), first in pod(), second in pod()) {
         let (one, two) = (Manager::applies("one", ""), Manager::applies("two", ""));
-        let live = apply(&PodSpecs, &Owners::default(), writer(&one), &json!({}), &first, false).unwrap();
+        let live = apply(&PodSpecs(schema), &Owners::default(), writer(&one), &json!({}), &first, false).unwrap();
         let before = live.owners.get(&one).map(|owned| owned.fields.clone().into_set()).unwrap_or_default();
-        match apply(&PodSpecs, &live.owners, writer(&two), &live.object, &second, false) {
+        match apply(&PodSpecs(schema), &live.owners, writer(&two), &live.object, &second, false) {
             Ok(after) => {
-                let changes = compare(schema(), &live.object, &after.object);
+                let changes = compare(schema, &live.object, &after.object);
                 prop_assert!(changes.modified.union(&changes.removed).intersection(&before).is_empty());
                 prop_assert_eq!(after.owners.get(&one), live.owners.get(&one));
             }
@@ -142,21 +175,21 @@ proptest! {
     }
 
     #[test]
-    fn giving_up_everything_removes_what_one_alone_owned(first in pod(), second in pod()) {
+    fn giving_up_everything_removes_what_one_alone_owned(schema in any_schema(), first in pod(), second in pod()) {
         let (one, two) = (Manager::applies("one", ""), Manager::applies("two", ""));
-        let live = apply(&PodSpecs, &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
-        let live = apply(&PodSpecs, &live.owners, writer(&two), &live.object, &second, true).unwrap();
-        let left = apply(&PodSpecs, &live.owners, writer(&one), &live.object, &json!({}), false).unwrap();
+        let live = apply(&PodSpecs(schema), &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
+        let live = apply(&PodSpecs(schema), &live.owners, writer(&two), &live.object, &second, true).unwrap();
+        let left = apply(&PodSpecs(schema), &live.owners, writer(&one), &live.object, &json!({}), false).unwrap();
         prop_assert!(left.owners.get(&one).is_none());
         prop_assert_eq!(left.owners.get(&two), live.owners.get(&two));
         let owned = live.owners.get(&two).map(|owned| owned.fields.clone().into_set()).unwrap_or_default();
-        let strangers = extract(schema(), &left.object).difference(&owned);
+        let strangers = extract(schema, &left.object).difference(&owned);
         prop_assert!(strangers.is_empty(), "{:?} in {}", strangers.paths(), left.object);
     }
 
     #[test]
-    fn of_a_text_as_much_is_read_as_matters(first in pod(), second in pod()) {
-        let (owned, asked) = (fields(&first), fields(&second));
+    fn of_a_text_as_much_is_read_as_matters(schema in any_schema(), first in pod(), second in pod()) {
+        let (owned, asked) = (fields(schema, &first), fields(schema, &second));
         let entry = json!({
             "manager": "m", "operation": "Update", "apiVersion": V1, "fieldsType": "FieldsV1",
             "fieldsV1": owned.to_fields_v1(),
@@ -168,15 +201,15 @@ proptest! {
     }
 
     #[test]
-    fn each_field_an_update_changes_has_that_owner_alone(first in pod(), second in pod()) {
+    fn each_field_an_update_changes_has_that_owner_alone(schema in any_schema(), first in pod(), second in pod()) {
         let (one, two) = (Manager::applies("one", ""), Manager::updates("two", "v1", ""));
-        let live = apply(&PodSpecs, &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
-        let owners = update(&PodSpecs, &live.owners, writer(&two), &live.object, &second);
-        let changes = compare(schema(), &live.object, &second);
+        let live = apply(&PodSpecs(schema), &Owners::default(), writer(&one), &json!({}), &first, true).unwrap();
+        let owners = update(&PodSpecs(schema), &live.owners, writer(&two), &live.object, &second);
+        let changes = compare(schema, &live.object, &second);
         let changed = changes.added.union(&changes.modified);
         let of = |manager| owners.get(manager).map(|owned| owned.fields.clone().into_set()).unwrap_or_default();
         prop_assert_eq!(of(&two), changed.clone());
         prop_assert!(of(&one).intersection(&changed.union(&changes.removed)).is_empty());
-        prop_assert!(all_exist(&owners, &second));
+        prop_assert!(all_exist(schema, &owners, &second));
     }
 }

@@ -34,7 +34,7 @@ fn a_read_that_names_no_revision_is_asked_to_come_again() {
         let server = server().await;
         check_asked_to_come_again(&list(&server, Place::Everywhere, "").await.err().unwrap());
         check_asked_to_come_again(&list(&server, Place::Everywhere, "limit=1").await.err().unwrap());
-        let got = server.get(&pods(Some("q")), "a", &Caller::server(), &GetOptions::default()).await;
+        let got = server.get(&pods(&server, Some("q")), "a", &Caller::server(), &GetOptions::default()).await;
         check_asked_to_come_again(&got.err().unwrap());
         let named = list(&server, Place::Everywhere, "resourceVersion=1000").await.err().unwrap();
         assert_eq!(named.code(), 504, "{named}");

@@ -35,8 +35,8 @@ enum Heard {
 }
 
 async fn hear(cluster: &Cluster, place: Place, query: &str) -> tokio::task::JoinHandle<Vec<Heard>> {
-    let mut watch =
-        cluster.server(0).watch(&pods(place.namespace()), &Caller::server(), &watch_options(query)).await.unwrap();
+    let (server, options) = (cluster.server(0), watch_options(query));
+    let mut watch = server.watch(&pods(server, place.namespace()), &Caller::server(), &options).await.unwrap();
     let begun = Instant::now();
     tokio::spawn(async move {
         let mut heard = Vec::new();

@@ -6,10 +6,14 @@ use std::time::{Duration, SystemTime};
 use keelson_cache::{Cache, CacheConfig, CollectionSpec};
 use keelson_meta::clock::ManualClock;
 use keelson_meta::json::json;
-use keelson_meta::options::{CreateOptions, DeleteOptions, ListOptions, PatchOptions, Query, UpdateOptions};
+use keelson_meta::options::{
+    CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, Query, UpdateOptions,
+};
 use keelson_meta::random::SeededRandom;
-use keelson_meta::{ApiError, Object, Random, Revision};
-use keelson_registry::{Caller, ListItems, Patch, PatchKind, Registry, RegistryConfig, Surface, Target};
+use keelson_meta::{ApiError, GroupVersionKind, Object, Random, Revision};
+use keelson_registry::{Caller, Contribution, ListItems, Patch, PatchKind, Registry, RegistryConfig, Surface, Target};
+use keelson_resources::{Resource, SelectableField, ServedVersion};
+use keelson_schema::Schema;
 use keelson_storage::Store;
 use keelson_storage::faulty::{Fault, FaultyStore};
 use proptest::prelude::*;
@@ -30,22 +34,21 @@ pub(crate) struct Settings {
     pub(crate) scan: usize,
     /// How much history a cache keeps: 0 is as little as it can, so that the store is read.
     pub(crate) history_bytes: u64,
+    /// Whether the pods are a custom resource of that name.
+    pub(crate) custom: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { servers: 1, scan: 100_000, history_bytes: 256 << 20 }
+        Self { servers: 1, scan: 100_000, history_bytes: 256 << 20, custom: false }
     }
 }
 
 pub(crate) fn any_settings() -> impl Strategy<Value = Settings> {
     let scan = prop_oneof![1..6usize, Just(100_000)];
     let history_bytes = prop_oneof![Just(0), Just(256u64 << 20)];
-    (1..4usize, scan, history_bytes).prop_map(|(servers, scan, history_bytes)| Settings {
-        servers,
-        scan,
-        history_bytes,
-    })
+    let all = (1..4usize, scan, history_bytes, any::<bool>());
+    all.prop_map(|(servers, scan, history_bytes, custom)| Settings { servers, scan, history_bytes, custom })
 }
 
 pub(crate) struct Cluster {
@@ -107,7 +110,11 @@ impl Cluster {
         let cache = Cache::start(store.clone(), specs(), cache_config).await.unwrap();
         let mut config = RegistryConfig { revision_wait: PATIENCE, skip_unreadable: true, ..RegistryConfig::default() };
         config.bounds.scan = settings.scan;
-        Arc::new(Registry::new(store, cache, clock, self.random.clone(), config))
+        let registry = Arc::new(Registry::new(store, cache, clock, self.random.clone(), config));
+        if settings.custom {
+            registry.surfaces().put(vec![custom_pods()]).await.unwrap();
+        }
+        registry
     }
 
     /// Stops all servers, opens the store again, and starts as many anew. Registries held elsewhere must be gone.
@@ -240,7 +247,7 @@ impl Write {
     /// Does it. Returns the object's revision, which a deletion has none of, or the status code of the refusal.
     pub(crate) async fn apply(&self, server: &Registry, dry_run: bool) -> Result<Option<u64>, u16> {
         let (namespace, name) = self.key.split_once('/').unwrap();
-        let target = pods(Some(namespace));
+        let target = pods(server, Some(namespace));
         let named = Target { name: Some(name.to_owned()), ..target.clone() };
         let written = match &self.action {
             Action::Create(pod) => {
@@ -249,7 +256,13 @@ impl Write {
             }
             Action::Update(pod) => {
                 let options = UpdateOptions { dry_run, ..UpdateOptions::default() };
-                let sent = fitted(&named, pod.object(&self.key));
+                let mut sent = fitted(&named, pod.object(&self.key));
+                // A custom resource is not replaced by who does not say what it was.
+                if named.kind().group == CUSTOM_GROUP
+                    && let Ok(current) = server.get(&named, name, &Caller::server(), &GetOptions::default()).await
+                {
+                    sent.set_meta("resourceVersion", current.revision.to_string());
+                }
                 server.update(&named, name, sent, &Caller::server(), &options).await
             }
             Action::Merge(pod) => {
@@ -267,8 +280,9 @@ impl Write {
     }
 }
 
-/// The object as it is taken in where it comes from a client.
+/// The object as it is taken in where it comes from a client, who sends it in the version of the target.
 pub(crate) fn fitted(target: &Target, mut object: Object) -> Object {
+    object.0.insert("apiVersion", target.version.api_version());
     keelson_registry::fit(target, &mut object).unwrap();
     object
 }
@@ -294,9 +308,30 @@ pub(crate) fn any_write() -> impl Strategy<Value = Write> {
     (any_key(), action).prop_map(|(key, action)| Write { key, action })
 }
 
-/// The pods of a namespace, or of all.
-pub(crate) fn pods(namespace: Option<&str>) -> Target {
-    target("pods", namespace)
+/// The pods of a namespace, or of all: the custom ones of a server that has them.
+pub(crate) fn pods(server: &Registry, namespace: Option<&str>) -> Target {
+    match server.surface().target(CUSTOM_GROUP, "pods") {
+        Ok(custom) => custom.in_namespace(namespace),
+        Err(_) => target("pods", namespace),
+    }
+}
+
+const CUSTOM_GROUP: &str = "models.example.com";
+
+/// A custom resource that takes what pods are, and by whose nodes can be selected as by theirs.
+fn custom_pods() -> Contribution {
+    let kind = GroupVersionKind { group: CUSTOM_GROUP.into(), version: "v1".into(), kind: "Pod".into() };
+    let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let document = json!({ "type": "object", "properties": { "spec": open } });
+    let node = SelectableField {
+        name: "spec.nodeName".into(),
+        paths: vec!["spec.nodeName".into()],
+        absent: "".into(),
+        versions: None,
+    };
+    let resource = Resource::custom(CUSTOM_GROUP, "pods", "Pod", vec![ServedVersion::custom("v1".to_owned(), [])]);
+    let schema = Schema::structural(&kind, &document).unwrap();
+    Contribution::new(Resource { selectable_fields: vec![node], ..resource }).with_schema("v1", &schema)
 }
 
 /// A resource of the core group.
@@ -323,7 +358,7 @@ pub(crate) fn watch_options(query: &str) -> ListOptions {
 
 /// Lists as a client would, with these query parameters.
 pub(crate) async fn list(server: &Registry, place: Place, query: &str) -> Result<Page, ApiError> {
-    let page = server.list(&pods(place.namespace()), &Caller::server(), &options(query)).await?;
+    let page = server.list(&pods(server, place.namespace()), &Caller::server(), &options(query)).await?;
     let items = match page.items {
         ListItems::Range { cursor, bytes } => {
             let entries: Vec<_> = cursor.flat_map(|leaf| leaf.entries().to_vec()).collect();

@@ -121,7 +121,7 @@ async fn come_and_go(server: Arc<Registry>, progress: Arc<Progress>) {
 async fn begin(server: &Registry, place: Place) -> (u64, WatchStream) {
     let begun = list(server, place, "").await.unwrap().revision;
     let query = format!("&resourceVersion={begun}&allowWatchBookmarks=true");
-    (begun, server.watch(&pods(place.namespace()), &Caller::server(), &watch_options(&query)).await.unwrap())
+    (begun, server.watch(&pods(server, place.namespace()), &Caller::server(), &watch_options(&query)).await.unwrap())
 }
 
 /// What a watcher is told until the last pod of each of its namespaces is created.

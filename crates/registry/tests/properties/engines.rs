@@ -32,7 +32,9 @@ async fn walk(cluster: &Cluster, place: Place, selector: &Selector, limit: usize
     loop {
         let next = token.map(|token: String| format!("&continue={token}")).unwrap_or_default();
         let query = format!("{}&limit={limit}{next}", selector.query());
-        let page = cluster.server(0).list(&pods(place.namespace()), &Caller::server(), &options(&query)).await.unwrap();
+        let server = cluster.server(0);
+        let target = pods(server, place.namespace());
+        let page = server.list(&target, &Caller::server(), &options(&query)).await.unwrap();
         let entries = match page.items {
             ListItems::Range { cursor, .. } => cursor.flat_map(|leaf| leaf.entries().to_vec()).collect(),
             others => others.into_entries().await.unwrap(),

@@ -278,7 +278,7 @@ fn inv10_a_list_from_the_store_is_read_page_by_page() {
         cluster.caught_up().await;
         for selector in ["", "&labelSelector=app=a1"] {
             let past = format!("resourceVersion={then}&resourceVersionMatch=Exact{selector}");
-            let page = server.list(&pods(None), &Caller::server(), &options(&past)).await.unwrap();
+            let page = server.list(&pods(&server, None), &Caller::server(), &options(&past)).await.unwrap();
             let ListItems::History(mut items) = page.items else { panic!("the cache still knows {then}") };
             let mut sizes = Vec::new();
             while let Some(entries) = items.pages.try_next().await.unwrap() {
@@ -287,10 +287,10 @@ fn inv10_a_list_from_the_store_is_read_page_by_page() {
             let all = if selector.is_empty() { 700 } else { 350 };
             assert!(sizes.len() == 2 && sizes.iter().sum::<usize>() == all, "{sizes:?}");
 
-            let page = server.list(&pods(None), &Caller::server(), &options(&past)).await.unwrap();
+            let page = server.list(&pods(&server, None), &Caller::server(), &options(&past)).await.unwrap();
             way.set_calls(Fault::Error);
             assert_eq!(page.items.into_entries().await.err().unwrap().code(), 503);
-            let refused = server.list(&pods(None), &Caller::server(), &options(&past)).await.err().unwrap();
+            let refused = server.list(&pods(&server, None), &Caller::server(), &options(&past)).await.err().unwrap();
             assert_eq!(refused.code(), 503, "what fails at once is told at once");
             way.set_calls(Fault::None);
         }
@@ -306,10 +306,11 @@ fn a_list_holds_no_copy_of_an_object() {
         burst(&cluster, &mut model, 90).await;
         let server = cluster.server(0);
         for query in ["", "limit=2", "resourceVersion=0"] {
-            let page = server.list(&pods(None), &Caller::server(), &options(query)).await.unwrap();
+            let page = server.list(&pods(server, None), &Caller::server(), &options(query)).await.unwrap();
             assert!(matches!(page.items, ListItems::Range { .. }), "{query}");
         }
-        let page = server.list(&pods(None), &Caller::server(), &options("labelSelector=all&limit=2")).await.unwrap();
+        let page =
+            server.list(&pods(server, None), &Caller::server(), &options("labelSelector=all&limit=2")).await.unwrap();
         let ListItems::Chosen(entries) = page.items else { panic!("a selected list is chosen entry by entry") };
         let collection = server.cache().collection(&keelson_registry::key_prefix("", "pods").unwrap()).unwrap();
         assert_eq!(entries.len(), 2);

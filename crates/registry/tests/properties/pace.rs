@@ -18,7 +18,7 @@ async fn heard(watchers: usize, writes: &[u64]) -> Vec<(u64, usize)> {
         watches.push(
             cluster
                 .server(0)
-                .watch(&pods(Some("q")), &Caller::server(), &watch_options("&timeoutSeconds=60"))
+                .watch(&pods(cluster.server(0), Some("q")), &Caller::server(), &watch_options("&timeoutSeconds=60"))
                 .await
                 .unwrap(),
         );

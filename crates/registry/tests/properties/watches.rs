@@ -109,8 +109,8 @@ impl Watcher {
 
     async fn open(&mut self, cluster: &Cluster, how: &str) {
         let options = watch_options(&format!("{}{how}", self.selector.query()));
-        let stream =
-            cluster.server(self.server).watch(&pods(self.place.namespace()), &Caller::server(), &options).await;
+        let server = cluster.server(self.server);
+        let stream = server.watch(&pods(server, self.place.namespace()), &Caller::server(), &options).await;
         self.stream = Some(stream.unwrap());
     }
 
@@ -204,6 +204,8 @@ async fn burst(cluster: &Cluster, model: &mut Model, writes: u32) {
 
 async fn follow(settings: Settings, steps: Vec<Step>) {
     let mut keeps_all = settings.history_bytes > 0;
+    // What is added to a cache has a history from then on; of what was there at its start it reads what the store knows.
+    let outlives_restarts = !settings.custom;
     let mut cluster = Cluster::start(Engine::Memory, settings).await;
     let mut model = Model::default();
     let mut watchers: Vec<Watcher> = Vec::new();
@@ -221,6 +223,7 @@ async fn follow(settings: Settings, steps: Vec<Step>) {
             Step::Restart => {
                 watchers.iter_mut().for_each(|watcher| watcher.stream = None);
                 cluster.restart().await;
+                keeps_all &= outlives_restarts;
                 for watcher in &mut watchers {
                     watcher.resume(&cluster).await;
                 }
@@ -273,7 +276,8 @@ fn what_leaves_a_selection_is_deleted_with_its_old_content() {
         let write = |action| Write { key: "q/a".to_owned(), action };
         cluster.write(&mut model, 0, &write(Action::Create(of(1, 7)))).await;
         let options = watch_options("&fieldSelector=spec.nodeName=n1&labelSelector=app=a1");
-        let mut watch = cluster.server(0).watch(&pods(None), &Caller::server(), &options).await.unwrap();
+        let mut watch =
+            cluster.server(0).watch(&pods(cluster.server(0), None), &Caller::server(), &options).await.unwrap();
         assert!(matches!(watch.next().await.unwrap()[..], [WatchOutput::Initial(_)]));
         cluster.write(&mut model, 0, &write(Action::Merge(of(2, 8)))).await;
         let outputs = watch.next().await.unwrap();
@@ -292,7 +296,8 @@ fn a_watch_from_the_future_begins_there() {
         let mut model = Model::default();
         let begin = cluster.revision().await + 3;
         let query = format!("&resourceVersion={begin}&allowWatchBookmarks=true");
-        let mut watch = cluster.server(0).watch(&pods(None), &Caller::server(), &watch_options(&query)).await.unwrap();
+        let (server, options) = (cluster.server(0), watch_options(&query));
+        let mut watch = server.watch(&pods(server, None), &Caller::server(), &options).await.unwrap();
         for number in 0..6 {
             let pod = Pod { app: None, node: None, number };
             let action = if number == 0 { Action::Create(pod) } else { Action::Merge(pod) };

@@ -258,7 +258,12 @@ async fn delete_selected(writes: Vec<Write>, place: Place, selector: Selector) {
     let selected = model.listed(u64::MAX, place, &selector);
     let page = cluster
         .server(0)
-        .delete_collection(&pods(place.namespace()), &Caller::server(), &options(&selector.query()), &at_once())
+        .delete_collection(
+            &pods(cluster.server(0), place.namespace()),
+            &Caller::server(),
+            &options(&selector.query()),
+            &at_once(),
+        )
         .await
         .unwrap();
     assert_eq!(page.deleted.iter().map(|entry| read_entry(entry)).collect::<Vec<_>>(), selected);
