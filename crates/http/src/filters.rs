@@ -1,6 +1,7 @@
 //! The filters that every request passes before a handler sees it, in one readable order.
 //!
-//! request id → counting → panics → authentication → impersonation → authorization → time limit → flow control → long work → router. The
+//! request id → counting → panics → authentication → impersonation → authorization → time limit → flow control → long work → router, or
+//! the proxy in its place for what an aggregated server answers. The
 //! stamps of the way back (`Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, places, stalled bodies) are put on
 //! the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the only place that knows their order.
 
@@ -13,13 +14,15 @@ mod panics;
 mod request_id;
 mod time_limit;
 
+use std::any::Any;
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use http::header::{CACHE_CONTROL, HeaderValue};
+use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Method, Response};
+use http::{Extensions, Method, Response};
 use hyper::body::Body as _;
 use keelson_access::user::UNAUTHENTICATED;
 use keelson_access::{Authorizer, ClientIdentity, PrivilegedGroup};
@@ -36,6 +39,7 @@ use self::long_work::LongWork;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::metrics::{Metrics, Observation, ResourceNames};
 use crate::negotiation::{self, MediaType};
+use crate::proxy::{ClientAddress, Held, PassedOn, Proxy, Remote, RemoteServers};
 use crate::request_info::RequestInfo;
 use crate::respond;
 use crate::router::Router;
@@ -55,11 +59,26 @@ pub trait Peer: Send + Sync {
 
     /// Told when it has proved who it is, by whatever means.
     fn is_known(&self);
+
+    /// Where it is.
+    fn address(&self) -> Option<IpAddr>;
+
+    /// What holds its connection's place, for whoever goes on with the connection by himself.
+    fn held(&self) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// Who answers a request.
+enum Answerer {
+    /// This server, if it serves what is asked for.
+    Here(Option<Target>),
+    /// An aggregated server.
+    Elsewhere(Remote),
 }
 
 /// Answers requests, whatever connection they came over.
 pub struct Pipeline {
     router: Router,
+    proxy: Option<Proxy>,
     tokens: Option<Arc<dyn TokenAuthenticator>>,
     authorizer: Arc<dyn Authorizer>,
     flow_control: Arc<FlowControl>,
@@ -85,6 +104,7 @@ impl Pipeline {
         metrics.add_source(move || measured.samples());
         Self {
             router,
+            proxy: None,
             tokens: None,
             authorizer: Arc::new(PrivilegedGroup),
             flow_control,
@@ -110,6 +130,19 @@ impl Pipeline {
         self
     }
 
+    /// The same that passes requests on to aggregated servers. These believe what it says of users in header fields of its own, and
+    /// may have been told to believe others: `believed`, and those whose names begin with `believed_prefixes`. No client can set them.
+    #[must_use]
+    pub fn with_remote_servers(
+        mut self,
+        servers: impl RemoteServers + 'static,
+        believed: Vec<HeaderName>,
+        believed_prefixes: Vec<String>,
+    ) -> Self {
+        self.proxy = Some(Proxy::new(Box::new(servers), believed, believed_prefixes));
+        self
+    }
+
     /// Cancelled when the server begins to stop.
     pub fn stopping(&self) -> &CancellationToken {
         &self.stopping
@@ -121,15 +154,33 @@ impl Pipeline {
     }
 
     /// Answers one request.
-    pub async fn answer(self: &Arc<Self>, peer: &dyn Peer, parts: Parts, body: RequestBody) -> Response<ResponseBody> {
-        let info = RequestInfo::parse(&parts.method, &parts.uri);
+    pub async fn answer(
+        self: &Arc<Self>,
+        peer: &dyn Peer,
+        mut parts: Parts,
+        body: RequestBody,
+    ) -> Response<ResponseBody> {
+        let mut info = RequestInfo::parse(&parts.method, &parts.uri);
         let request_id = request_id::of(&parts.headers, self.random.as_ref());
         let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
-        let long_running = info.is_long_running();
-        let target = self.router.target(&info);
-        let mut observation = Observation::begin(&self.metrics, &info, target.as_ref().map(ResourceNames::of));
+        let answerer = match self.proxy.as_ref().and_then(|proxy| proxy.remote(&info.path)) {
+            Some(remote) => {
+                info = RequestInfo::parse_elsewhere(&parts.method, &parts.uri);
+                parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
+                parts.extensions.insert(Held::new(peer.held()));
+                parts.extensions.extend(with_address(peer));
+                Answerer::Elsewhere(remote)
+            }
+            None => Answerer::Here(self.router.target(&info)),
+        };
+        let (long_running, is_session) = (info.is_long_running(), info.is_session);
+        let served = match &answerer {
+            Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
+            Answerer::Elsewhere(_) => None,
+        };
+        let mut observation = Observation::begin(&self.metrics, &info, served);
 
-        let answer = pin!(self.run_filters(peer, info, target, parts, body, error_form));
+        let answer = pin!(self.run_filters(peer, info, answerer, parts, body, error_form));
         let outcome = panics::caught(answer).await;
         let (mut response, places) = outcome.unwrap_or_else(|error| (respond::error(&error, error_form), None));
 
@@ -139,10 +190,17 @@ impl Pipeline {
         observation.answered(response.status());
         let is_small = response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES);
         let places = places.filter(|_| !is_small);
-        respond::bound_warnings(response.headers_mut());
+        let passed_on = response.extensions().get::<PassedOn>().copied();
+        if passed_on.is_none() {
+            respond::bound_warnings(response.headers_mut());
+        }
         let response =
             response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, (observation, places))) });
-        flow_control::marked(request_id::stamped(without_caching(response), request_id))
+        if passed_on.is_some_and(|passed_on| passed_on.as_it_is) {
+            return response;
+        }
+        let response = request_id::stamped(without_caching(response), request_id);
+        if is_session { response } else { flow_control::marked(response) }
     }
 
     /// The filters that may refuse.
@@ -150,7 +208,7 @@ impl Pipeline {
         self: &Arc<Self>,
         peer: &dyn Peer,
         info: RequestInfo,
-        target: Option<Target>,
+        answerer: Answerer,
         parts: Parts,
         mut body: RequestBody,
         error_form: MediaType,
@@ -164,19 +222,33 @@ impl Pipeline {
         authorization::permit(&user, &info, &parts.uri, &*self.authorizer).await?;
         let limit = time_limit::of(&info, &parts)?;
         let deadline = limit.map(|limit| Instant::now() + limit);
+        let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
         let answered = pin!(async {
-            let sent = Sent::of(&parts, &mut body).await;
-            let about = target.as_ref().map(|target| self.router.estimate(&info, &parts, target)).unwrap_or_default();
-            let cost = flow_control::of(&info, &parts, &about, sent);
-            let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
-            let places = match self.flow_control.acquire(&user, &info, cost, time).await {
+            let (cost, places) = match &answerer {
+                Answerer::Here(target) => {
+                    let sent = Sent::of(&parts, &mut body).await;
+                    let about = target.as_ref().map(|target| self.router.estimate(&info, &parts, target));
+                    let cost = flow_control::of(&info, &parts, &about.unwrap_or_default(), sent);
+                    (cost, self.flow_control.acquire(&user, &info, cost, time).await)
+                }
+                Answerer::Elsewhere(remote) => {
+                    let server = remote.upstream.authority();
+                    (Cost::default(), self.flow_control.acquire_elsewhere(server, &user, &info, time).await)
+                }
+            };
+            let places = match places {
                 Ok(places) => places,
                 Err(seconds) => return (respond::overloaded(seconds), None),
             };
             let caller = Caller::new(user, self.authorizer.clone()).until(deadline);
             let request =
                 Box::new(ApiRequest { info, parts, body, caller, error_form, stopping: self.stopping.clone() });
-            (self.route(request, target, cost).await, places)
+            let response = match (answerer, &self.proxy) {
+                (Answerer::Elsewhere(remote), Some(proxy)) => Box::pin(proxy.pass_on(remote, request)).await,
+                (Answerer::Here(target), _) => self.route(request, target, cost).await,
+                (Answerer::Elsewhere(_), None) => respond::no_such_page(),
+            };
+            (response, places)
         });
         let (response, places) = time_limit::within(deadline, answered).await?;
         Ok((time_limit::watched(limit, response), places))
@@ -201,6 +273,15 @@ impl fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pipeline").field("router", &self.router).finish_non_exhaustive()
     }
+}
+
+/// Where a client is, for the extensions of its request.
+fn with_address(peer: &dyn Peer) -> Extensions {
+    let mut extensions = Extensions::new();
+    if let Some(address) = peer.address() {
+        extensions.insert(ClientAddress(address));
+    }
+    extensions
 }
 
 /// Answers are about one moment and one user, unless a handler says otherwise.

@@ -12,6 +12,7 @@ pub mod listener;
 pub mod metrics;
 pub mod negotiation;
 pub mod pages;
+pub mod proxy;
 pub mod request_info;
 pub mod respond;
 pub mod router;

@@ -133,7 +133,12 @@ pub struct RequestInfo {
     pub watch_path: bool,
     /// What follows the subresource in the path, as proxies use it.
     pub rest: Vec<String>,
+    /// Whether another server answers, with a stream without an end of its own.
+    pub is_session: bool,
 }
+
+/// Subresources whose answers another server may not end by itself, whatever the verb.
+const SESSIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// How many parts a path has at the most, but for what follows a proxy: those of a subresource of an object.
 const USUAL_PARTS: usize = 8;
@@ -146,18 +151,28 @@ impl RequestInfo {
     pub fn parse(method: &Method, uri: &Uri) -> Self {
         let path = percent_decode_str(uri.path()).decode_utf8_lossy().into_owned();
         let mut info = Self::non_resource(method);
-        info.read_path(method, &path, uri.query().unwrap_or_default());
+        let parts = parts(&path);
+        // Empty and relative segments name nothing, and must never reach a storage key.
+        if !parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
+            info.read_path(method, &parts, uri.query().unwrap_or_default());
+        }
+        drop(parts);
         Self { path, ..info }
     }
 
+    /// The same for a request that another server answers. It gets paths as they are, so that all of them are judged as those of
+    /// resources, empty and relative segments too.
+    pub fn parse_elsewhere(method: &Method, uri: &Uri) -> Self {
+        let path = percent_decode_str(uri.path()).decode_utf8_lossy().into_owned();
+        let mut info = Self::non_resource(method);
+        info.read_path(method, &parts(&path), uri.query().unwrap_or_default());
+        let is_session = info.subresource.as_deref().is_some_and(|name| SESSIONS.contains(&name));
+        Self { path, is_session, ..info }
+    }
+
     /// Reads the path of a resource. One that names none leaves everything as it is.
-    fn read_path(&mut self, method: &Method, path: &str, query: &str) {
-        let parts: SmallVec<[&str; USUAL_PARTS]> = path.trim_matches('/').split('/').collect();
-        // Empty and relative segments name nothing, and must never reach a storage key.
-        if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
-            return;
-        }
-        let (group, parts) = match parts.as_slice() {
+    fn read_path(&mut self, method: &Method, parts: &[&str], query: &str) {
+        let (group, parts) = match parts {
             ["api", parts @ ..] if parts.len() >= 2 => ("", parts),
             ["apis", group, parts @ ..] if parts.len() >= 2 => (*group, parts),
             _ => return,
@@ -182,7 +197,7 @@ impl RequestInfo {
 
     /// Whether the answer is a stream without end.
     pub fn is_long_running(&self) -> bool {
-        self.verb == RequestVerb::Watch
+        self.verb == RequestVerb::Watch || self.is_session
     }
 
     fn non_resource(method: &Method) -> Self {
@@ -199,6 +214,7 @@ impl RequestInfo {
             path: String::new(),
             watch_path: false,
             rest: Vec::new(),
+            is_session: false,
         }
     }
 
@@ -248,6 +264,11 @@ impl RequestInfo {
             self.name = selected_name(query);
         }
     }
+}
+
+/// The segments of a path.
+fn parts(path: &str) -> SmallVec<[&str; USUAL_PARTS]> {
+    path.trim_matches('/').split('/').collect()
 }
 
 /// Whether the query asks for a watch: as the reference decodes booleans, any value but `0` and `false`.
@@ -354,6 +375,18 @@ mod tests {
         check("GET", "/readyz/ping", "get /readyz/ping");
         check("POST", "/version", "post /version");
         check("GET", "/openapi/v3/apis/apps/v1", "get /openapi/v3/apis/apps/v1");
+    }
+
+    #[test]
+    fn what_another_server_answers_is_judged_as_resources_are() {
+        let of = |path: &str| RequestInfo::parse_elsewhere(&Method::GET, &path.parse().unwrap());
+        let odd = of("/apis/g/v1/namespaces//x/things");
+        assert_eq!((odd.is_resource_request, odd.verb.as_str(), &*odd.resource), (true, "get", "x"));
+        assert_eq!(odd.name.as_deref(), Some("things"));
+        assert_eq!(of("/apis/g/v1/things/../things").subresource.as_deref(), Some("things"));
+        assert!(!of("/apis/g/v1").is_resource_request && !of("/apis/g/v1/").is_resource_request);
+        assert!(of("/apis/g/v1/namespaces/x/things/a/log").is_long_running());
+        assert!(!of("/apis/g/v1/namespaces/x/things/a/status").is_long_running());
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub enum Destination {
         /// The path there.
         path: String,
     },
-    /// Whoever is at an address, which was found beforehand.
+    /// Whoever is at an address, which was found beforehand: an aggregated server, which is shown the certificate of a front proxy.
     Server {
         /// The host: a name or an address.
         host: String,

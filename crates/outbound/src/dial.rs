@@ -2,8 +2,9 @@
 //!
 //! A service is looked up for each new connection, so that one that moved is found again. Its certificate has to name the service,
 //! whatever address it has. Calls speak HTTP/1.1, as upstream's do: each connection has one call at a time, and those to a service
-//! spread over its endpoints.
+//! spread over its endpoints. What is passed on goes over HTTP/2 where the server speaks that.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -28,6 +29,10 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How long the handshake of TLS may take, as upstream has it.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
+/// The names of protocols in TLS (RFC 7301).
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// Makes connections to one host.
 #[derive(Clone)]
 pub(crate) struct Dialer(Arc<Way>);
@@ -36,6 +41,8 @@ struct Way {
     to: Goal,
     server_name: Result<ServerName<'static>, String>,
     trust: Trust,
+    /// The protocols that are spoken, the preferred one first.
+    protocols: &'static [&'static [u8]],
     connector: OnceCell<TlsConnector>,
     services: Arc<dyn Services>,
     proxy: Option<Proxy>,
@@ -48,6 +55,24 @@ pub(crate) struct Trust {
     pub(crate) ca_bundle: Vec<u8>,
     /// All.
     pub(crate) anybody: bool,
+    /// What is presented to them; nothing to most.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
+}
+
+/// A certificate by which the server shows who it is.
+#[derive(Clone)]
+pub struct ClientCertificate {
+    /// The certificate, and those that lead to its authority (PEM).
+    pub certificate_pem: String,
+    /// Its key (PEM).
+    pub key_pem: String,
+}
+
+/// Keys must never reach a log.
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
+    }
 }
 
 /// Where connections go.
@@ -86,7 +111,21 @@ impl Dialer {
         let server_name = to.server_name();
         let server_name = ServerName::try_from(server_name.clone())
             .map_err(|_| format!("tls: {server_name:?} is no name that a certificate can have"));
-        Self(Arc::new(Way { to, server_name, trust, connector: OnceCell::new(), services, proxy }))
+        Self(Arc::new(Way { to, server_name, trust, protocols: &[HTTP1], connector: OnceCell::new(), services, proxy }))
+    }
+
+    /// The same in other protocols.
+    pub(crate) fn speaking(&self, protocols: &'static [&'static [u8]]) -> Self {
+        let Way { to, server_name, trust, services, proxy, .. } = &*self.0;
+        Self(Arc::new(Way {
+            to: to.clone(),
+            server_name: server_name.clone(),
+            trust: trust.clone(),
+            protocols,
+            connector: OnceCell::new(),
+            services: services.clone(),
+            proxy: proxy.clone(),
+        }))
     }
 
     async fn dial(self) -> Result<Wire, DialError> {
@@ -122,11 +161,11 @@ impl Dialer {
     }
 
     async fn connector(&self) -> Result<TlsConnector, DialError> {
-        let Trust { ca_bundle, anybody } = self.0.trust.clone();
+        let trust = self.0.trust.clone();
         // The system's certificates are read from its disk.
-        let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&ca_bundle, anybody))).await;
+        let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&trust))).await;
         let mut config = config.map_err(DialError::Setup)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = self.0.protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Arc::new(config).into())
     }
 }

@@ -1,4 +1,4 @@
-//! All that the server calls: webhooks today, and whatever else it will have to ask over the network.
+//! All that the server calls: webhooks, aggregated servers, and whatever else it will have to ask over the network.
 //!
 //! A call has a timeout and a bound for its answer, goes to an `https` URL or through a service of the cluster, follows no
 //! redirect, and takes no proxy from the environment unless that is asked for. What is called is trusted no further than that:
@@ -17,10 +17,12 @@ mod review;
 mod services;
 mod stats;
 mod tls;
+mod upstream;
 mod wire;
 
 pub use client_config::{ClientConfig, Destination};
 pub use conversion::{ConversionWebhook, WebhookConversion};
+pub use dial::ClientCertificate;
 pub use fault::CallError;
 pub use outbound::Outbound;
 pub use peer::{Answer, Call, Peer, Question};
@@ -28,3 +30,4 @@ pub use proxy::Proxy;
 pub use rest::text_of;
 pub use services::{ClusterServices, ServiceRoute, ServiceRoutes, Services};
 pub use stats::{ConversionKey, Durations, LATENCY_BUCKETS, OutboundStats};
+pub use upstream::{PassError, PassPlace, PassedBody, Upstream, UpstreamTarget, reading_fault};

@@ -12,17 +12,22 @@ use keelson_meta::Random;
 use parking_lot::Mutex;
 
 use crate::client_config::{ClientConfig, Destination};
-use crate::dial::{Dialer, Goal, Trust};
+use crate::dial::{ClientCertificate, Dialer, Goal, Trust};
 use crate::peer::{Host, Peer, Reading};
 use crate::proxy::Proxy;
 use crate::services::Services;
 use crate::stats::OutboundStats;
+use crate::upstream::{Upstream, UpstreamTarget};
 
 /// All that a server calls.
 pub struct Outbound {
     services: Arc<dyn Services>,
     random: Arc<dyn Random>,
     proxy: Option<Proxy>,
+    /// What aggregated servers are shown.
+    certificate: Option<Arc<ClientCertificate>>,
+    /// One for each server, as long as somebody passes requests on to it.
+    upstreams: Mutex<HashMap<UpstreamTarget, Weak<Upstream>>>,
     /// One for each host and bundle, as long as somebody may call it, so that all who do share its connections and its bounds.
     hosts: Mutex<HashMap<HostKey, Weak<Host>>>,
     reading: Arc<Reading>,
@@ -35,15 +40,28 @@ struct HostKey {
     to: Goal,
     ca_bundle: Vec<u8>,
     insecure_skip_tls_verify: bool,
+    as_front_proxy: bool,
 }
 
 impl Outbound {
     /// Calls those behind services where these lead, and others by a proxy where there is one.
     pub fn new(services: Arc<dyn Services>, random: Arc<dyn Random>, proxy: Option<Proxy>) -> Arc<Self> {
+        Self::with_certificate(services, random, proxy, None)
+    }
+
+    /// The same that shows aggregated servers, and nobody else, who it is.
+    pub fn with_certificate(
+        services: Arc<dyn Services>,
+        random: Arc<dyn Random>,
+        proxy: Option<Proxy>,
+        certificate: Option<ClientCertificate>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             services,
             random,
             proxy,
+            certificate: certificate.map(Arc::new),
+            upstreams: Mutex::default(),
             hosts: Mutex::default(),
             reading: Arc::default(),
             stats: OutboundStats::default(),
@@ -75,8 +93,9 @@ impl Outbound {
                 (authority(host, *port), goal, "/".to_owned())
             }
         };
-        let ClientConfig { ca_bundle, insecure_skip_tls_verify, .. } = config.clone();
-        let key = HostKey { authority, to, ca_bundle, insecure_skip_tls_verify };
+        let ClientConfig { destination, ca_bundle, insecure_skip_tls_verify } = config.clone();
+        let as_front_proxy = matches!(destination, Destination::Server { .. });
+        let key = HostKey { authority, to, ca_bundle, insecure_skip_tls_verify, as_front_proxy };
         Ok(Peer::new(self.host(key), path))
     }
 
@@ -93,13 +112,31 @@ impl Outbound {
         self.services.is_routed(namespace, name)
     }
 
+    /// A server to which requests are passed on. Nothing is dialled yet. Those who pass requests on to the same server share its
+    /// connections and its bounds.
+    pub fn upstream(&self, target: &UpstreamTarget) -> Arc<Upstream> {
+        let mut upstreams = self.upstreams.lock();
+        if let Some(known) = upstreams.get(target).and_then(Weak::upgrade) {
+            return known;
+        }
+        upstreams.retain(|_, upstream| upstream.strong_count() > 0);
+        let UpstreamTarget { namespace, name, port, ca_bundle, insecure_skip_tls_verify } = target.clone();
+        let authority = format!("{name}.{namespace}.svc:{port}");
+        let trust = Trust { ca_bundle, anybody: insecure_skip_tls_verify, certificate: self.certificate.clone() };
+        let dialer = Dialer::new(Goal::Service { namespace, name, port }, trust, self.services.clone(), None);
+        let upstream = Arc::new(Upstream::new(authority, &dialer));
+        upstreams.insert(target.clone(), Arc::downgrade(&upstream));
+        upstream
+    }
+
     fn host(&self, key: HostKey) -> Arc<Host> {
         let mut hosts = self.hosts.lock();
         if let Some(known) = hosts.get(&key).and_then(Weak::upgrade) {
             return known;
         }
         hosts.retain(|_, host| host.strong_count() > 0);
-        let trust = Trust { ca_bundle: key.ca_bundle.clone(), anybody: key.insecure_skip_tls_verify };
+        let certificate = self.certificate.clone().filter(|_| key.as_front_proxy);
+        let trust = Trust { ca_bundle: key.ca_bundle.clone(), anybody: key.insecure_skip_tls_verify, certificate };
         let dialer = Dialer::new(key.to.clone(), trust, self.services.clone(), self.proxy.clone());
         let host = Arc::new(Host::new(key.authority.clone(), dialer, self.reading.clone()));
         hosts.insert(key, Arc::downgrade(&host));

@@ -14,24 +14,27 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
+use crate::dial::Trust;
+
 /// How many names of a certificate are told that has not the one that was wanted.
 const TOLD_NAMES: usize = 100;
 
-/// The settings of connections to those whose certificates the authorities of a bundle (PEM) have signed, or the system's; or to
-/// `anybody`.
+/// The settings of connections to those who are trusted.
 ///
 /// Cost: without a bundle the system's certificates are read from its disk.
 ///
 /// # Errors
-/// When the bundle holds no certificate.
-pub(crate) fn client_config(ca_bundle: &[u8], anybody: bool) -> Result<ClientConfig, String> {
+/// When the bundle holds no certificate, or the certificate that is presented can't be used.
+pub(crate) fn client_config(trust: &Trust) -> Result<ClientConfig, String> {
+    let Trust { ca_bundle, anybody, certificate } = trust;
+    let anybody = *anybody;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let verifier = if anybody {
         Verifier { anybody, ..Verifier::new(Vec::new(), provider.clone())? }
@@ -43,9 +46,11 @@ pub(crate) fn client_config(ca_bundle: &[u8], anybody: bool) -> Result<ClientCon
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
-    Ok(config)
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let Some(certificate) = certificate else { return Ok(config.with_no_client_auth()) };
+    let key = PrivateKeyDer::from_pem_slice(certificate.key_pem.as_bytes()).map_err(|error| error.to_string())?;
+    let chain = certificates(certificate.certificate_pem.as_bytes())?;
+    config.with_client_auth_cert(chain, key).map_err(|error| error.to_string())
 }
 
 fn certificates(bundle: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {

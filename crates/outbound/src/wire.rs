@@ -13,6 +13,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::dial::HTTP2;
+
 /// A secured connection.
 pub(crate) struct Wire {
     stream: TokioIo<TlsStream<TcpStream>>,
@@ -38,7 +40,9 @@ impl Wire {
 
 impl Connection for Wire {
     fn connected(&self) -> Connected {
-        Connected::new().extra(self.uses.clone())
+        let speaks_http2 = self.stream.inner().get_ref().1.alpn_protocol() == Some(HTTP2);
+        let connected = Connected::new().extra(self.uses.clone());
+        if speaks_http2 { connected.negotiated_h2() } else { connected }
     }
 }
 

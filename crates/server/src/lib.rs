@@ -11,6 +11,7 @@ mod history;
 mod metrics;
 mod peers;
 mod probe;
+mod remote;
 mod server;
 mod store;
 mod tokens;

@@ -43,6 +43,7 @@ use crate::history::Compactor;
 use crate::metrics::{aggregation_samples, conversion_samples, conversion_times, registry_samples, server_info};
 use crate::peers::Peers;
 use crate::probe::{LogProbe, StoreProbe};
+use crate::remote::{self, AggregatedServers};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
 use crate::tokens::{issuer_documents, token_issuer};
 
@@ -151,10 +152,15 @@ impl Prepared {
             config.registry.clone(),
         ));
         let services = ClusterServices::new(&registry, config.service_routes.clone(), config.random.clone());
-        let outbound = Outbound::new(Arc::new(services), config.random.clone(), config.proxy.clone());
         let (namespaces, pki) = tokio::join!(registry.ensure_system_namespaces(), pki);
         namespaces.context("making the system namespaces")?;
         let pki = pki.context("preparing certificates")?.context("preparing certificates")?;
+        let outbound = Outbound::with_certificate(
+            Arc::new(services),
+            config.random.clone(),
+            config.proxy.clone(),
+            Some(remote::certificate(&pki)),
+        );
         let authentication = AuthenticationInfo::of(&pki).context("reading the certificate authorities")?;
         let tokens = Arc::new(ServiceAccountTokens::new(registry.clone(), token_issuer(&config, &pki)?));
         let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
@@ -204,13 +210,16 @@ impl Prepared {
         };
         background.spawn("custom-resources", self.extensions.run(stopping.clone()));
         let aggregator = self.aggregator;
+        let remotes = AggregatedServers::new(aggregator.clone(), outbound.clone());
         background.spawn("api-services", aggregator.clone().run(stopping.clone()));
         let bootstrap = controllers::spawn(&config, &registry, (&pki, self.authentication), place, parts, &background);
 
         let parts = (registry.clone(), outbound.clone(), aggregator, self.tokens, self.metrics);
         let standing = store_check(&config.store, fence.clone(), probe);
         let checks = (supervisor.clone(), standing);
+        let (believed, believed_prefixes) = remote::believed(&pki.front_proxy.headers);
         let pipeline = pipeline(&config, parts, addr, checks, &bootstrap, stopping.clone());
+        let pipeline = pipeline.with_remote_servers(remotes, believed, believed_prefixes);
         let cache = registry.cache().clone();
         let limits = Limits {
             connections: config.connections,

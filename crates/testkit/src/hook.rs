@@ -19,7 +19,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -138,8 +138,10 @@ impl Drop for HookServer {
     }
 }
 
-/// The settings of a listener with a fresh certificate, and the authority that signed that.
-fn certified(mut params: CertificateParams) -> (Arc<ServerConfig>, String) {
+/// A fresh certificate with its key, and the authority that signed it (PEM).
+pub(crate) fn certificate(
+    mut params: CertificateParams,
+) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>, String) {
     let key = |what| KeyPair::generate().unwrap_or_else(|error| panic!("a key for {what}: {error}"));
     let ca_key = key("the authority");
     let mut ca = CertificateParams::default();
@@ -149,13 +151,19 @@ fn certified(mut params: CertificateParams) -> (Arc<ServerConfig>, String) {
     let server_key = key("the server");
     params.use_authority_key_identifier_extension = true;
     let certificate = params.signed_by(&server_key, &Issuer::new(ca, ca_key)).expect("a certificate");
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let private = PrivateKeyDer::try_from(server_key.serialize_der()).expect("a key just made");
+    (vec![certificate.der().clone()], private, ca_pem)
+}
+
+/// The settings of a listener with a fresh certificate, and the authority that signed that.
+fn certified(params: CertificateParams) -> (Arc<ServerConfig>, String) {
+    let (chain, private, ca_pem) = certificate(params);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider has them")
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], private)
+        .with_single_cert(chain, private)
         .expect("the key is that of the certificate");
     (Arc::new(config), ca_pem)
 }

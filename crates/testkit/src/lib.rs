@@ -12,6 +12,7 @@ mod process;
 mod raw;
 mod record;
 mod server;
+mod upstream;
 
 pub use controller::{BROKEN_IMAGE, TestController};
 pub use endpoint::Endpoint;
@@ -24,3 +25,4 @@ pub use process::{ProcessServer, ProcessServerBuilder};
 pub use raw::{Answer, Call, Raw, Stream};
 pub use record::{check_record, check_records, differences_shown};
 pub use server::{CONTROLLERS, TestServer, TestServerBuilder};
+pub use upstream::{ServerName, UpstreamBody, UpstreamRequest, UpstreamServer, upstream_answer, upstream_echo};

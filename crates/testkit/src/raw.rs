@@ -17,7 +17,9 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use kube::client::ConfigExt as _;
 use serde_json::Value;
+use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tokio_rustls::client::TlsStream;
 
 pub use answer::{Answer, Stream};
 use connection::Connection;
@@ -100,6 +102,14 @@ impl Raw {
     /// Any request; headers and body are added to what is returned.
     pub fn call(&self, method: Method, path: impl Into<String>) -> Call {
         Call { raw: self.shared(), method, path: path.into(), headers: Vec::new(), body: Bytes::new() }
+    }
+
+    /// A connection of its own for HTTP/1.1, to say on it what no client says.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub async fn connect(&self) -> TlsStream<TcpStream> {
+        connection::secured(&self.target, Protocol::Http1).await.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
     /// The same client with the same connection.

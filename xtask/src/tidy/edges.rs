@@ -70,6 +70,7 @@ const ALLOWED: [(&str, &[&str]); 32] = [
             "cache",
             "access",
             "registry",
+            "outbound",
             "discovery",
             "openapi",
         ],

@@ -5,6 +5,8 @@
 //! connection, and a client that sends its whole body before it listens would never learn why it was refused. So what a
 //! handler leaves is still taken in for a while, within bounds, beside the answer.
 
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -12,7 +14,7 @@ use http::HeaderMap;
 use http::header::EXPECT;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use keelson_meta::ApiError;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -172,6 +174,47 @@ impl RequestBody {
     }
 }
 
+/// The body as it comes, for who passes it on.
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = IncomingError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, IncomingError>>> {
+        let this = self.get_mut();
+        this.held_back = false;
+        if !this.begun.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(this.begun.remove(0)))));
+        }
+        if let Some(failed) = this.failed.take() {
+            return Poll::Ready(Some(Err(failed)));
+        }
+        let Some(unread) = &mut this.unread else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(unread).poll_frame(context));
+        if !matches!(frame, Some(Ok(_))) {
+            this.unread = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let begun: usize = self.begun.iter().map(Bytes::len).sum();
+        let unread = self.unread.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        let mut hint = SizeHint::new();
+        if let Some(upper) = unread.upper() {
+            hint.set_upper(begun as u64 + upper);
+        }
+        hint.set_lower(begun as u64 + unread.lower());
+        hint
+    }
+}
+
 impl Drop for RequestBody {
     fn drop(&mut self) {
         let Some(unread) = self.unread.take() else { return };
@@ -197,7 +240,6 @@ async fn drain(mut unread: Unread) {
 mod tests {
     use super::*;
     use http_body_util::StreamBody;
-    use hyper::body::Frame;
 
     #[tokio::test]
     async fn a_body_within_the_limit_is_read_whole() {

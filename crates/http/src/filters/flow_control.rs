@@ -4,7 +4,7 @@
 //! answer no longer needs the server's memory: at once when the answer is small and whole, at its end when it is made while it
 //! is sent. Requests have levels by who makes them, after upstream's, so that ordinary clients can't keep out administrators and the
 //! cluster's own parts; within a level users take turns (`gate.rs`). What finds no place waits in a bounded queue for a part of its
-//! time, and is then told 429. Watches and requests for health take no place: they cost nothing while they wait.
+//! time, and is then told 429. Watches and requests for health take no place; what aggregated servers answer takes places of theirs.
 //!
 //! Clients that look for the mark of flow control on this side (`X-Kubernetes-PF-FlowSchema-UID`) then do not throttle
 //! themselves. Flow schemas and priority levels that are stored have no effect yet.
@@ -13,14 +13,15 @@ mod cost;
 mod gate;
 
 use std::hash::BuildHasher as _;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use hashbrown::DefaultHashBuilder;
+use hashbrown::{DefaultHashBuilder, HashMap};
 use http::Response;
 use http::header::{HeaderName, HeaderValue};
 use keelson_access::User;
 use keelson_access::user::{MASTERS, UNAUTHENTICATED};
+use parking_lot::Mutex;
 
 pub(super) use self::cost::{Cost, Sent, of};
 pub(crate) use self::cost::{has_long_query, is_copied};
@@ -32,6 +33,10 @@ use crate::request_info::RequestInfo;
 
 /// Which part of its time a request may wait for a place, as upstream has it: one in so many.
 const WAIT_PART: u32 = 4;
+/// How many requests one aggregated server answers at once, but for watches and sessions. Each holds the buffers of two connections.
+const ELSEWHERE_PLACES: usize = 500;
+/// How many wait for that.
+const ELSEWHERE_QUEUE: usize = 500;
 /// The group of the kubelets.
 const NODES: &str = "system:nodes";
 /// How the names of the cluster's own parts begin.
@@ -87,6 +92,8 @@ pub(crate) struct FlowControl {
     system: Level,
     workload: Level,
     anonymous: Level,
+    /// The places of aggregated servers, by where they are, as long as somebody has or wants one.
+    elsewhere: Mutex<HashMap<String, Weak<Gate>>>,
     hash: DefaultHashBuilder,
 }
 
@@ -111,6 +118,7 @@ impl FlowControl {
             system: Level::new("system", limits.system),
             workload: Level::new("workload", limits.workload),
             anonymous: Level::new("catch-all", limits.anonymous),
+            elsewhere: Mutex::default(),
             hash: DefaultHashBuilder::default(),
         }
     }
@@ -132,6 +140,36 @@ impl FlowControl {
         let level = self.level(user);
         let gate = if info.verb.is_read() { &level.reads } else { &level.writes };
         gate.take(self.hash.hash_one(&user.name), cost.places, time / WAIT_PART).await.map(Some)
+    }
+
+    /// A place among the requests that one aggregated server answers. They take none of their level's, so that a server which hangs
+    /// keeps up nobody but who asks for it.
+    ///
+    /// # Errors
+    /// After how many seconds the client may try again.
+    pub(super) async fn acquire_elsewhere(
+        &self,
+        server: &str,
+        user: &User,
+        info: &RequestInfo,
+        time: Duration,
+    ) -> Result<Option<Places>, u32> {
+        if info.is_long_running() {
+            return Ok(None);
+        }
+        let gate = self.gate_elsewhere(server);
+        gate.take(self.hash.hash_one(&user.name), 1, time / WAIT_PART).await.map(Some)
+    }
+
+    fn gate_elsewhere(&self, server: &str) -> Arc<Gate> {
+        let mut gates = self.elsewhere.lock();
+        if let Some(gate) = gates.get(server).and_then(Weak::upgrade) {
+            return gate;
+        }
+        gates.retain(|_, gate| gate.strong_count() > 0);
+        let gate = Arc::new(Gate::new(ELSEWHERE_PLACES, ELSEWHERE_QUEUE));
+        gates.insert(server.to_owned(), Arc::downgrade(&gate));
+        gate
     }
 
     fn level(&self, user: &User) -> &Level {
@@ -175,8 +213,9 @@ impl FlowControl {
 
 /// The answer with the mark of flow control.
 pub(super) fn marked(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
-    response.headers_mut().insert(FLOW_SCHEMA, FLOW_SCHEMA_UID);
-    response.headers_mut().insert(PRIORITY_LEVEL, PRIORITY_LEVEL_UID);
+    // Those of an aggregated server stay.
+    response.headers_mut().entry(FLOW_SCHEMA).or_insert(FLOW_SCHEMA_UID);
+    response.headers_mut().entry(PRIORITY_LEVEL).or_insert(PRIORITY_LEVEL_UID);
     response
 }
 

@@ -8,7 +8,7 @@ use keelson_meta::Random;
 
 use crate::body::ResponseBody;
 
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+pub(super) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Longer ids of clients are not taken over (the reference's limit, in bytes).
 const MAX_CLIENT_ID_BYTES: usize = 64;
 
@@ -20,8 +20,8 @@ pub(super) fn of(headers: &HeaderMap, random: &dyn Random) -> HeaderValue {
     })
 }
 
-/// The answer with its id.
+/// The answer with its id. That of an aggregated server stays.
 pub(super) fn stamped(mut response: Response<ResponseBody>, id: HeaderValue) -> Response<ResponseBody> {
-    response.headers_mut().insert(AUDIT_ID, id);
+    response.headers_mut().entry(AUDIT_ID).or_insert(id);
     response
 }

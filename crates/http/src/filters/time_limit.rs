@@ -14,6 +14,7 @@ use keelson_meta::ApiError;
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::{Progress, ResponseBody, stream};
+use crate::proxy::PassedOn;
 use crate::request_info::RequestInfo;
 
 /// The longest time to the head of an answer, and between two pieces of its body.
@@ -30,8 +31,10 @@ pub(super) fn of(info: &RequestInfo, parts: &Parts) -> Result<Option<Duration>, 
     let Some(query) = parts.uri.query() else { return Ok(Some(REQUEST_TIMEOUT)) };
     let asked = form_urlencoded::parse(query.as_bytes()).find(|(key, value)| key == "timeout" && !value.is_empty());
     let Some((_, asked)) = asked else { return Ok(Some(REQUEST_TIMEOUT)) };
-    let asked = go_duration(&asked)
-        .ok_or_else(|| ApiError::BadRequest(format!("invalid timeout specified in the request URL: {asked:?}")))?;
+    let asked = go_duration(&asked).ok_or_else(|| {
+        let why = format!("time: invalid duration {asked:?}");
+        ApiError::BadRequest(format!("invalid timeout specified in the request URL - {why}"))
+    })?;
     Ok(Some(if asked.is_zero() { REQUEST_TIMEOUT } else { asked.min(REQUEST_TIMEOUT) }))
 }
 
@@ -48,9 +51,11 @@ pub(super) async fn within<T>(
     timeout_at(deadline, answer).await.map_err(over)
 }
 
-/// Watches over the body of an answer that has a limit.
+/// Watches over the body of an answer that has a limit, if it is made while it is sent.
 pub(super) fn watched(limit: Option<Duration>, response: Response<ResponseBody>) -> Response<ResponseBody> {
-    if limit.is_none() || response.body().size_hint().exact().is_some() {
+    // A body whose length is known is there, but for that of another server.
+    let is_there = response.body().size_hint().exact().is_some() && response.extensions().get::<PassedOn>().is_none();
+    if limit.is_none() || is_there {
         return response;
     }
     response.map(|body| stream(Progress::new(body, REQUEST_TIMEOUT)))

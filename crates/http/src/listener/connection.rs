@@ -3,7 +3,9 @@
 //! Its bounds are here: how long a handshake and a head may take, how long it may be idle, how many streams it has and how
 //! much they may buffer.
 
+use std::any::Any;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +36,7 @@ use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::filters::{LongRunning, Peer};
 use crate::health;
 use crate::negotiation::MediaType;
+use crate::proxy::PassedOn;
 use crate::respond;
 
 /// The longest time for a TLS handshake.
@@ -80,8 +83,9 @@ pub(super) enum Threads {
 /// The client of a connection.
 struct Client {
     identity: Option<ClientIdentity>,
+    address: Option<IpAddr>,
     standing: Standing,
-    ticket: Ticket,
+    ticket: Arc<Ticket>,
 }
 
 impl Peer for Client {
@@ -95,6 +99,14 @@ impl Peer for Client {
             self.ticket.is_known();
         }
     }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    fn held(&self) -> Arc<dyn Any + Send + Sync> {
+        self.ticket.clone()
+    }
 }
 
 /// Serves one connection to its end.
@@ -103,6 +115,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
+    let address = stream.peer_addr().ok().map(|address| address.ip());
     let standing = Standing::default();
     let guarded = HeadGuard::new(ReadAhead::new(stream), shared.heads.clone(), standing.clone());
     let guarded = StallGuard::new(guarded, shared.unread);
@@ -114,7 +127,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
     };
     match outcome {
         Ok(Ok(stream)) => {
-            let client = Client { identity: identity(&stream), standing, ticket };
+            let client = Client { identity: identity(&stream), address, standing, ticket: Arc::new(ticket) };
             serve_http(stream, shared, Arc::new(client), place).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
@@ -131,7 +144,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
         async move { Ok::<_, Infallible>(answer(&shared, client, place, request, busy).await) }
     });
     let builder = builder(Streams::new(shared.unread, shared.metrics.clone()));
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     // Only looked at when one of them is woken, which is seldom, while the connection is at every request.
     let mut ends: FuturesUnordered<BoxFuture<'_, End>> = FuturesUnordered::new();
     ends.push(Box::pin(async {
@@ -208,7 +221,8 @@ async fn answer(
         busy.is_long_running();
     }
     // What is made while it is sent is a list, and made from a snapshot.
-    let is_made = !is_long_running && response.body().size_hint().exact().is_none();
+    let is_ours = response.extensions().get::<PassedOn>().is_none();
+    let is_made = is_ours && !is_long_running && response.body().size_hint().exact().is_none();
     let pinned = is_made.then(|| shared.lists.begin(sending.clone()));
     response.map(|body| stream(SentBody::new(body, sending, busy, pinned)))
 }

@@ -7,8 +7,12 @@ mod availability;
 mod backend;
 mod discovery;
 mod front_proxy;
+mod lab;
 mod namespaces;
+mod passed;
 mod services;
+mod streams;
+mod upgrades;
 
 use std::time::Duration;
 

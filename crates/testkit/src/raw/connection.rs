@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::{Protocol, Target};
 
@@ -26,19 +27,7 @@ pub(super) enum Connection {
 
 impl Connection {
     pub(super) async fn open(target: &Target, protocol: Protocol) -> Result<Self> {
-        let tcp = TcpStream::connect((target.host.as_str(), target.port)).await.context("cannot connect")?;
-        tcp.set_nodelay(true)?;
-        let alpn: &[u8] = match protocol {
-            Protocol::Http1 => b"http/1.1",
-            Protocol::Http2 => b"h2",
-        };
-        let mut tls = target.tls.clone();
-        tls.alpn_protocols = vec![alpn.to_vec()];
-        let name = ServerName::try_from(target.host.clone()).context("the host is no server name")?;
-        let stream = TlsConnector::from(Arc::new(tls)).connect(name, tcp).await.context("TLS handshake failed")?;
-        let chosen = stream.get_ref().1.alpn_protocol().unwrap_or(b"http/1.1");
-        ensure!(chosen == alpn, "the server chose protocol {}", String::from_utf8_lossy(chosen));
-        let io = TokioIo::new(stream);
+        let io = TokioIo::new(secured(target, protocol).await?);
         Ok(match protocol {
             Protocol::Http1 => {
                 let (sender, connection) = http1::handshake(io).await?;
@@ -73,4 +62,21 @@ impl Connection {
         }
         .context("the connection broke before an answer")
     }
+}
+
+/// A secured connection, on which nothing was said yet.
+pub(super) async fn secured(target: &Target, protocol: Protocol) -> Result<TlsStream<TcpStream>> {
+    let tcp = TcpStream::connect((target.host.as_str(), target.port)).await.context("cannot connect")?;
+    tcp.set_nodelay(true)?;
+    let alpn: &[u8] = match protocol {
+        Protocol::Http1 => b"http/1.1",
+        Protocol::Http2 => b"h2",
+    };
+    let mut tls = target.tls.clone();
+    tls.alpn_protocols = vec![alpn.to_vec()];
+    let name = ServerName::try_from(target.host.clone()).context("the host is no server name")?;
+    let stream = TlsConnector::from(Arc::new(tls)).connect(name, tcp).await.context("TLS handshake failed")?;
+    let chosen = stream.get_ref().1.alpn_protocol().unwrap_or(b"http/1.1");
+    ensure!(chosen == alpn, "the server chose protocol {}", String::from_utf8_lossy(chosen));
+    Ok(stream)
 }

@@ -1,0 +1,232 @@
+//! Header fields of requests that are passed on.
+//!
+//! Fields for one connection stay on it, credentials stay here, and what an aggregated server believes of a front proxy is written by
+//! this server alone. The rest passes as it is.
+
+use std::net::IpAddr;
+
+use http::header::{
+    AUTHORIZATION, CONNECTION, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use keelson_access::User;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
+const REMOTE_UID: HeaderName = HeaderName::from_static("x-remote-uid");
+const REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
+const REMOTE_EXTRA: &str = "x-remote-extra-";
+const IMPERSONATION: &str = "impersonate-";
+
+/// Fields that are about one connection (RFC 9110 section 7.6.1, and what older peers send).
+const OF_CONNECTION: [HeaderName; 8] =
+    [CONNECTION, PROXY_CONNECTION, KEEP_ALIVE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE];
+
+/// Fields of a client that don't pass. Cookies are kept back since those that one aggregated server sets would reach all others.
+const KEPT_BACK: [HeaderName; 7] =
+    [AUTHORIZATION, COOKIE, EXPECT, HOST, FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI];
+
+/// The fields that say who asks.
+#[derive(Debug)]
+pub(super) struct Identity {
+    names: Vec<HeaderName>,
+    prefixes: Vec<String>,
+}
+
+impl Identity {
+    /// Those that this server writes, and others that aggregated servers are told to believe.
+    pub(super) fn new(mut names: Vec<HeaderName>, mut prefixes: Vec<String>) -> Self {
+        names.extend([REMOTE_USER, REMOTE_UID, REMOTE_GROUP]);
+        prefixes.iter_mut().for_each(|prefix| prefix.make_ascii_lowercase());
+        prefixes.retain(|prefix| !prefix.is_empty());
+        prefixes.extend([REMOTE_EXTRA, IMPERSONATION].map(str::to_owned));
+        Self { names, prefixes }
+    }
+
+    /// What passes of a client's fields.
+    pub(super) fn cleared(&self, headers: &HeaderMap) -> HeaderMap {
+        let mut cleared = HeaderMap::with_capacity(headers.capacity());
+        for (name, value) in headers {
+            let is_believed = || {
+                self.names.contains(name)
+                    || self.prefixes.iter().any(|prefix| name.as_str().starts_with(prefix.as_str()))
+            };
+            if !KEPT_BACK.contains(name) && *name != TRAILER && !is_believed() {
+                cleared.append(name, value.clone());
+            }
+        }
+        let wants_trailers = list(headers, &TE).any(|item| item.eq_ignore_ascii_case("trailers"));
+        drop_of_connection(&mut cleared);
+        if wants_trailers {
+            cleared.insert(TE, HeaderValue::from_static("trailers"));
+        }
+        cleared
+    }
+}
+
+/// Takes away what is about the connection that the fields came over.
+pub(super) fn drop_of_connection(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = list(headers, &CONNECTION).filter_map(|name| name.parse().ok()).collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in &OF_CONNECTION {
+        headers.remove(name);
+    }
+}
+
+/// Whether a client asks to go on in another protocol.
+pub(super) fn wants_upgrade(headers: &HeaderMap) -> bool {
+    headers.contains_key(UPGRADE) && list(headers, &CONNECTION).any(|item| item.eq_ignore_ascii_case("upgrade"))
+}
+
+/// Asks for the same protocol as the client.
+pub(super) fn keep_upgrade(headers: &mut HeaderMap, of_client: &HeaderMap) {
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    for protocol in of_client.get_all(UPGRADE) {
+        headers.append(UPGRADE, protocol.clone());
+    }
+}
+
+/// Adds where the request comes from to where it came from before.
+pub(super) fn forward(headers: &mut HeaderMap, address: Option<IpAddr>) -> Option<()> {
+    let Some(address) = address else { return Some(()) };
+    let before: Vec<_> = headers.get_all(FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
+    let mut value = before.join(&b", "[..]);
+    if !value.is_empty() {
+        value.extend_from_slice(b", ");
+    }
+    value.extend_from_slice(address.to_canonical().to_string().as_bytes());
+    headers.insert(FORWARDED_FOR, HeaderValue::from_bytes(&value).ok()?);
+    Some(())
+}
+
+/// Says what was asked for, as upstream's proxy does.
+pub(super) fn say_whence(headers: &mut HeaderMap, host: &str, path: &str) -> Option<()> {
+    headers.insert(FORWARDED_HOST, host.parse().ok()?);
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static("https"));
+    headers.insert(FORWARDED_URI, path.parse().ok()?);
+    Some(())
+}
+
+/// Says who asks; `None` for a user that can't be told in header fields.
+pub(super) fn identify(headers: &mut HeaderMap, user: &User) -> Option<()> {
+    let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).ok();
+    headers.insert(REMOTE_USER, value(&user.name)?);
+    if let Some(uid) = user.uid.as_deref().filter(|uid| !uid.is_empty()) {
+        headers.insert(REMOTE_UID, value(uid)?);
+    }
+    for group in &user.groups {
+        headers.append(REMOTE_GROUP, value(group)?);
+    }
+    for (key, values) in &user.extra {
+        let name: HeaderName = format!("{REMOTE_EXTRA}{}", escaped_key(key)).parse().ok()?;
+        for text in values {
+            headers.append(&name, value(text)?);
+        }
+    }
+    Some(())
+}
+
+/// A key as the end of a field's name: what can't stand in one is escaped, and so are percent signs.
+fn escaped_key(key: &str) -> String {
+    const ALLOWED: &[u8] = b"!#$&'*+-.^_`|~";
+    let mut name = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || ALLOWED.contains(&byte) {
+            name.push(byte.into());
+        } else {
+            name.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    name
+}
+
+/// The items of a field whose value is a list.
+fn list<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+        fields.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    fn texts(headers: &HeaderMap) -> Vec<String> {
+        let mut texts: Vec<_> =
+            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        texts.sort();
+        texts
+    }
+
+    #[test]
+    fn what_is_of_the_connection_or_a_credential_does_not_pass() {
+        let identity = Identity::new(vec!["x-auth-user".parse().unwrap()], vec!["X-Auth-Extra-".to_owned()]);
+        let passed = identity.cleared(&headers(&[
+            ("connection", "X-Drop, keep-alive"),
+            ("x-drop", "1"),
+            ("keep-alive", "5"),
+            ("te", "gzip, trailers"),
+            ("trailer", "x"),
+            ("proxy-authorization", "x"),
+            ("authorization", "Bearer x"),
+            ("cookie", "a=b"),
+            ("expect", "100-continue"),
+            ("host", "h"),
+            ("upgrade", "websocket"),
+            ("x-remote-user", "root"),
+            ("x-remote-extra-scopes", "all"),
+            ("x-auth-user", "root"),
+            ("x-auth-extra-a", "b"),
+            ("impersonate-user", "root"),
+            ("x-forwarded-host", "evil"),
+            ("accept", "a/b"),
+            ("forwarded", "for=a"),
+        ]));
+        assert_eq!(texts(&passed), ["accept: a/b", "forwarded: for=a", "te: trailers"]);
+    }
+
+    #[test]
+    fn a_user_is_told_with_all_that_is_known() {
+        let user = User {
+            name: "b\u{f6}b".to_owned(),
+            uid: Some("u".to_owned()),
+            groups: vec!["a".to_owned(), "b".to_owned()],
+            extra: BTreeMap::from([("example.org/Key%".to_owned(), vec!["V w".to_owned(), "x".to_owned()])]),
+        };
+        let mut told = HeaderMap::new();
+        identify(&mut told, &user).unwrap();
+        assert_eq!(told[REMOTE_USER].as_bytes(), "b\u{f6}b".as_bytes());
+        told.remove(REMOTE_USER);
+        let expected = [
+            "x-remote-extra-example.org%2fkey%25: V w",
+            "x-remote-extra-example.org%2fkey%25: x",
+            "x-remote-group: a",
+            "x-remote-group: b",
+            "x-remote-uid: u",
+        ];
+        assert_eq!(texts(&told), expected);
+        let bad = User { name: "a\nb".to_owned(), ..User::default() };
+        assert!(identify(&mut HeaderMap::new(), &bad).is_none());
+    }
+
+    #[test]
+    fn an_upgrade_is_asked_for_by_two_fields() {
+        assert!(wants_upgrade(&headers(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")])));
+        assert!(!wants_upgrade(&headers(&[("upgrade", "websocket")])));
+        assert!(!wants_upgrade(&headers(&[("connection", "upgrade")])));
+    }
+}

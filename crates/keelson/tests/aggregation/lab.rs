@@ -1,0 +1,102 @@
+//! A server with an aggregated one beside it: version v1 of the group `px.example.org`.
+
+use std::time::Duration;
+
+use http::Response;
+use keelson_testkit::{Raw, TestServer, TestServerBuilder, UpstreamBody, UpstreamRequest, UpstreamServer};
+use serde_json::{Value, json};
+
+use crate::{SERVICES, api_service};
+
+/// The name in the aggregated server's certificate.
+pub(crate) const NAMES: [&str; 1] = ["echo.agg.svc"];
+/// Where its objects are.
+pub(crate) const THINGS: &str = "/apis/px.example.org/v1/namespaces/x/things";
+/// How long the servers may take to do what they have to do by themselves.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server and an aggregated one.
+pub(crate) struct Lab {
+    pub(crate) server: TestServer,
+    pub(crate) raw: Raw,
+    pub(crate) upstream: UpstreamServer,
+}
+
+impl Lab {
+    /// An aggregated server that answers so.
+    pub(crate) async fn start<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
+        answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
+    ) -> Self {
+        let server = TestServer::start().await;
+        let upstream = UpstreamServer::start(&NAMES, &front_proxies(&server), answer).await;
+        Self::of(server, upstream).await
+    }
+
+    /// One that speaks HTTP/1.1 alone.
+    pub(crate) async fn http1<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
+        answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self::http1_beside(TestServer::builder(), answer).await
+    }
+
+    /// The same beside a server with other settings.
+    pub(crate) async fn http1_beside<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
+        server: TestServerBuilder,
+        answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
+    ) -> Self {
+        let server = server.start().await;
+        let upstream = UpstreamServer::http1(&NAMES, &front_proxies(&server), answer).await;
+        Self::of(server, upstream).await
+    }
+
+    /// One that answers these bytes, but to who asks what it serves.
+    pub(crate) async fn raw(answer: impl Fn(String) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let server = TestServer::start().await;
+        let upstream = UpstreamServer::raw(&NAMES, &front_proxies(&server), move |head| {
+            if head.contains("/things") {
+                answer(head)
+            } else {
+                b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()
+            }
+        })
+        .await;
+        Self::of(server, upstream).await
+    }
+
+    async fn of(server: TestServer, upstream: UpstreamServer) -> Self {
+        let raw = server.raw();
+        raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "agg"}})).await.expect(201);
+        let service = json!({
+            "metadata": {"name": "echo"},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        });
+        raw.post("/api/v1/namespaces/agg/services", &service).await.expect(201);
+        let port = upstream.addr().port();
+        register(&raw, "px.example.org", json!({"namespace": "agg", "name": "echo", "port": port}), &upstream).await;
+        let lab = Self { server, raw, upstream };
+        lab.until(|status| status != 404 && status != 503).await;
+        lab
+    }
+
+    /// Waits until who asks what is served is answered so.
+    pub(crate) async fn until(&self, expected: impl Fn(u16) -> bool) {
+        let wait = async {
+            while !expected(self.raw.get("/apis/px.example.org/v1").await.status) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.expect("the APIService has no effect");
+    }
+}
+
+/// Who signs for the server as a front proxy.
+pub(crate) fn front_proxies(server: &TestServer) -> String {
+    server.running().pki().front_proxy.ca_pem.clone()
+}
+
+/// Makes an APIService, which is available when its server has been found to answer.
+pub(crate) async fn register(raw: &Raw, group: &str, service: Value, upstream: &UpstreamServer) {
+    let mut registered = api_service(group, "v1", &service);
+    registered["spec"]["caBundle"] = json!(upstream.ca_bundle());
+    raw.post(SERVICES, &registered).await.expect(201);
+}

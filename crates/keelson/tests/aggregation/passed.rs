@@ -1,0 +1,278 @@
+//! What an aggregated server is sent, and what of its answers a client gets.
+
+use http::Method;
+use keelson_testkit::{Answer, Call, UpstreamRequest, upstream_answer, upstream_echo};
+use serde_json::{Value, json};
+
+use crate::lab::{Lab, THINGS};
+use crate::{MERGE, SERVICES, condition, until};
+
+/// The header fields that the aggregated server saw, but for those that differ from run to run.
+fn fields(told: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let all = told["headers"].as_array().unwrap().iter().map(|pair| (text(&pair[0]), text(&pair[1])));
+    let mut fields: Vec<String> = all
+        .filter(|(name, _)| !matches!(&**name, "audit-id" | "host" | "x-forwarded-host"))
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
+    fields.sort();
+    fields
+}
+
+/// What every request carries besides.
+fn with_usual(path: &str, more: &[&str]) -> Vec<String> {
+    let uri = format!("x-forwarded-uri: {path}");
+    let usual = [
+        "x-forwarded-for: 127.0.0.1",
+        "x-forwarded-proto: https",
+        &uri,
+        "x-remote-group: system:authenticated",
+        "x-remote-group: system:masters",
+        "x-remote-user: keelson-admin",
+    ];
+    let mut fields: Vec<String> = usual.iter().chain(more).map(ToString::to_string).collect();
+    fields.sort();
+    fields
+}
+
+async fn told(call: Call) -> Value {
+    call.await.expect(200).json()
+}
+
+#[tokio::test]
+async fn requests_arrive_as_they_were_sent() {
+    for lab in [Lab::start(upstream_echo).await, Lab::http1(upstream_echo).await] {
+        let raw = &lab.raw;
+        let seen = told(raw.get(format!("{THINGS}/a")).header("accept", "application/json")).await;
+        assert_eq!((&seen["method"], &seen["path"]), (&json!("GET"), &json!(format!("{THINGS}/a"))));
+        assert_eq!(seen["serverName"], json!("echo.agg.svc"));
+        assert_eq!(fields(&seen), with_usual(&format!("{THINGS}/a"), &["accept: application/json"]));
+        let thing = json!({"kind": "Thing", "metadata": {"name": "a"}});
+        let length = format!("content-length: {}", thing.to_string().len());
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            let seen = told(raw.call(method.clone(), format!("{THINGS}/a")).json(&thing)).await;
+            assert_eq!((&seen["method"], &seen["body"]), (&json!(method.as_str()), &json!(thing.to_string())));
+            let more = [&*length, "content-type: application/json"];
+            assert_eq!(fields(&seen), with_usual(&format!("{THINGS}/a"), &more));
+        }
+        for method in ["OPTIONS", "FROB"] {
+            let seen = told(raw.call(Method::from_bytes(method.as_bytes()).unwrap(), THINGS)).await;
+            assert_eq!(seen["method"], json!(method));
+        }
+        let head = raw.call(Method::HEAD, THINGS).await.expect(200);
+        assert!(head.body.is_empty() && head.header("content-type") == "application/json");
+        let odd = raw.call(Method::POST, THINGS).header("content-type", "text/odd").body("just text");
+        assert_eq!(told(odd).await["body"], json!("just text"));
+        // Over HTTP/2 to this server too.
+        let seen = told(raw.http2().get(format!("{THINGS}/a"))).await;
+        assert_eq!(fields(&seen), with_usual(&format!("{THINGS}/a"), &[]));
+        let large = "x".repeat(4 << 20);
+        let seen = told(raw.call(Method::POST, THINGS).body(large.clone())).await;
+        assert!(seen["body"].as_str() == Some(&large), "more than this server takes itself");
+    }
+}
+
+#[tokio::test]
+async fn connections_speak_the_best_protocol_of_the_server_and_are_used_again() {
+    for (lab, protocol) in
+        [(Lab::start(upstream_echo).await, "HTTP/2.0"), (Lab::http1(upstream_echo).await, "HTTP/1.1")]
+    {
+        for _ in 0..50 {
+            assert_eq!(told(lab.raw.get(THINGS)).await["protocol"], json!(protocol));
+        }
+        // Some are of the server itself, which asks what there is.
+        assert!(lab.upstream.open_connections() < 20, "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn paths_and_queries_are_written_as_they_are_judged() {
+    let lab = Lab::start(upstream_echo).await;
+    let check = async |given: &str, expected: &str, uri: &str| {
+        let seen = told(lab.raw.get(format!("/apis/px.example.org/v1{given}"))).await;
+        assert_eq!(seen["path"], json!(format!("/apis/px.example.org/v1{expected}")), "{given}");
+        let uri = format!("x-forwarded-uri: /apis/px.example.org/v1{uri}");
+        assert!(fields(&seen).contains(&uri), "{given}: {seen}");
+    };
+    check("/", "/", "/").await;
+    check("/things/a/proxy/some/where", "/things/a/proxy/some/where", "/things/a/proxy/some/where").await;
+    check("/things/a%2Fb", "/things/a/b", "/things/a/b").await;
+    check("/things/a%20%C3%A9", "/things/a%20%C3%A9", "/things/a%20%C3%A9").await;
+    check("/things/a+b:c", "/things/a+b:c", "/things/a+b:c").await;
+    check("/namespaces//x/things", "/namespaces//x/things", "/namespaces/x/things").await;
+    check("/things/../things", "/things/../things", "/things").await;
+    check("/things/", "/things/", "/things/").await;
+    check("/things?b=2&a=1&a=0&c&d=%20+%2B%26&=e", "/things?=e&a=1&a=0&b=2&c=&d=++%2B%26", "/things").await;
+    check("/things?a=1;b=2&c=3", "/things?c=3", "/things").await;
+    check("/things?a=%zz&c=3", "/things?c=3", "/things").await;
+    for other in ["//apis/px.example.org/v1/things", "/apis/px.example.org/v2", "/apis/px.example.org/v2/things"] {
+        let answer = lab.raw.get(other).await.expect(404);
+        assert_eq!(answer.text(), "404 page not found\n", "{other}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_can_say_in_a_header_who_asks() {
+    let lab = Lab::start(upstream_echo).await;
+    let forged = lab
+        .raw
+        .get(THINGS)
+        .header("x-remote-user", "root")
+        .header("x-remote-uid", "0")
+        .header("x-remote-group", "all")
+        .header("x-remote-extra-scopes", "all")
+        .header("x-forwarded-for", "203.0.113.7")
+        .header("x-forwarded-host", "evil")
+        .header("x-forwarded-proto", "http")
+        .header("x-forwarded-uri", "/evil")
+        .header("forwarded", "for=evil")
+        .header("cookie", "a=b")
+        .header("authorization", "Bearer x");
+    let seen = fields(&told(forged).await);
+    let mut expected = with_usual(THINGS, &["forwarded: for=evil"]);
+    expected.retain(|field| !field.starts_with("x-forwarded-for"));
+    expected.push("x-forwarded-for: 203.0.113.7, 127.0.0.1".to_owned());
+    expected.sort();
+    assert_eq!(seen, expected);
+    let usual = lab
+        .raw
+        .get(THINGS)
+        .header("connection", "X-Drop")
+        .header("x-drop", "1")
+        .header("keep-alive", "5")
+        .header("te", "trailers")
+        .header("proxy-authorization", "x")
+        .header("accept-encoding", "gzip, br")
+        .header("if-none-match", "\"x\"")
+        .header("user-agent", "me/1.0")
+        .header("upgrade", "websocket")
+        .header("audit-id", "mine");
+    let seen = told(usual).await;
+    let more = ["accept-encoding: gzip, br", "if-none-match: \"x\"", "te: trailers", "user-agent: me/1.0"];
+    assert_eq!(fields(&seen), with_usual(THINGS, &more));
+    assert!(seen["headers"].as_array().unwrap().contains(&json!(["audit-id", "mine"])));
+}
+
+#[tokio::test]
+async fn who_may_not_ask_is_told_so_here() {
+    let lab = Lab::start(upstream_echo).await;
+    let anonymous = lab.server.anonymous();
+    let refused = anonymous.get(THINGS).await;
+    assert!(matches!(refused.status, 401 | 403), "{}", refused.text());
+    assert_eq!(anonymous.get("/apis/px.example.org/v1/things/../things").await.status, refused.status);
+    let wrong = anonymous.get(THINGS).header("authorization", "Bearer x").await.expect(401);
+    assert_eq!(wrong.json()["reason"], json!("Unauthorized"));
+    let late = lab.raw.get(format!("{THINGS}?timeout=abc")).await.expect(400).json();
+    assert_eq!(late["message"], json!("invalid timeout specified in the request URL - time: invalid duration \"abc\""));
+}
+
+fn header(answer: &Answer, name: &str) -> String {
+    answer.header(name).to_owned()
+}
+
+#[tokio::test]
+async fn answers_come_back_as_they_were_given() {
+    let lab = Lab::http1(async |request: UpstreamRequest| {
+        let path = request.uri().path().to_owned();
+        let code = path.rsplit('/').next().and_then(|code| code.parse().ok());
+        let mut answer = upstream_answer(code.unwrap_or(200), "application/json", "{\"kind\":\"Status\"}");
+        let fields = [
+            ("audit-id", "theirs"),
+            ("cache-control", "max-age=60"),
+            ("etag", "\"e\""),
+            ("retry-after", "7"),
+            ("server", "backend"),
+            ("www-authenticate", "Basic"),
+            ("warning", "199 - \"odd\""),
+            ("x-kubernetes-pf-flowschema-uid", "theirs"),
+            ("x-custom", "1"),
+            ("keep-alive", "5"),
+            ("proxy-authenticate", "x"),
+        ];
+        for (name, value) in fields {
+            answer.headers_mut().insert(name, value.parse().unwrap());
+        }
+        if path.contains("moved") {
+            answer.headers_mut().insert("location", "/elsewhere".parse().unwrap());
+        }
+        answer
+    })
+    .await;
+    let answer = lab.raw.get(format!("{THINGS}/200")).await.expect(200);
+    let of = |name: &str| header(&answer, name);
+    assert_eq!((of("audit-id"), of("cache-control")), ("theirs".to_owned(), "max-age=60".to_owned()));
+    assert_eq!(
+        (of("etag"), of("retry-after"), of("server")),
+        ("\"e\"".to_owned(), "7".to_owned(), "backend".to_owned())
+    );
+    assert_eq!((of("warning"), of("www-authenticate")), ("199 - \"odd\"".to_owned(), "Basic".to_owned()));
+    assert_eq!((of("x-custom"), of("x-kubernetes-pf-flowschema-uid")), ("1".to_owned(), "theirs".to_owned()));
+    assert!(!of("x-kubernetes-pf-prioritylevel-uid").is_empty());
+    assert!(of("keep-alive").is_empty() && of("proxy-authenticate").is_empty());
+    for code in [201, 401, 409, 429, 500, 503, 599] {
+        let answer = lab.raw.get(format!("{THINGS}/{code}")).await.expect(code);
+        assert_eq!(answer.text(), "{\"kind\":\"Status\"}", "{code}");
+    }
+    for code in [301, 302, 303, 307, 308] {
+        let answer = lab.raw.get(format!("{THINGS}/moved/{code}")).await.expect(502);
+        assert_eq!(answer.text(), "the backend attempted to redirect this request, which is not permitted");
+        assert_eq!(answer.header("location"), "", "{code}");
+        assert_eq!(lab.raw.get(format!("{THINGS}/{code}")).await.status, code, "without a place it is an answer");
+    }
+    let moved = lab.raw.get(format!("{THINGS}/moved/201")).await.expect(201);
+    assert_eq!(moved.header("location"), "/elsewhere");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_available_is_not_asked() {
+    let lab = Lab::start(upstream_echo).await;
+    let elsewhere = json!({"spec": {"service": {"port": 1}}});
+    lab.raw.patch(format!("{SERVICES}/v1.px.example.org"), MERGE, &elsewhere).await.expect(200);
+    // Until that is found out it is told what happens.
+    until(&lab.raw, &format!("{SERVICES}/v1.px.example.org"), |service| condition(service).0 == "False").await;
+    lab.until(|status| status == 503).await;
+    for path in [THINGS, "/apis/px.example.org/v1", "/apis/px.example.org/v1/things?watch=1"] {
+        let answer = lab.raw.get(path).await.expect(503);
+        assert_eq!(answer.text(), "service unavailable\n");
+        assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+        assert_eq!(answer.header("cache-control"), "no-cache, private");
+        assert!(!answer.header("audit-id").is_empty());
+    }
+    lab.raw.delete(format!("{SERVICES}/v1.px.example.org")).await.expect(200);
+    lab.until(|status| status == 404).await;
+    assert_eq!(lab.raw.get(THINGS).await.expect(404).text(), "404 page not found\n");
+}
+
+#[tokio::test]
+async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
+    let lab = Lab::raw(|head| {
+        let bytes: &[u8] = if head.contains("/short") {
+            b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfew"
+        } else if head.contains("/until-close") {
+            b"HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\nall of it"
+        } else if head.contains("/early") {
+            b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+        } else {
+            b""
+        };
+        bytes.to_vec()
+    })
+    .await;
+    for call in [lab.raw.get(THINGS), lab.raw.post(THINGS, &json!({}))] {
+        let answer = call.await.expect(503);
+        assert_eq!(answer.text(), "error trying to reach service: EOF\n");
+        assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+    }
+    assert!(lab.raw.get(format!("{THINGS}/short")).try_send().await.is_err(), "a part is never taken for the whole");
+    assert_eq!(lab.raw.get(format!("{THINGS}/until-close")).await.expect(200).text(), "all of it");
+    assert_eq!(lab.raw.get(format!("{THINGS}/early")).await.expect(200).text(), "ok");
+    let port = lab.upstream.addr().port();
+    drop(lab.upstream);
+    let answer = lab.raw.get(THINGS).await.expect(503).text();
+    let refused = answer.starts_with("error trying to reach service: dial tcp ")
+        && answer.ends_with(&format!(":{port}: connect: connection refused\n"));
+    assert!(refused, "{answer}");
+    lab.raw.delete("/api/v1/namespaces/agg/services/echo").await.expect(200);
+    assert_eq!(lab.raw.get(THINGS).await.expect(503).text(), "service unavailable\n");
+}

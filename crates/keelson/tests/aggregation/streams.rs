@@ -1,0 +1,248 @@
+//! Bodies that are passed on while they come: large ones, slow ones, endless ones, and those that break off.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream;
+use http::{HeaderMap, Method, Response};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use keelson_testkit::{TestServer, UpstreamBody, UpstreamRequest, upstream_answer, upstream_echo};
+use tokio::sync::{Notify, mpsc};
+
+use crate::lab::{Lab, PATIENCE, THINGS};
+
+const PIECE: usize = 64 << 10;
+/// More than all buffers on the way hold.
+const MOST_HELD: usize = 16 << 20;
+
+/// An answer that is made of frames.
+fn frames(
+    frames: impl futures::Stream<Item = Result<Frame<Bytes>, std::io::Error>> + Send + Sync + 'static,
+) -> Response<UpstreamBody> {
+    let body = StreamBody::new(frames);
+    Response::builder().header("content-type", "application/json").body(BodyExt::boxed(body)).unwrap()
+}
+
+/// An answer whose pieces the test sends.
+fn channel(mut pieces: mpsc::Receiver<&'static str>) -> Response<UpstreamBody> {
+    frames(stream::poll_fn(move |context| pieces.poll_recv(context)).map(|piece| Ok(Frame::data(Bytes::from(piece)))))
+}
+
+/// Waits until something holds.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+/// A lab whose aggregated server begins a watch for each test that asks for one, and hands over its sending half.
+async fn watched() -> (Lab, mpsc::Receiver<mpsc::Sender<&'static str>>) {
+    let (begun, begins) = mpsc::channel(10);
+    let lab = Lab::start(move |request: UpstreamRequest| {
+        let begun = begun.clone();
+        async move {
+            if request.uri().query().is_none_or(|query| !query.contains("watch")) {
+                return upstream_echo(request).await;
+            }
+            let (sender, pieces) = mpsc::channel(10);
+            begun.send(sender).await.unwrap();
+            channel(pieces)
+        }
+    })
+    .await;
+    (lab, begins)
+}
+
+#[tokio::test]
+async fn events_of_a_watch_pass_one_by_one() {
+    let (lab, mut begins) = watched().await;
+    for raw in [lab.raw.clone(), lab.raw.http2()] {
+        let mut watch = raw.get(format!("{THINGS}?watch=true&timeout=1s")).stream().await;
+        assert_eq!(watch.status, 200);
+        let events = begins.recv().await.unwrap();
+        for event in ["{\"type\":\"ADDED\"}\n", "{\"type\":\"MODIFIED\"}\n"] {
+            // The next one is sent when this one has arrived, so none waits for another.
+            events.send(event).await.unwrap();
+            assert_eq!(watch.next_json().await.unwrap().to_string(), event.trim());
+        }
+        drop(events);
+        // On HTTP/2 the end may come as a frame of its own, which holds nothing.
+        while let Some(rest) = watch.next_chunk().await.unwrap() {
+            assert!(rest.is_empty(), "the end of the stream is an end here too");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_ends_the_call() {
+    let (lab, mut begins) = watched().await;
+    let mut watch = lab.raw.get(format!("{THINGS}?watch=true")).stream().await;
+    let events = begins.recv().await.unwrap();
+    events.send("{}\n").await.unwrap();
+    watch.next_json().await.unwrap();
+    drop(watch);
+    tokio::time::timeout(PATIENCE, events.closed()).await.expect("the aggregated server is still listened to");
+}
+
+#[tokio::test]
+async fn a_watch_ends_cleanly_when_the_server_stops_and_a_line_that_is_cut_does_not() {
+    let (mut lab, mut begins) = watched().await;
+    let mut whole = lab.raw.get(format!("{THINGS}?watch=true")).stream().await;
+    let of_whole = begins.recv().await.unwrap();
+    of_whole.send("{}\n").await.unwrap();
+    let mut cut = lab.raw.get(format!("{THINGS}?watch=true")).stream().await;
+    let of_cut = begins.recv().await.unwrap();
+    of_cut.send("{\"type\":").await.unwrap();
+    whole.next_json().await.unwrap();
+    cut.next_chunk().await.unwrap().unwrap();
+    let begun = Instant::now();
+    lab.server.stop().await;
+    assert!(begun.elapsed() < Duration::from_secs(25), "streams of others do not hold up the end");
+    assert!(whole.next_chunk().await.unwrap().is_none());
+    assert!(cut.next_chunk().await.is_err(), "a part of an event is never taken for the end of the stream");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_breaks_off_the_answer() {
+    let (lab, mut begins) = watched().await;
+    let mut watch = lab.raw.get(format!("{THINGS}?watch=true")).stream().await;
+    let events = begins.recv().await.unwrap();
+    events.send("{}\n").await.unwrap();
+    watch.next_json().await.unwrap();
+    drop(lab.upstream);
+    assert!(watch.next_chunk().await.is_err());
+}
+
+/// The aggregated server makes an endless answer of which the client takes nothing, and takes nothing of an endless request.
+#[tokio::test]
+async fn nothing_is_held_but_what_connections_buffer() {
+    let (made, taken) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let lab = {
+        let (made, taken) = (made.clone(), taken.clone());
+        Lab::http1(move |request: UpstreamRequest| {
+            let (made, taken) = (made.clone(), taken.clone());
+            async move {
+                if request.method() == Method::POST {
+                    taken.notified().await;
+                    let mut body = request.into_body();
+                    let mut bytes = 0;
+                    while let Some(frame) = body.frame().await {
+                        bytes += frame.unwrap().data_ref().map_or(0, Bytes::len);
+                    }
+                    return upstream_answer(200, "text/plain", bytes.to_string());
+                }
+                if !request.uri().path().ends_with("/endless") {
+                    return upstream_echo(request).await;
+                }
+                frames(stream::repeat_with(move || {
+                    made.fetch_add(PIECE, Ordering::SeqCst);
+                    Ok(Frame::data(Bytes::from(vec![b'x'; PIECE])))
+                }))
+            }
+        })
+        .await
+    };
+    let mut endless = lab.raw.get(format!("{THINGS}/endless")).stream().await;
+    endless.next_chunk().await.unwrap().unwrap();
+    // It has stopped making more when others have been answered again and again, and nothing was made meanwhile.
+    let (mut before, mut same) = (0, 0);
+    while same < 20 {
+        lab.raw.get(THINGS).await.expect(200);
+        let now = made.load(Ordering::SeqCst);
+        same = if now == before { same + 1 } else { 0 };
+        before = now;
+        assert!(before < MOST_HELD, "{before}");
+    }
+    // As much again is taken and made, whatever was made before.
+    let mut read = 0;
+    while read < 4 * MOST_HELD {
+        read += endless.next_chunk().await.unwrap().unwrap().len();
+    }
+    drop(endless);
+    let sent = 64 << 20;
+    let posted = lab.raw.call(Method::POST, THINGS).body(vec![b'x'; sent]);
+    taken.notify_one();
+    assert_eq!(posted.await.expect(200).text(), sent.to_string());
+}
+
+#[tokio::test]
+async fn trailers_pass() {
+    let lab = Lab::http1(|request: UpstreamRequest| async move {
+        if !request.uri().path().ends_with("/trailer") {
+            return upstream_echo(request).await;
+        }
+        let trailers = HeaderMap::from_iter([("x-t".parse().unwrap(), "end".parse().unwrap())]);
+        let mut answer = frames(stream::iter([Ok(Frame::data(Bytes::from("ok"))), Ok(Frame::trailers(trailers))]));
+        answer.headers_mut().insert("trailer", "x-t".parse().unwrap());
+        answer
+    })
+    .await;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut wire = lab.raw.connect().await;
+    let asked = format!("GET {THINGS}/trailer HTTP/1.1\r\nhost: a\r\nte: trailers\r\nconnection: close, te\r\n\r\n");
+    wire.write_all(asked.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    wire.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains("trailer: x-t\r\n") && answer.ends_with("\r\nok\r\n0\r\nx-t: end\r\n\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_compressed_answer_passes_as_it_is() {
+    let lab = Lab::start(|request: UpstreamRequest| async move {
+        if request.headers().get("accept-encoding").is_none_or(|value| value != "gzip") {
+            return upstream_echo(request).await;
+        }
+        let mut answer = upstream_answer(200, "application/json", &b"\x1f\x8bnot really"[..]);
+        answer.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+        answer
+    })
+    .await;
+    let answer = lab.raw.get(THINGS).header("accept-encoding", "gzip").await.expect(200);
+    assert_eq!((answer.header("content-encoding"), &answer.body[..]), ("gzip", &b"\x1f\x8bnot really"[..]));
+}
+
+/// All places of a server that hangs are taken, and requests wait for more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_delays_only_who_asks_for_it() {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counted = begun.clone();
+    let builder = TestServer::builder().configure(|config| {
+        let limits = &mut config.flow.exempt;
+        (limits.reads, limits.writes, limits.queue) = (60, 60, 60);
+    });
+    let lab = Lab::http1_beside(builder, move |request: UpstreamRequest| {
+        let begun = counted.clone();
+        async move {
+            if request.uri().path().ends_with("/hangs") {
+                begun.fetch_add(1, Ordering::SeqCst);
+                std::future::pending::<()>().await;
+            }
+            upstream_echo(request).await
+        }
+    })
+    .await;
+    let asked = 200;
+    let hanging: Vec<_> = (0..asked)
+        .map(|_| {
+            let call = lab.raw.clone().get(format!("{THINGS}/hangs?timeout=50s"));
+            tokio::spawn(call.try_send())
+        })
+        .collect();
+    until("not all requests are passed on", || begun.load(Ordering::SeqCst) == asked).await;
+    // This server has fewer places for its own requests, and all of them are free.
+    for path in ["/api/v1/namespaces", "/apis", "/livez", "/readyz", THINGS] {
+        lab.raw.get(path).await.expect(200);
+    }
+    let late = lab.raw.get(format!("{THINGS}/hangs?timeout=1s")).await.expect(504).json();
+    assert_eq!(late["reason"], "Timeout");
+    assert_eq!(late["message"], "Timeout: request did not complete within the allotted timeout");
+    hanging.iter().for_each(tokio::task::JoinHandle::abort);
+    until("connections stay though nobody waits", || lab.upstream.open_connections() < asked / 2).await;
+}
