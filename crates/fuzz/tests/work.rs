@@ -183,7 +183,7 @@ fn structural_schemas_of_long_lists() {
     ]
     .map(schema);
     let faults = |schema: &Schema, object: &Value, old: Option<&Value>| {
-        schema.rules().expect("it is structural").judge(object, old).faults.len()
+        schema.rules().expect("it is structural").judge(object, old, None).faults.len()
     };
     let named = |items: usize, suffix: &str| {
         let list: Vec<Value> = (0..items).map(|number| json!({"name": format!("n{number}"), "is": suffix})).collect();

@@ -47,7 +47,7 @@ pub(crate) fn as_text(any: &Value) -> String {
 }
 
 /// The Go type that JSON of this form is decoded into.
-pub(crate) fn type_name(any: &Value) -> &'static str {
+pub fn type_name(any: &Value) -> &'static str {
     match any {
         Value::Null => "%!s(<nil>)",
         Value::Bool(_) => "bool",

@@ -5,11 +5,11 @@
 //! checks and orders everything, what was filled in too.
 
 use keelson_meta::field_error::FieldError;
-use keelson_meta::json::Value;
+use keelson_meta::json::{Found, Value};
 use keelson_meta::options::FieldValidation;
-use keelson_meta::{ApiError, GroupKind, GroupVersion, GroupVersionKind, Object};
+use keelson_meta::{ApiError, GroupKind, GroupVersion, GroupVersionKind, Object, go_format};
 use keelson_resources::ResponseKind;
-use keelson_schema::{WalkOptions, WalkReport};
+use keelson_schema::{Structural, WalkOptions, WalkReport};
 
 use crate::subresources;
 use crate::target::Target;
@@ -70,6 +70,9 @@ pub(crate) fn conform(
     let Some((schema, defaults)) = target.form_of(kind) else {
         return strict(faults.iter().cloned(), validation).map_err(|faults| format!("strict decoding error: {faults}"));
     };
+    if let Some(rules) = target.version.structural().filter(|_| schema.is_structural()) {
+        check_embedded(rules, object)?;
+    }
     let mut report = WalkReport::default();
     if let Some(defaults) = defaults {
         defaults.fill(object);
@@ -88,6 +91,22 @@ pub(crate) fn conform(
         unknown.into_iter().chain(stated_twice).collect()
     };
     strict(faults.into_iter(), validation).map_err(|faults| format!("strict decoding error: {faults}"))
+}
+
+/// Checks what the walk would take for fields to be dropped: metadata that is no object, and what objects inside of a custom resource
+/// are, which upstream decodes before it looks at its schema.
+///
+/// # Errors
+/// What its decoder says.
+fn check_embedded(rules: &Structural, object: &mut Object) -> Result<(), String> {
+    if let Some(other) = object.0.get("metadata").filter(|metadata| !metadata.is_object() && !metadata.is_null()) {
+        let found = go_format::found(&Found::of(other), "");
+        return Err(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
+    }
+    let value = Value::Object(std::mem::take(&mut object.0));
+    let fault = rules.type_fault_of_embedded(&value);
+    *object = Object::from_value(value).unwrap_or_default();
+    fault.map_or(Ok(()), |fault| Err(fault.to_string()))
 }
 
 /// An empty list of managed fields asks to forget the owners, and would be left out like any empty list. One empty entry

@@ -17,6 +17,7 @@ use keelson_patch::equal::equal;
 
 use crate::kinds::{self, MetadataRules};
 use crate::registry::Registry;
+use crate::subresources::scale_faults;
 use crate::target::Target;
 use crate::warnings::Warnings;
 
@@ -52,17 +53,20 @@ pub(crate) fn schema_faults(
 ) -> Vec<FieldError> {
     let Some(rules) = target.version.structural() else { return Vec::new() };
     let value = Value::Object(std::mem::take(&mut object.0));
-    let found = match old {
-        None => rules.judge(&value, None),
+    // Who writes the status is told of it alone, as upstream has it.
+    let part = target.subresource_name().filter(|name| *name == "status");
+    let mut found = match old {
+        None => rules.judge(&value, None, part),
         Some(old) => {
             let before = Value::Object(std::mem::take(&mut old.0));
-            let found = rules.judge(&value, Some(&before));
+            let found = rules.judge(&value, Some(&before), part);
             *old = Object::from_value(before).unwrap_or_default();
             found
         }
     };
     *object = Object::from_value(value).unwrap_or_default();
     warnings.extend(found.warnings);
+    found.faults.extend(scale_faults(target, object));
     found.faults
 }
 

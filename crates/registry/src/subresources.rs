@@ -11,6 +11,7 @@ pub(crate) mod pod_status;
 mod remote;
 pub(crate) mod resize;
 mod scale;
+mod scale_rules;
 mod selector;
 mod token;
 
@@ -29,6 +30,7 @@ use crate::warnings::Warnings;
 
 pub(crate) use conditions::set as set_condition;
 pub use remote::Remote;
+pub(crate) use scale_rules::faults as scale_faults;
 pub(crate) use token::user_info;
 pub use token::{ServiceAccountTokens, TokenFault};
 

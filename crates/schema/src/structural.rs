@@ -53,11 +53,12 @@ pub struct Structural {
 
 impl Structural {
     /// What is said of an object. What it was before (`old`) excuses what did not change since, as upstream has it: a schema that
-    /// became stricter does not keep an object from being written.
+    /// became stricter does not keep an object from being written. Of values it is only said what is wrong with this `part` of the
+    /// object, and as if that were all there is, where one is named; what expressions say is said of all of it.
     ///
     /// Cost: proportional to the object, for each schema that is combined at a place; and what its expressions cost, up to their budget.
-    pub fn judge(&self, object: &Value, old: Option<&Value>) -> Findings {
-        let mut found = Findings { faults: check::faults(&self.root, object, old), warnings: Vec::new() };
+    pub fn judge(&self, object: &Value, old: Option<&Value>, part: Option<&str>) -> Findings {
+        let mut found = Findings { faults: check::faults(&self.root, object, old, part), warnings: Vec::new() };
         if let Some(checks) = &self.checks {
             if found.faults.iter().any(hides_expressions) {
                 let why = "some validation rules were not checked because the object was invalid; correct the existing \
@@ -68,6 +69,11 @@ impl Structural {
             }
         }
         found
+    }
+
+    /// What of an embedded object is of a type that it can't have, before anything is taken out of it: the first that is found.
+    pub fn type_fault_of_embedded(&self, object: &Value) -> Option<FieldError> {
+        embedded::type_fault(&self.root, object, false)
     }
 }
 

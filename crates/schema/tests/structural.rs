@@ -24,7 +24,7 @@ fn causes(faults: &[FieldError]) -> Vec<(String, String)> {
 #[track_caller]
 fn check(of: &Value, value: Value, expected: &[(&str, &str)]) {
     let schema = schema(json!({ "f": of.clone() }));
-    let faults = schema.rules().unwrap().judge(&json!({ "spec": { "f": value } }), None).faults;
+    let faults = schema.rules().unwrap().judge(&json!({ "spec": { "f": value } }), None, None).faults;
     let expected: Vec<(String, String)> =
         expected.iter().map(|(field, text)| ((*field).to_owned(), (*text).to_owned())).collect();
     assert_eq!(causes(&faults), expected);
@@ -216,7 +216,7 @@ fn what_did_not_change_is_excused() {
     let old =
         json!({ "spec": { "s": "long", "atomic": ["long"], "map": [{ "k": "a", "v": "long" }], "set": ["a", "a"] } });
     let check = |next: Value, expected: &[&str]| {
-        let faults = schema.rules().unwrap().judge(&json!({ "spec": next }), Some(&old)).faults;
+        let faults = schema.rules().unwrap().judge(&json!({ "spec": next }), Some(&old), None).faults;
         let fields: Vec<String> = faults.iter().map(|fault| fault.cause().field).collect();
         assert_eq!(fields, expected);
     };
@@ -325,7 +325,7 @@ proptest! {
         prop_assert!(walk(&mut twice).is_clean());
         prop_assert_eq!(&once, &twice);
         let value = once.into_value();
-        let faults = schema.rules().unwrap().judge(&value, Some(&value)).faults;
+        let faults = schema.rules().unwrap().judge(&value, Some(&value), None).faults;
         prop_assert!(faults.is_empty(), "{:?}", faults);
     }
 }
@@ -359,7 +359,8 @@ fn what_can_t_be_used_is_named() {
 #[track_caller]
 fn check_format(name: &str, good: &[&str], bad: &[&str]) {
     let schema = schema(json!({ "f": { "type": "string", "format": name } }));
-    let fits = |text: &&str| schema.rules().unwrap().judge(&json!({ "spec": { "f": *text } }), None).faults.is_empty();
+    let fits =
+        |text: &&str| schema.rules().unwrap().judge(&json!({ "spec": { "f": *text } }), None, None).faults.is_empty();
     assert_eq!(good.iter().filter(|text| !fits(text)).collect::<Vec<_>>(), Vec::<&&str>::new(), "{name}: refused");
     assert_eq!(bad.iter().filter(|text| fits(text)).collect::<Vec<_>>(), Vec::<&&str>::new(), "{name}: taken");
 }
@@ -461,7 +462,7 @@ fn numbers_are_in_the_range_of_their_format() {
 fn expressions_mean_what_they_mean_in_re2() {
     let check = |pattern: &str, text: &str, expected: bool| {
         let schema = schema(json!({ "f": { "type": "string", "pattern": pattern } }));
-        let faults = schema.rules().unwrap().judge(&json!({ "spec": { "f": text } }), None).faults;
+        let faults = schema.rules().unwrap().judge(&json!({ "spec": { "f": text } }), None, None).faults;
         assert_eq!(faults.is_empty(), expected, "{pattern} on {text}");
     };
     check("^a+$", "aa\n", false);

@@ -95,13 +95,18 @@ async fn objects_that_are_stored_are_read_by_the_schema_of_today() {
 async fn a_watch_ends_when_what_it_shows_is_defined_otherwise() {
     let server = TestServer::start().await;
     let raw = server.raw();
-    establish(&raw, &definition(GROUP, "olds", "Old", before())).await;
-    let held = json!({ "metadata": { "name": "a", "finalizers": ["example.com/held"] } });
+    let mut olds = definition(GROUP, "olds", "Old", before());
+    olds["metadata"]["finalizers"] = json!(["example.com/mine"]);
+    establish(&raw, &olds).await;
+    let held = json!({ "metadata": { "name": "a", "finalizers": ["example.com/held"] }, "spec": {} });
     raw.post(OLDS, &held).await.expect(201);
     let mut watch = raw.get(format!("{OLDS}?watch=1&resourceVersion=0")).stream().await;
     assert_eq!(watch.next_json().await.unwrap()["type"], "ADDED");
     change(&raw, &after()).await;
     assert_eq!(watch.next_json().await, None, "it ends, and not with an error");
+
+    // A watch that begins before the change is served ends with it.
+    until(&raw, &format!("{OLDS}/a"), |object| object["spec"]["new"] == "fresh").await;
 
     // A definition that is being deleted still shows what becomes of its objects.
     let mut watch = raw.get(format!("{OLDS}?watch=1&resourceVersion=0")).stream().await;
@@ -114,6 +119,9 @@ async fn a_watch_ends_when_what_it_shows_is_defined_otherwise() {
     );
     raw.patch(format!("{OLDS}/a"), MERGE, &json!({ "metadata": { "finalizers": null } })).await.expect(200);
     assert_eq!(watch.next_json().await.unwrap()["type"], "DELETED");
+    raw.patch(format!("{DEFINITIONS}/olds.{GROUP}"), MERGE, &json!({ "metadata": { "finalizers": null } }))
+        .await
+        .expect(200);
     assert_eq!(watch.next_json().await, None);
     until_gone(&raw, OLDS).await;
 }

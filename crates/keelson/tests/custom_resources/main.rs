@@ -7,6 +7,7 @@ mod changes;
 mod columns;
 mod life;
 mod names;
+mod objects;
 mod openapi;
 mod scale;
 mod selection;

@@ -5,6 +5,7 @@
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
+use keelson_meta::field_error::{FieldError, FieldErrorKind};
 use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
@@ -168,11 +169,36 @@ fn check_kind(kind: &GroupVersionKind, applied: &Value) -> Result<(), ApiError> 
 fn fit(target: &Target, object: Value) -> Result<Object, ApiError> {
     let kind = target.kind();
     let name = identity(&object, kind);
+    refuse_nulls(target, &object)?;
     let mut object = object_of(object);
     conform(target, kind, &mut object, &[], FieldValidation::Ignore).map_err(|fault| {
         ApiError::Unclassified(format!("failed to convert new typed object ({name}) to object: {fault}"))
     })?;
     Ok(object)
+}
+
+/// As upstream has it, a null that is applied to a field of a custom resource that takes none is no absent field.
+///
+/// # Errors
+/// 422 with each of them.
+fn refuse_nulls(target: &Target, object: &Value) -> Result<(), ApiError> {
+    let Some(rules) = target.version.structural().filter(|_| has_null(object)) else { return Ok(()) };
+    let is_null = |fault: &FieldError| matches!(&fault.kind, FieldErrorKind::TypeInvalid { value } if value.as_str() == Some("null"));
+    let errors: Vec<FieldError> = rules.judge(object, None, None).faults.into_iter().filter(is_null).collect();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    Err(ApiError::Invalid { kind: target.group_kind(), name, errors })
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Object(map) => map.values().any(has_null),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 fn conflict(conflicts: &Conflicts) -> ApiError {

@@ -150,12 +150,16 @@ impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, 
             None | Some(Value::Null) => 0,
             Some(number) => number.as_i64().ok_or_else(|| invalid(name, number, "must be an integer"))?,
         };
-        if wanted < 0 {
+        // Of a custom resource its rules say more.
+        if wanted < 0 && matches!(places, Places::Workload) {
             return Err(invalid(name, &json!(wanted), "must be greater than or equal to 0"));
         }
         let mut next = live.object.clone();
         next.set_meta("uid", scale.uid());
-        next.set_meta("resourceVersion", scale.resource_version());
+        // A scale may be changed from whatever state, also where its object may not.
+        if !matches!(scale.resource_version(), "" | "0") {
+            next.set_meta("resourceVersion", scale.resource_version());
+        }
         put(&mut next.0, places.wanted(), json!(wanted));
         replacement(self.target, name, live, next)
     }

@@ -131,6 +131,11 @@ impl Registry {
         if let Some(attributes) = &attributes {
             self.admit_changes(attributes, &mut next, &mut managed_fields).await?;
         }
+        // What an endpoint does not change is not judged.
+        if target.version.structural().is_some() {
+            let (confined, is_added) = managed::confine(target, &live.object, next);
+            (next, is_changed) = (confined, is_changed || is_added);
+        }
         // Convert. As upstream has it, the generation of a custom resource counts what changes in the version of the request.
         let faults = schema_faults(target, Some(&mut live.object), &mut next, caller.warnings());
         let faults = refuse_unconverted(target, &next, faults)?;

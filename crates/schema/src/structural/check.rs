@@ -11,7 +11,7 @@ use keelson_meta::field_error::{FAULTS_MAX, FieldError};
 use keelson_meta::go_format;
 use keelson_meta::json::{Found, Map, Value};
 
-use super::at::{At, Step, nowhere};
+use super::at::{At, NOWHERE, Step, nowhere};
 use super::rules::{Bound, Identity, Kind, Node, Others};
 use super::same::{Alike, SameKeys, same};
 use super::{MAX_DEPTH, embedded, formats};
@@ -23,9 +23,12 @@ pub(super) fn value_faults(root: &Node, object: &Value, old: Option<&Value>) -> 
     faults
 }
 
-/// What is wrong with an object, which was `old` before.
-pub(super) fn faults(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut faults = value_faults(root, object, old);
+/// What is wrong with an object, which was `old` before: of values, only with those in a part of it where one is named.
+pub(super) fn faults(root: &Node, object: &Value, old: Option<&Value>, part: Option<&str>) -> Vec<FieldError> {
+    let mut faults = match part.and_then(|name| Some((name, root.property(name)?))) {
+        Some((name, node)) => part_faults(name, node, object, old),
+        None => value_faults(root, object, old),
+    };
     embedded::faults(root, object, false, &At::ROOT, &mut faults);
     let mut twice = Vec::new();
     lists(root, object, &At::ROOT, &mut twice);
@@ -37,6 +40,20 @@ pub(super) fn faults(root: &Node, object: &Value, old: Option<&Value>) -> Vec<Fi
         faults.extend(twice);
     }
     faults.truncate(FAULTS_MAX);
+    faults
+}
+
+/// What is wrong with a member of an object. The texts name places in it, and the fields tell where it stands.
+fn part_faults(name: &str, node: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let Some(value) = object.get(name) else { return Vec::new() };
+    let mut faults = value_faults(node, value, old.and_then(|old| old.get(name)));
+    for fault in &mut faults {
+        match &*fault.field {
+            NOWHERE => {}
+            "" => name.clone_into(&mut fault.field),
+            _ => fault.field.insert_str(0, &format!("{name}.")),
+        }
+    }
     faults
 }
 
@@ -85,17 +102,30 @@ fn typed(node: &Node, value: &Value) -> Result<(), &'static str> {
 fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) -> bool {
     let Err(wanted) = typed(node, value) else { return true };
     let found = Found::of(value);
-    let detail = format!("{at} in body must be of type {wanted}: {}", go_format::quote(found.name()));
-    faults.push(FieldError::type_invalid(at.to_string(), found.name(), detail));
+    let (wanted, name) = match &node.format {
+        // Of a number that is no whole one, upstream looks at formats.
+        Some(format) if node.of == Some(Kind::Integer) && value.is_number() => (format.name(), "float64"),
+        // What is too large for a whole number is a float there.
+        _ if node.of == Some(Kind::Integer) && value.is_number() => (wanted, "number"),
+        _ => (wanted, found.name()),
+    };
+    let detail = format!("{at} in body must be of type {wanted}: {}", go_format::quote(name));
+    faults.push(FieldError::type_invalid(at.to_string(), name, detail));
     if node.of == Some(Kind::Integer) && value.is_number() {
-        faults.push(nowhere(format!("Checked value must be of type integer (default format) in {at}")));
+        let format = node
+            .format
+            .as_ref()
+            .map_or("(default format)".to_owned(), |format| format!("with format {}", format.name()));
+        faults.push(nowhere(format!("Checked value must be of type integer {format} in {at}")));
     }
     false
 }
 
+/// Whether a value is a whole number: one that fits, or a float that tells it exactly.
 fn is_whole(value: &Value) -> bool {
+    const EXACT: f64 = 9_007_199_254_740_991.0;
     let Value::Number(number) = value else { return false };
-    number.as_i64().is_some() || number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < 9.3e18)
+    number.as_i64().is_some() || number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() <= EXACT)
 }
 
 fn number(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) {

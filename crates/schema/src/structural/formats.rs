@@ -4,9 +4,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr as _;
+use std::sync::LazyLock;
 
 use keelson_meta::clock::parse_rfc3339;
 use keelson_meta::names::{dns_label_faults, dns_subdomain_faults};
+use regex::Regex;
 
 /// A format: its name in the reference's messages, and how it is judged.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +21,8 @@ pub(super) struct Format {
 enum Judge {
     Text(fn(&str) -> bool),
     Int32,
+    /// Any whole number is of it.
+    Int64,
     Float,
 }
 
@@ -36,6 +40,7 @@ const FORMATS: &[(&str, Judge)] = &[
     ("hexcolor", Judge::Text(is_hex_colour)),
     ("hostname", Judge::Text(is_hostname)),
     ("int32", Judge::Int32),
+    ("int64", Judge::Int64),
     ("ipv4", Judge::Text(is_ipv4)),
     ("ipv6", Judge::Text(|text| Ipv6Addr::from_str(text).is_ok())),
     ("isbn", Judge::Text(|text| is_isbn10(text) || is_isbn13(text))),
@@ -83,7 +88,7 @@ impl Format {
         match self.judge {
             Judge::Int32 => (number < f64::from(i32::MIN) || number > f64::from(i32::MAX)).then_some("integer"),
             Judge::Float => (number.abs() > f64::from(f32::MAX)).then_some("number"),
-            Judge::Text(_) => None,
+            Judge::Int64 | Judge::Text(_) => None,
         }
     }
 }
@@ -92,7 +97,7 @@ impl Format {
 pub(super) fn fits(format: &Format, text: &str) -> bool {
     match format.judge {
         Judge::Text(fits) => fits(text),
-        Judge::Int32 | Judge::Float => true,
+        Judge::Int32 | Judge::Int64 | Judge::Float => true,
     }
 }
 
@@ -286,14 +291,35 @@ fn is_email(text: &str) -> bool {
 }
 
 /// Labels of letters, digits and dashes, the last of which is not a number alone.
+/// Letters, and letters or symbols: of any script.
+static LETTERS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\p{L}$").expect("it is a good pattern"));
+static SIGNS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[\p{S}\p{L}]$").expect("it is a good pattern"));
+
+/// As upstream's pattern has it: the last of several labels is a name of letters, two at least, and one that stands alone has a hyphen
+/// behind its first sign at the most.
 fn is_hostname(text: &str) -> bool {
-    let labels: Vec<&str> = text.split('.').collect();
+    let is_sign = |c: &char| c.is_ascii_alphanumeric() || SIGNS.is_match(c.encode_utf8(&mut [0; 4]));
+    let is_letter = |c: char| c.is_ascii_alphabetic() || LETTERS.is_match(c.encode_utf8(&mut [0; 4]));
     let label = |label: &&str| {
-        let plain = label.chars().all(|c| c.is_alphanumeric() || c == '-');
+        let plain = label.chars().all(|c| is_sign(&c) || c == '-');
         matches!(label.chars().count(), 1..=63) && plain && !label.starts_with('-') && !label.ends_with('-')
     };
-    let last_is_name = labels.last().is_some_and(|last| !last.chars().all(|c| c.is_ascii_digit()));
-    text.len() <= 255 && labels.iter().all(label) && last_is_name
+    if text.len() > 255 || text.split('.').any(|label| label.len() > 63) {
+        return false;
+    }
+    match text.rsplit_once('.') {
+        None => {
+            let mut rest = text.chars();
+            let first = rest.next().is_some_and(|c| is_sign(&c));
+            let rest = rest.as_str().strip_prefix('-').filter(|rest| !rest.is_empty()).unwrap_or(rest.as_str());
+            first && rest.chars().count() <= 63 && rest.chars().all(|c| is_sign(&c))
+        }
+        Some((before, last)) => {
+            before.split('.').collect::<Vec<_>>().iter().all(label)
+                && matches!(last.chars().count(), 2..=63)
+                && last.chars().all(is_letter)
+        }
+    }
 }
 
 /// What can be requested: an absolute URI, or a path that begins at the root.

@@ -1,0 +1,166 @@
+//! Objects of custom resources: what is said against them when they are written, to their own place, their status and their scale.
+
+use keelson_testkit::{Answer, Raw, TestServer};
+use serde_json::{Value, json};
+
+use super::{APPLY, definition, establish};
+
+const GROUP: &str = "objects.example.com";
+
+fn place(plural: &str) -> String {
+    format!("/apis/{GROUP}/v1/namespaces/default/{plural}")
+}
+
+/// Defines a kind with this schema of the whole object, and these subresources.
+async fn define(raw: &Raw, (plural, kind): (&str, &str), properties: &Value, subresources: &Value) {
+    let schema = json!({ "type": "object", "properties": properties });
+    let versions = json!([{
+        "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema },
+        "subresources": subresources,
+    }]);
+    establish(raw, &definition(GROUP, plural, kind, versions)).await;
+}
+
+/// The causes of a 422: each field with its message.
+fn causes(answer: &Answer) -> Vec<(String, String)> {
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    let status = answer.json();
+    let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();
+    let causes = status["details"]["causes"].as_array().cloned().unwrap_or_default();
+    causes.iter().map(|cause| (text(cause, "field"), text(cause, "message"))).collect()
+}
+
+fn check(answer: &Answer, field: &str, message: &str) {
+    assert_eq!(causes(answer), [(field.to_owned(), format!("Invalid value: {message}"))]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_scale_shows_is_judged_whatever_is_written() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let scale = json!({
+        "specReplicasPath": ".spec.nested.replicas", "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".spec.sel",
+    });
+    let subresources = json!({ "scale": scale, "status": {} });
+    define(&raw, ("crews", "Crew"), &json!({ "spec": free, "status": free }), &subresources).await;
+    let crew = |spec: Value| json!({ "metadata": { "name": "a" }, "spec": spec });
+    let replicas = ".spec.nested.replicas";
+    for (spec, message) in [
+        (
+            json!({ "nested": "s" }),
+            format!("0: {replicas} accessor error: s is of the type string, expected map[string]interface{{}}"),
+        ),
+        (
+            json!({ "nested": { "replicas": "3" } }),
+            format!("0: {replicas} accessor error: 3 is of the type string, expected int64"),
+        ),
+        (
+            json!({ "nested": { "replicas": 1.5 } }),
+            format!("0: {replicas} accessor error: 1.5 is of the type float64, expected int64"),
+        ),
+        (json!({ "nested": { "replicas": -1 } }), "-1: should be a non-negative integer".to_owned()),
+        (
+            json!({ "nested": { "replicas": 2_147_483_648_u64 } }),
+            "2147483648: should be less than or equal to 2147483647".to_owned(),
+        ),
+    ] {
+        check(&raw.post(place("crews"), &crew(spec)).await, replicas, &message);
+    }
+    let listed = raw.post(place("crews"), &crew(json!({ "sel": [] }))).await;
+    check(&listed, ".spec.sel", "\"\": .spec.sel accessor error: [] is of the type []interface {}, expected string");
+
+    raw.post(place("crews"), &crew(json!({ "nested": { "replicas": 1 } }))).await.expect(201);
+    let one = format!("{}/a", place("crews"));
+    let less = raw.patch(format!("{one}/scale"), super::MERGE, &json!({ "spec": { "replicas": -2 } })).await;
+    check(&less, replicas, "-2: should be a non-negative integer");
+    assert_eq!(less.json()["details"]["kind"], "Crew");
+    let scale = |replicas: i64| json!({ "metadata": { "name": "a" }, "spec": { "replicas": replicas } });
+    let scaled = raw.put(format!("{one}/scale"), &scale(5)).await.expect(200).json();
+    assert_eq!(scaled["spec"]["replicas"], 5, "from whatever state it is in");
+    let status = raw.patch(format!("{one}/status"), super::MERGE, &json!({ "status": { "replicas": "x" } })).await;
+    check(&status, ".status.replicas", "0: .status.replicas accessor error: x is of the type string, expected int64");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_of_the_status_is_judged_by_the_status_alone() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let number = json!({ "type": "integer", "maximum": 9 });
+    let spec = json!({ "type": "object", "required": ["a"], "properties": { "a": { "type": "string" } } });
+    let status = json!({ "type": "object", "properties": { "x": { "type": "string" }, "n": number } });
+    define(&raw, ("stats", "Stat"), &json!({ "spec": spec, "status": status }), &json!({ "status": {} })).await;
+    let made = raw.post(place("stats"), &json!({ "metadata": { "name": "a" }, "spec": { "a": "1" } })).await;
+    let mut sent = made.expect(201).json();
+    let path = format!("{}/a/status", place("stats"));
+    for (spec, x) in [(json!({ "a": 5 }), "1"), (Value::Null, "2")] {
+        (sent["spec"], sent["status"]) = (spec, json!({ "x": x }));
+        sent = raw.put(&*path, &sent).await.expect(200).json();
+        assert_eq!((&sent["spec"], &sent["status"]["x"]), (&json!({ "a": "1" }), &json!(x)));
+    }
+    sent["status"] = json!({ "n": 10 });
+    check(&raw.put(&*path, &sent).await, "status.n", "10: n in body should be less than or equal to 9");
+    sent["status"] = json!("up");
+    check(&raw.put(&*path, &sent).await, "status", "\"string\":  in body must be of type object: \"string\"");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_are_told_apart_as_upstream_tells_them() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let embedded = json!({
+        "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+    });
+    let spec = json!({ "type": "object", "properties": {
+        "i64": { "type": "integer", "format": "int64" }, "i": { "type": "integer" },
+        "host": { "type": "string", "format": "hostname" }, "a": { "type": "string" }, "free": embedded,
+    }});
+    define(&raw, ("checks", "Check"), &json!({ "spec": spec }), &json!({})).await;
+    let object = |spec: Value| json!({ "metadata": { "name": "x" }, "spec": spec });
+    let sent = async |spec: Value| raw.post(format!("{}?dryRun=All", place("checks")), &object(spec)).await;
+
+    let large = causes(&sent(json!({ "i64": 9_223_372_036_854_775_808_u64 })).await);
+    let told = |field: &str, message: &str| (field.to_owned(), format!("Invalid value: {message}"));
+    let expected = [
+        told("spec.i64", "\"float64\": spec.i64 in body must be of type int64: \"float64\""),
+        told("<nil>", "\"\": Checked value must be of type integer with format int64 in spec.i64"),
+    ];
+    assert_eq!(large, expected);
+    assert_eq!(sent(json!({ "i": 9_007_199_254_740_993_i64, "i64": i64::MIN })).await.status, 201);
+    for good in ["example.com", "a", "a-b", "xn--4ca.com", "ä.com"] {
+        sent(json!({ "host": good })).await.expect(201);
+    }
+    for bad in ["a.b.c.d.e.f", "a.", "a-.b", "1.2.3.4", "*.example.com", ""] {
+        let message = format!("\"{bad}\": spec.host in body must be of type hostname: \"{bad}\"");
+        check(&sent(json!({ "host": bad })).await, "spec.host", &message);
+    }
+
+    // A null is no absent field where it is applied.
+    assert_eq!(sent(json!({ "a": null })).await.expect(201).json()["spec"], json!({}));
+    let applied = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "Check", "metadata": { "name": "x" }, "spec": { "a": null },
+    });
+    let refused = raw.patch(format!("{}/x?fieldManager=m", place("checks")), APPLY, &applied).await;
+    check(&refused, "spec.a", "\"null\": spec.a in body must be of type string: \"null\"");
+
+    // An object inside of an object is decoded before it is judged.
+    let undecoded = async |free: Value, why: &str| {
+        let answer = sent(json!({ "free": free })).await;
+        let message = format!("Check in version \"v1\" cannot be handled as a Check: {why}");
+        assert_eq!((answer.status, answer.json()["message"].as_str().unwrap()), (400, message.as_str()));
+    };
+    undecoded(json!({ "apiVersion": 1, "kind": "Pod" }), "spec.free.apiVersion: Invalid value: 1: must be a string")
+        .await;
+    let no_metadata = "json: cannot unmarshal string into Go value of type v1.ObjectMeta";
+    let pod = |metadata: Value| json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata });
+    undecoded(pod(json!("x")), &format!("spec.free.metadata: Invalid value: \"x\": {no_metadata}")).await;
+    let no_labels = "json: cannot unmarshal array into Go struct field ObjectMeta.labels of type map[string]string";
+    undecoded(
+        pod(json!({ "labels": ["x"] })),
+        &format!("spec.free.metadata: Invalid value: {{\"labels\":[\"x\"]}}: {no_labels}"),
+    )
+    .await;
+    let own = raw.post(place("checks"), &json!({ "metadata": "x" })).await.expect(400).json();
+    assert_eq!(own["message"], format!("Check in version \"v1\" cannot be handled as a Check: {no_metadata}"));
+}

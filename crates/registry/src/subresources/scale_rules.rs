@@ -1,0 +1,72 @@
+//! The rules for what a scale shows of a custom resource: where its definition says that replicas and their selector are there are a number
+//! that can be scaled to, and a text. Upstream judges so whatever is written, not only scales.
+
+use keelson_meta::Object;
+use keelson_meta::field_error::FieldError;
+use keelson_meta::json::{Value, json};
+use keelson_patch::go_text;
+use keelson_resources::{ScalePaths, Text};
+
+use crate::target::Target;
+
+/// What is wrong with the fields of an object that its scale shows; a write of its status is asked about those alone that stand there.
+pub(crate) fn faults(target: &Target, object: &Object) -> Vec<FieldError> {
+    let Some(paths) = target.version.subresource("scale").and_then(|scale| scale.scale.as_ref()) else {
+        return Vec::new();
+    };
+    let ScalePaths { wanted, actual, selector } = paths;
+    let of_spec = (target.subresource_name() != Some("status")).then(|| replicas(object, wanted)).flatten();
+    let selector = selector.as_ref().and_then(|path| wrong(object, path, "string", Value::is_string, json!("")));
+    of_spec.into_iter().chain(replicas(object, actual)).chain(selector).collect()
+}
+
+fn replicas(object: &Object, path: &[Text]) -> Option<FieldError> {
+    if let Some(fault) = wrong(object, path, "int64", |value| value.as_i64().is_some(), json!(0)) {
+        return Some(fault);
+    }
+    let number = at(object, path).ok()??.as_i64()?;
+    let why = match number {
+        ..0 => "should be a non-negative integer".to_owned(),
+        number if number > i64::from(i32::MAX) => format!("should be less than or equal to {}", i32::MAX),
+        _ => return None,
+    };
+    Some(FieldError::invalid(written(path), number, why))
+}
+
+/// The complaint about a value that is there and not of the type that is wanted, or that is not reached. Upstream shows what its
+/// type has where there is none.
+fn wrong(
+    object: &Object,
+    path: &[Text],
+    wanted: &str,
+    fits: impl Fn(&Value) -> bool,
+    nothing: Value,
+) -> Option<FieldError> {
+    let (place, found, wanted) = match at(object, path) {
+        Ok(None) => return None,
+        Ok(Some(found)) if fits(found) => return None,
+        Ok(Some(found)) => (path, found, wanted),
+        Err((place, found)) => (&path[..=place], found, "map[string]interface{}"),
+    };
+    let (shown, of) = (go_text::value(found), go_text::type_name(found));
+    let why = format!("{} accessor error: {shown} is of the type {of}, expected {wanted}", written(place));
+    Some(FieldError::invalid(written(path), nothing, why))
+}
+
+/// What stands at a path; where something on the way is no object, the place of the step that can't be made, and that.
+fn at<'o>(object: &'o Object, path: &[Text]) -> Result<Option<&'o Value>, (usize, &'o Value)> {
+    let mut found = path.first().and_then(|first| object.0.get(first));
+    for (place, name) in path.iter().enumerate().skip(1) {
+        found = match found {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::Object(map)) => map.get(name),
+            Some(other) => return Err((place, other)),
+        };
+    }
+    Ok(found)
+}
+
+/// A path as a definition writes it.
+fn written(path: &[Text]) -> String {
+    path.iter().map(|name| format!(".{name}")).collect()
+}
