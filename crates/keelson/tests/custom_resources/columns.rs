@@ -101,10 +101,12 @@ async fn a_path_finds_elements_members_and_what_a_filter_leaves() {
             ("string", ".spec.l[-1]", json!("c")),
             ("string", ".spec.l[9]", Value::Null),
             ("string", ".spec.l[*]", json!("a")),
+            ("string", ".spec.l[1:3]", json!("b")),
             ("string", ".spec.items[*].name", json!("x")),
             ("string", ".spec['s']", json!("text")),
             ("string", r#".spec.conditions[?(@.type=="Ready")].status"#, json!("False")),
             ("string", r#".spec.conditions[?(@.type=="Nope")].status"#, Value::Null),
+            ("integer", ".spec.items[?(@.n>1)].n", json!(2)),
             ("string", r".metadata.labels.app\.example\.com/name", json!("lab")),
         ],
     )
