@@ -5,6 +5,7 @@
 //! it may hang, lie, answer without end or die in the middle, and delays only who waits for it. Failures are told in the words
 //! that Kubernetes' own client has for them. What is asked, and what of it is believed, is for those who call.
 
+mod begun;
 mod client_config;
 mod conversion;
 mod dial;

@@ -22,6 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 use thiserror::Error as ThisError;
 
+use crate::begun::Begun;
 use crate::dial::{Dialer, HTTP1, HTTP2};
 use crate::fault::{DialError, is_broken_connection, text};
 use crate::wire::Uses;
@@ -154,10 +155,10 @@ impl Upstream {
     ) -> Result<(Response<Incoming>, PassPlace), PassError> {
         let (lane, place) = self.lane().ok_or_else(|| PassError::Busy(self.authority.clone()))?;
         let answer = match body {
-            Some(body) => lane.client.request(Request::from_parts(parts, body)).await,
+            Some(body) => send_once(&lane.client, Request::from_parts(parts, body)).await.0,
             None => send(&lane.client, &parts).await,
         };
-        Ok((answer.map_err(|error| fault(&error))?, place))
+        Ok((answer?, place))
     }
 
     /// The same for a request that asks for another protocol.
@@ -172,7 +173,7 @@ impl Upstream {
         let place = PassPlace::take(&self.tunnels, LANES * LANE_REQUESTS);
         let place = place.ok_or_else(|| PassError::Busy(self.authority.clone()))?;
         let request = Request::from_parts(parts, body.unwrap_or_else(nothing));
-        Ok((self.upgrading.request(request).await.map_err(|error| fault(&error))?, place))
+        Ok((send_once(&self.upgrading, request).await.0?, place))
     }
 
     /// A place on the first lane that has one. Lanes that are no longer needed go with their connections.
@@ -219,7 +220,7 @@ fn nothing() -> PassedBody {
 }
 
 /// Sends a request without a body, again where a connection that was kept turns out to have ended and nothing is done twice by it.
-async fn send(client: &PassingClient, parts: &Parts) -> Result<Response<Incoming>, Error> {
+async fn send(client: &PassingClient, parts: &Parts) -> Result<Response<Incoming>, PassError> {
     let can_repeat = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
     let mut again = 0;
     loop {
@@ -227,27 +228,46 @@ async fn send(client: &PassingClient, parts: &Parts) -> Result<Response<Incoming
         request.method_mut().clone_from(&parts.method);
         request.uri_mut().clone_from(&parts.uri);
         request.headers_mut().clone_from(&parts.headers);
-        let connection = capture_connection(&mut request);
-        let sent = client.request(request).await;
-        let was_kept = connection.connection_metadata().as_ref().is_some_and(|connected| {
-            let mut extras = http::Extensions::new();
-            connected.get_extras(&mut extras);
-            extras.get::<Uses>().is_some_and(Uses::again)
-        });
-        match sent {
-            Err(error) if was_kept && can_repeat && again < AGAIN && is_broken_connection(&error) => again += 1,
-            sent => return sent,
+        match send_once(client, request).await {
+            (Err(_), true) if can_repeat && again < AGAIN => again += 1,
+            (sent, _) => return sent,
         }
     }
 }
 
-fn fault(error: &Error) -> PassError {
-    let causes = std::iter::successors(Some(error as &(dyn StdError + 'static)), |error| (*error).source());
-    match causes.into_iter().find_map(|cause| cause.downcast_ref::<DialError>()) {
-        Some(DialError::Service(why)) => PassError::Unresolved(why.clone()),
-        Some(dial) => PassError::Dial(dial.to_string()),
-        None => PassError::Failed(text(error)),
+/// Sends a request; also whether it failed because a connection that was kept had ended.
+async fn send_once(
+    client: &PassingClient,
+    mut request: Request<PassedBody>,
+) -> (Result<Response<Incoming>, PassError>, bool) {
+    let connection = capture_connection(&mut request);
+    let sent = client.request(request).await;
+    let mut extras = http::Extensions::new();
+    if let Some(connected) = connection.connection_metadata().as_ref() {
+        connected.get_extras(&mut extras);
     }
+    let was_kept = extras.get::<Uses>().is_some_and(Uses::again);
+    match sent {
+        Ok(answer) => (Ok(answer), false),
+        Err(error) => {
+            let has_ended = was_kept && is_broken_connection(&error);
+            (Err(fault(&error, extras.get::<Begun>())), has_ended)
+        }
+    }
+}
+
+fn fault(error: &Error, begun: Option<&Begun>) -> PassError {
+    let causes = || std::iter::successors(Some(error as &(dyn StdError + 'static)), |error| (*error).source());
+    match causes().find_map(|cause| cause.downcast_ref::<DialError>()) {
+        Some(DialError::Service(why)) => return PassError::Unresolved(why.clone()),
+        Some(dial) => return PassError::Dial(dial.to_string()),
+        None => {}
+    }
+    let of_http = causes().find_map(|cause| cause.downcast_ref::<hyper::Error>());
+    let quoted = of_http
+        .filter(|error| error.is_parse() || error.is_incomplete_message())
+        .and_then(|error| begun?.fault(error.is_incomplete_message()));
+    PassError::Failed(quoted.unwrap_or_else(|| text(error)))
 }
 
 /// What went wrong with an answer that was being read, in the words of Go's client.

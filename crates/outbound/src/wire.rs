@@ -13,12 +13,14 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::begun::{Begun, Listened};
 use crate::dial::HTTP2;
 
 /// A secured connection.
 pub(crate) struct Wire {
-    stream: TokioIo<TlsStream<TcpStream>>,
+    stream: TokioIo<Listened<TlsStream<TcpStream>>>,
     uses: Uses,
+    begun: Begun,
 }
 
 /// How many calls a connection has had.
@@ -34,14 +36,16 @@ impl Uses {
 
 impl Wire {
     pub(crate) fn new(stream: TlsStream<TcpStream>) -> Self {
-        Self { stream: TokioIo::new(stream), uses: Uses::default() }
+        let begun = Begun::default();
+        let stream = Listened { inner: stream, begun: begun.clone() };
+        Self { stream: TokioIo::new(stream), uses: Uses::default(), begun }
     }
 }
 
 impl Connection for Wire {
     fn connected(&self) -> Connected {
-        let speaks_http2 = self.stream.inner().get_ref().1.alpn_protocol() == Some(HTTP2);
-        let connected = Connected::new().extra(self.uses.clone());
+        let speaks_http2 = self.stream.inner().inner.get_ref().1.alpn_protocol() == Some(HTTP2);
+        let connected = Connected::new().extra(self.uses.clone()).extra(self.begun.clone());
         if speaks_http2 { connected.negotiated_h2() } else { connected }
     }
 }

@@ -60,11 +60,12 @@ impl Raw {
     pub(crate) fn new(config: &kube::Config) -> Self {
         let tls = config.rustls_client_config().expect("the kubeconfig of a server has usable credentials");
         let host = config.cluster_url.host().expect("a server's URL has a host");
-        let target = Target {
-            host: host.trim_matches(['[', ']']).to_owned(),
-            port: config.cluster_url.port_u16().unwrap_or(443),
-            tls,
-        };
+        Self::to(host.trim_matches(['[', ']']), config.cluster_url.port_u16().unwrap_or(443), tls)
+    }
+
+    /// A client of whoever is there.
+    pub(crate) fn to(host: &str, port: u16, tls: rustls::ClientConfig) -> Self {
+        let target = Target { host: host.to_owned(), port, tls };
         Self { target: Arc::new(target), protocol: Protocol::Http1, connection: Arc::default() }
     }
 

@@ -16,8 +16,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -25,6 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::Raw;
 use crate::hook::certificate;
 
 /// What it is sent.
@@ -132,6 +133,23 @@ impl UpstreamServer {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// A client that asks it directly, as a front proxy with this certificate and key (PEM). Its certificate has to name `localhost`.
+    pub fn client(&self, certificate_pem: &str, key_pem: &str) -> Raw {
+        let mut roots = RootCertStore::empty();
+        let ca = CertificateDer::from_pem_slice(self.ca.as_bytes()).expect("a certificate");
+        roots.add(ca).expect("an authority");
+        let chain = CertificateDer::pem_slice_iter(certificate_pem.as_bytes()).map(|read| read.expect("a certificate"));
+        let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).expect("a key");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the provider has them")
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain.collect(), key)
+            .expect("the key is that of the certificate");
+        Raw::to("localhost", self.addr.port(), tls)
     }
 
     /// The authority that signed its certificate, as APIServices have it: in base64.

@@ -253,6 +253,14 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
             b"HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\nall of it"
         } else if head.contains("/early") {
             b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+        } else if head.contains("/no-status") {
+            b"hello\r\n\r\n"
+        } else if head.contains("/cut-status") {
+            b"HTTP/1.1 2"
+        } else if head.contains("/no-colon") {
+            b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n"
+        } else if head.contains("/bad-length") {
+            b"HTTP/1.1 200 OK\r\ncontent-length: abc\r\n\r\n"
         } else {
             b""
         };
@@ -263,6 +271,17 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
         let answer = call.await.expect(503);
         assert_eq!(answer.text(), "error trying to reach service: EOF\n");
         assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+    }
+    let bad = [
+        ("no-status", "malformed HTTP response \"hello\""),
+        ("cut-status", "unexpected EOF"),
+        ("no-colon", "malformed MIME header: missing colon: \"no colon here\""),
+        ("bad-length", "bad Content-Length \"abc\""),
+    ];
+    for (path, why) in bad {
+        let answer = lab.raw.get(format!("{THINGS}/{path}")).await.expect(503).text();
+        let broken = "error trying to reach service: net/http: HTTP/1.x transport connection broken: ";
+        assert_eq!(answer, format!("{broken}{why}\n"), "{path}");
     }
     assert!(lab.raw.get(format!("{THINGS}/short")).try_send().await.is_err(), "a part is never taken for the whole");
     assert_eq!(lab.raw.get(format!("{THINGS}/until-close")).await.expect(200).text(), "all of it");
