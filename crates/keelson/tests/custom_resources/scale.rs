@@ -97,6 +97,10 @@ async fn a_put_or_patch_of_a_scale_changes_the_wanted_number_alone() {
     assert_eq!(scale(&raw, "a").await["spec"]["replicas"], 7);
 
     raw.put(&*place, &sent(json!(1))).await.expect(409);
+    let mut unconditional = sent(json!(1));
+    unconditional["metadata"] = json!({ "name": "a" });
+    raw.put(&*place, &unconditional).await.expect(200);
+    raw.patch(&*place, "application/strategic-merge-patch+json", &json!({})).await.expect(415);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
