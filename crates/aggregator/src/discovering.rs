@@ -16,6 +16,7 @@ use keelson_discovery::{
     DiscoveredResource, Fragment, Freshness, SourceOrder, VersionSource, aggregated_versions, legacy_resources,
 };
 use keelson_meta::json::Value;
+use keelson_openapi::ForeignDocument;
 use keelson_outbound::{Answer, Outbound, Peer};
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
@@ -23,6 +24,7 @@ use tokio::time::MissedTickBehavior;
 use crate::aggregated::Aggregated;
 use crate::api_service::{ApiService, RemoteService};
 use crate::asking::{AGGREGATOR, Asker};
+use crate::describing::{self, Described};
 
 /// How often a server is asked again of which nothing has changed, as upstream has it.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -46,6 +48,7 @@ const LEGACY: Asker = Asker { groups: &[], ..AGGREGATOR };
 pub struct Discovered {
     generation: u64,
     fragments: BTreeMap<(String, String), Arc<Fragment>>,
+    descriptions: BTreeMap<(String, String), Arc<ForeignDocument>>,
 }
 
 impl Discovered {
@@ -57,6 +60,11 @@ impl Discovered {
     /// One fragment for each version of a group that an aggregated server serves, stale ones included.
     pub fn fragments(&self) -> impl Iterator<Item = &Arc<Fragment>> {
         self.fragments.values()
+    }
+
+    /// What aggregated servers published of their versions in OpenAPI, those that are away included.
+    pub fn descriptions(&self) -> impl Iterator<Item = &Arc<ForeignDocument>> {
+        self.descriptions.values()
     }
 
     /// What is known of all versions, by group and version.
@@ -71,7 +79,7 @@ impl Discovered {
 }
 
 /// What a server answered last.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Fetched {
     /// The tag of its document.
     tag: Option<HeaderValue>,
@@ -81,6 +89,8 @@ struct Fetched {
     failed: HashSet<(String, String)>,
     /// Whether nothing is known at all.
     is_silent: bool,
+    /// What it published in OpenAPI.
+    described: Arc<Described>,
 }
 
 /// Keeps the fragments.
@@ -150,8 +160,14 @@ impl Discovering {
         let known = self.fetched.lock().get(&remote).cloned();
         // A server that nobody reaches is not asked: its versions are stale by that.
         if !versions.is_empty() {
-            let fetched = fetch(&remote, outbound, &versions, known.as_deref()).await;
-            self.fetched.lock().insert(remote, Arc::new(fetched));
+            let described = known.as_ref().map(|known| known.described.clone()).unwrap_or_default();
+            let fetched = Fetched { described, ..fetch(&remote, outbound, &versions, known.as_deref()).await };
+            let next = Fetched { described: Arc::default(), ..fetched.clone() };
+            let described = fetched.described.clone();
+            self.fetched.lock().insert(remote.clone(), Arc::new(fetched));
+            self.publish(&aggregated());
+            let described = Arc::new(describing::fetch(&remote, outbound, &versions, &described).await);
+            self.fetched.lock().insert(remote, Arc::new(Fetched { described, ..next }));
         }
         self.publish(&aggregated());
         Outcome::Done
@@ -162,20 +178,28 @@ impl Discovering {
         // Held to the end, so that what is shown never goes back.
         let fetched = self.fetched.lock();
         let shown = self.current.load_full();
-        let mut next = BTreeMap::new();
+        let (mut next, mut descriptions) = (BTreeMap::new(), BTreeMap::new());
         for service in now.services() {
             let Some(remote) = service.remote() else { continue };
             let source = source(service, fetched.get(remote).map(|fetched| &**fetched));
             let name = (service.group.clone(), service.version.clone());
+            if let Some(document) = fetched.get(remote).and_then(|fetched| fetched.described.document(&name)) {
+                descriptions.insert(name.clone(), document.clone());
+            }
             let kept = shown.fragments.get(&name).filter(|kept| *kept.source() == source);
             next.insert(name, kept.cloned().unwrap_or_else(|| Fragment::new(source)));
         }
-        let is_same = next.len() == shown.fragments.len()
-            && next.iter().zip(&shown.fragments).all(|(new, old)| new.0 == old.0 && Arc::ptr_eq(new.1, old.1));
-        if !is_same {
-            self.current.store(Arc::new(Discovered { generation: shown.generation + 1, fragments: next }));
+        if !(is_same(&next, &shown.fragments) && is_same(&descriptions, &shown.descriptions)) {
+            let generation = shown.generation + 1;
+            self.current.store(Arc::new(Discovered { generation, fragments: next, descriptions }));
         }
     }
+}
+
+type ByVersion<T> = BTreeMap<(String, String), Arc<T>>;
+
+fn is_same<T>(new: &ByVersion<T>, old: &ByVersion<T>) -> bool {
+    new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.0 == old.0 && Arc::ptr_eq(new.1, old.1))
 }
 
 /// What is shown of a version.
@@ -279,7 +303,7 @@ fn is_aggregated(content_type: &str) -> bool {
 }
 
 /// What a document says. It is read where that keeps nobody waiting.
-async fn read<T: Send + 'static>(
+pub(crate) async fn read<T: Send + 'static>(
     answer: Answer,
     of: impl Fn(&Value) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {

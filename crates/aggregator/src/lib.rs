@@ -11,6 +11,7 @@ mod asking;
 mod automatic;
 mod availability;
 mod contents;
+mod describing;
 mod discovering;
 mod endpoints;
 

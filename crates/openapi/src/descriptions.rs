@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::document::{self, Document};
+use crate::foreign::ForeignDocument;
 use crate::fragment::Fragment;
 use crate::json::join;
 use crate::part::Part;
@@ -41,6 +42,8 @@ pub struct Descriptions {
     shared: Arc<Shared>,
     /// By path, each path once.
     fragments: Vec<Arc<Fragment>>,
+    /// What other servers describe, by path.
+    foreign: BTreeMap<String, Arc<ForeignDocument>>,
     index: OnceLock<Arc<Document>>,
     v2_json: OnceLock<Arc<Document>>,
     v2_protobuf: OnceLock<Arc<Document>>,
@@ -53,7 +56,15 @@ impl Descriptions {
         fragments.sort_by(|a, b| a.path().cmp(b.path()));
         fragments.dedup_by(|later, earlier| later.path() == earlier.path());
         let (index, v2_json, v2_protobuf) = Default::default();
-        Self { shared: shared.clone(), fragments, index, v2_json, v2_protobuf }
+        Self { shared: shared.clone(), fragments, foreign: BTreeMap::new(), index, v2_json, v2_protobuf }
+    }
+
+    /// The same with what other servers describe, each part of the API instead of that of the same path. Only version 3 has it.
+    #[must_use]
+    pub fn with_foreign(mut self, documents: impl IntoIterator<Item = Arc<ForeignDocument>>) -> Self {
+        self.foreign = documents.into_iter().map(|document| (document.path().to_owned(), document)).collect();
+        self.fragments.retain(|fragment| !self.foreign.contains_key(fragment.path()));
+        self
     }
 
     /// A document, which is made if nobody has asked for it before; `None` where there is no such part of the API.
@@ -64,7 +75,10 @@ impl Descriptions {
             Wanted::V2(Form::Json) => Some(self.v2_json.get_or_init(|| self.v2(Rendering::V2Json)).clone()),
             Wanted::V2(Form::Protobuf) => Some(self.v2_protobuf.get_or_init(|| self.v2(Rendering::V2Protobuf)).clone()),
             Wanted::V3Index => Some(self.index.get_or_init(|| self.index()).clone()),
-            Wanted::V3(path) => self.part(path).map(|(part, piece)| piece.document(part, &self.shared)),
+            Wanted::V3(path) => match self.foreign.get(path) {
+                Some(foreign) => Some(foreign.document().clone()),
+                None => self.part(path).map(|(part, piece)| piece.document(part, &self.shared)),
+            },
         }
     }
 
@@ -74,6 +88,7 @@ impl Descriptions {
             Wanted::V2(Form::Json) => self.v2_json.get().is_some(),
             Wanted::V2(Form::Protobuf) => self.v2_protobuf.get().is_some(),
             Wanted::V3Index => self.index.get().is_some(),
+            Wanted::V3(path) if self.foreign.contains_key(path) => true,
             Wanted::V3(path) => self.part(path).is_none_or(|(_, piece)| piece.has_document()),
         }
     }
@@ -111,6 +126,7 @@ impl Descriptions {
     fn index(&self) -> Arc<Document> {
         let mut entries: Vec<_> = Vec::with_capacity(2 * self.fragments.len());
         entries.extend(self.parts().into_iter().map(|(part, piece)| piece.entry(part, &self.shared)));
+        entries.extend(self.foreign.values().map(|foreign| foreign.entry()));
         // A line begins with the path, in quotes: the quote is before any character that a longer path goes on with.
         entries.sort_by(|a, b| a.line.cmp(&b.line));
         let mut bytes = br#"{"paths":{"#.to_vec();

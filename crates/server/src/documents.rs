@@ -84,7 +84,7 @@ impl Documentation {
         let openapi: Vec<_> = known.values().map(|version| version.openapi.clone()).collect();
         let documents = Arc::new(ServedDocuments {
             discovery: Documents::assemble(&discovery),
-            openapi: Descriptions::assemble(&self.shared, &openapi),
+            openapi: Descriptions::assemble(&self.shared, &openapi).with_foreign(aggregated.descriptions().cloned()),
         });
         self.current.store(Some(Arc::new((wanted, documents.clone()))));
         documents

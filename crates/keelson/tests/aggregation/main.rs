@@ -9,6 +9,7 @@ mod discovery;
 mod front_proxy;
 mod lab;
 mod namespaces;
+mod openapi;
 mod passed;
 mod services;
 mod streams;

@@ -1,0 +1,68 @@
+//! OpenAPI documents of aggregated servers: published under a name of their content, also while the server is away, and left out
+//! where they are none.
+
+use keelson_testkit::{HookReply, Raw, TestServer};
+use serde_json::{Value, json};
+
+use super::backend::{Backend, resource};
+use super::{MERGE, SERVICES, until};
+
+const INDEX: &str = "/openapi/v3";
+
+/// Where the index says the document of a version is.
+fn url<'i>(index: &'i Value, group: &str) -> Option<&'i str> {
+    index["paths"][format!("apis/{group}/v1")]["serverRelativeURL"].as_str()
+}
+
+async fn publishes(raw: &Raw, name: &str, document: HookReply) -> Backend {
+    let backend = Backend::start(raw, name).await;
+    let group = format!("{name}.example.org");
+    let mut paths = serde_json::Map::new();
+    paths.insert(
+        format!("apis/{group}/v1"),
+        json!({ "serverRelativeURL": format!("/openapi/v3/apis/{group}/v1?hash=A") }),
+    );
+    backend.answer(INDEX, HookReply::Json(json!({ "paths": paths })));
+    backend.answer(&format!("/openapi/v3/apis/{group}/v1"), document);
+    backend.serve(&[(&group, "v1", json!([resource("things", "Thing")]))]);
+    backend.register(raw, &group, "v1").await;
+    backend
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_are_published_as_they_are_and_what_is_none_is_left_out() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let garbage = publishes(&raw, "garbage", HookReply::Other(200, vec![], "garbage".to_owned())).await;
+    let older = publishes(&raw, "older", HookReply::Json(json!({ "swagger": "2.0", "paths": {} }))).await;
+    let document =
+        json!({ "openapi": "3.0.0", "info": { "title": "T", "version": "1" }, "paths": {}, "components": {} });
+    let fine = publishes(&raw, "fine", HookReply::Json(document.clone())).await;
+    let index = until(&raw, INDEX, |index| url(index, "fine.example.org").is_some()).await;
+    let at = url(&index, "fine.example.org").unwrap().to_owned();
+    let answer = raw.get(&at).await.expect(200);
+    assert_eq!(answer.json(), document);
+    assert_eq!(at, format!("/openapi/v3/apis/fine.example.org/v1?hash={}", answer.header("etag").trim_matches('"')));
+    let asked = &fine.asked("/openapi/v3/apis/fine.example.org/v1?hash=A")[0].headers;
+    assert_eq!(asked["x-remote-user"], "system:aggregator");
+    assert!(asked.get("x-remote-group").is_none());
+    for (backend, name) in [(&garbage, "garbage"), (&older, "older")] {
+        let path = format!("/openapi/v3/apis/{name}.example.org/v1?hash=A");
+        // It was fetched, and is not published.
+        while backend.asked(&path).is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        let index = raw.get(INDEX).await.expect(200).json();
+        assert_eq!(url(&index, &format!("{name}.example.org")), None);
+    }
+    assert!(index["paths"]["apis/apps/v1"].is_object(), "everything else is there");
+
+    // The server ends, and its document stays.
+    let name = format!("{SERVICES}/v1.fine.example.org");
+    raw.patch(&name, MERGE, &json!({ "metadata": { "annotations": { "a": "b" } } })).await.expect(200);
+    drop(fine);
+    raw.get(&at).await.expect(200);
+    raw.delete(&name).await.expect(200);
+    until(&raw, INDEX, |index| url(index, "fine.example.org").is_none()).await;
+    raw.get(&at).await.expect(404);
+}
