@@ -150,6 +150,11 @@ impl AuthenticationInfo {
         self
     }
 
+    /// The header fields in which front proxies say who asks.
+    pub const fn headers(&self) -> &RequestHeaders {
+        &self.headers
+    }
+
     /// What stands in the config map. Of front proxies nothing is told where nobody signs for them.
     pub fn to_data(&self) -> BTreeMap<String, String> {
         let mut data = BTreeMap::new();

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use http::HeaderMap;
 use keelson_controllers::{Content, Elsewhere, Left};
 use keelson_discovery::{DiscoveredResource, Freshness, VersionSource};
@@ -17,6 +18,7 @@ use keelson_outbound::{Answer, Outbound, Peer, text_of};
 use crate::aggregator::Aggregator;
 use crate::api_service::RemoteService;
 use crate::asking::Asker;
+use crate::discovering;
 
 /// Who empties namespaces.
 const CONTROLLER: Asker = Asker {
@@ -25,6 +27,8 @@ const CONTROLLER: Asker = Asker {
 };
 /// How many objects are asked for at once.
 const CHUNK: usize = 500;
+/// How many objects are deleted at once where a server does not delete collections.
+const DELETES_AT_ONCE: usize = 16;
 /// How many bytes an answer may have.
 const ANSWER_BYTES: usize = 32 << 20;
 /// Of the objects nothing but their metadata is wanted, from who can leave the rest out.
@@ -115,10 +119,15 @@ impl Content for RemoteContent {
             if self.deletes_collections {
                 self.delete(&peer, &path, &options).await?;
             } else {
-                for object in found.iter().filter(|object| object["metadata"]["deletionTimestamp"].is_null()) {
-                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                    self.delete(&peer, &format!("{path}/{name}"), &options).await?;
-                }
+                let held = found.iter().filter(|object| object["metadata"]["deletionTimestamp"].is_null());
+                let names = held.map(|object| object["metadata"]["name"].as_str().unwrap_or_default());
+                let paths: Vec<String> = names.map(|name| format!("{path}/{name}")).collect();
+                let (peer, options) = (&peer, &options);
+                stream::iter(paths)
+                    .map(|path| async move { self.delete(peer, &path, options).await })
+                    .buffer_unordered(DELETES_AT_ONCE)
+                    .try_collect::<()>()
+                    .await?;
             }
             Ok(count(&self.list(&peer, &path).await?))
         })
@@ -137,12 +146,7 @@ impl RemoteContent {
         let answer = CONTROLLER.get(peer, &path, Some(METADATA), HeaderMap::new(), ANSWER_BYTES).await;
         let answer = self.accepted(answer.map_err(|error| self.failed(&error.to_string()))?)?;
         let Some(answer) = answer else { return Ok(Vec::new()) };
-        let list = keelson_codec::json::parse(&answer.body).map_err(|error| self.failed(&error.to_string()))?.value;
-        match list.get("items") {
-            Some(Value::Null) => Ok(Vec::new()),
-            Some(Value::Array(items)) => Ok(items.clone()),
-            _ => Err(self.failed("the answer is no list")),
-        }
+        discovering::read(answer, items_of).await.map_err(|why| self.failed(&why))
     }
 
     async fn delete(&self, peer: &Peer, path: &str, options: &Value) -> Result<(), ApiError> {
@@ -161,6 +165,19 @@ impl RemoteContent {
 
     fn failed(&self, why: &str) -> ApiError {
         ApiError::Internal(format!("{}: {why}", self.name))
+    }
+}
+
+/// The items of a list, with nothing but what is asked of them. A list that has none and goes on holds what is not known.
+fn items_of(list: &Value) -> Result<Vec<Value>, String> {
+    let goes_on = list["metadata"]["continue"].as_str().is_some_and(|token| !token.is_empty());
+    match list.get("items") {
+        Some(Value::Array(items)) if !items.is_empty() => {
+            Ok(items.iter().map(|item| json!({ "metadata": item["metadata"] })).collect())
+        }
+        Some(Value::Null | Value::Array(_)) if goes_on => Err("the list has no items, and goes on".to_owned()),
+        Some(Value::Null | Value::Array(_)) => Ok(Vec::new()),
+        _ => Err("the answer is no list".to_owned()),
     }
 }
 

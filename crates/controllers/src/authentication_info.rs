@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_access::AuthenticationInfo;
+use keelson_access::{AuthenticationInfo, RequestHeaders};
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
@@ -22,6 +22,8 @@ use crate::queue::{Backoff, Outcome, Queue};
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(30) };
+/// How many times in a row a write that somebody else was faster with is begun anew.
+const TRIES: usize = 8;
 /// How often it is looked for certificates that have expired.
 const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
 
@@ -30,15 +32,22 @@ pub struct AuthenticationPublication {
     registry: Arc<Registry>,
     client: Client,
     own: AuthenticationInfo,
+    /// Is told which header fields are believed, as often as that is looked at.
+    published: Box<dyn Fn(&RequestHeaders) + Send + Sync>,
     /// There is one thing to look at.
     queue: Queue<()>,
 }
 
 impl AuthenticationPublication {
-    /// For the servers of this registry.
-    pub fn new(registry: Arc<Registry>, own: AuthenticationInfo) -> Self {
+    /// For the servers of this registry. Whoever passes requests on is told by `published` which header fields aggregated servers
+    /// believe, by this server's word or another's: no client may set them.
+    pub fn new(
+        registry: Arc<Registry>,
+        own: AuthenticationInfo,
+        published: impl Fn(&RequestHeaders) + Send + Sync + 'static,
+    ) -> Self {
         let client = Client::of_server(registry.clone(), MANAGER);
-        Self { registry, client, own, queue: Queue::new(BACKOFF) }
+        Self { registry, client, own, published: Box::new(published), queue: Queue::new(BACKOFF) }
     }
 
     /// Runs until the server stops.
@@ -77,7 +86,9 @@ impl AuthenticationPublication {
     /// Those of the verbs.
     pub async fn ensure(&self) -> Result<(), ApiError> {
         let target = self.client.collection("", "v1", "configmaps", Some(NAMESPACE))?;
+        let mut tries = 0;
         loop {
+            tries += 1;
             let written = match self.client.get(&target, NAME).await? {
                 Some(current) => self.complete(&target, current.object).await,
                 None => {
@@ -88,7 +99,7 @@ impl AuthenticationPublication {
             };
             match written {
                 // Another server was faster, and knows nothing of this one.
-                Err(ApiError::AlreadyExists { .. } | ApiError::Conflict { .. }) => {}
+                Err(ApiError::AlreadyExists { .. } | ApiError::Conflict { .. }) if tries < TRIES => {}
                 written => return written,
             }
         }
@@ -97,7 +108,9 @@ impl AuthenticationPublication {
     /// Adds what this server tells to what stands there.
     async fn complete(&self, target: &Target, current: Object) -> Result<(), ApiError> {
         let told = data_of(&current);
-        let data = AuthenticationInfo::read(&told).with(&self.own, self.client.now()).to_data();
+        let all = AuthenticationInfo::read(&told).with(&self.own, self.client.now());
+        (self.published)(all.headers());
+        let data = all.to_data();
         if data == told {
             return Ok(());
         }

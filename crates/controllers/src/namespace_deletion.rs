@@ -26,6 +26,9 @@ pub use contents::{Content, Elsewhere, Left};
 const AT_ONCE: usize = 8;
 /// How long a namespace whose content is held is left alone before it is looked at again.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(2) };
+/// How long a turn waits for what one kind on another server holds, so that no such server keeps a turn from other namespaces for
+/// longer.
+const ELSEWHERE_TIME: Duration = Duration::from_secs(10);
 /// Who owns the conditions.
 const MANAGER: &str = "namespace-controller";
 
@@ -136,7 +139,14 @@ impl NamespaceDeletion {
             // ORDER: what is not known is asked first. What becomes known meanwhile is looked at in the next turn.
             findings.add_undiscovered(elsewhere.undiscovered());
             let contents = elsewhere.contents();
-            let emptied = contents.iter().map(|content| async { (content.resource(), content.empty(namespace).await) });
+            let emptied = contents.iter().map(|content| async {
+                let late = |_| {
+                    let why = format!("{}: its server has not answered within {ELSEWHERE_TIME:?}", content.resource());
+                    Err(ApiError::Internal(why))
+                };
+                let emptied = tokio::time::timeout(ELSEWHERE_TIME, content.empty(namespace)).await;
+                (content.resource(), emptied.unwrap_or_else(late))
+            });
             for (resource, outcome) in futures::future::join_all(emptied).await {
                 findings.add_outcome(resource, outcome);
             }

@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
 use http::{Extensions, Method, Response};
 use hyper::body::Body as _;
@@ -130,16 +130,10 @@ impl Pipeline {
         self
     }
 
-    /// The same that passes requests on to aggregated servers. These believe what it says of users in header fields of its own, and
-    /// may have been told to believe others: `believed`, and those whose names begin with `believed_prefixes`. No client can set them.
+    /// The same that passes requests on to aggregated servers.
     #[must_use]
-    pub fn with_remote_servers(
-        mut self,
-        servers: impl RemoteServers + 'static,
-        believed: Vec<HeaderName>,
-        believed_prefixes: Vec<String>,
-    ) -> Self {
-        self.proxy = Some(Proxy::new(Box::new(servers), believed, believed_prefixes));
+    pub fn with_remote_servers(mut self, servers: impl RemoteServers + 'static) -> Self {
+        self.proxy = Some(Proxy::new(Box::new(servers)));
         self
     }
 

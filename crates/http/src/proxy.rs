@@ -15,14 +15,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::HeaderName;
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt as _;
 use keelson_outbound::{PassError, Upstream};
 
 pub(crate) use self::answer::PassedOn;
-use self::headers::Identity;
+pub use self::headers::BelievedFields;
 use crate::body::ResponseBody;
 use crate::respond;
 use crate::service::ApiRequest;
@@ -34,6 +33,9 @@ const DISCOVERY_TIME: Duration = Duration::from_secs(5);
 pub trait RemoteServers: Send + Sync {
     /// Who serves a version in this server's place; `None` for what is served here, or nowhere.
     fn find(&self, group: &str, version: &str) -> Option<Remote>;
+
+    /// The header fields that servers believe now: those of this server, and all that the servers on its store publish.
+    fn believed(&self) -> Arc<BelievedFields>;
 }
 
 /// A server that serves a version of a group.
@@ -52,23 +54,18 @@ pub(crate) struct ClientAddress(pub(crate) IpAddr);
 /// Passes requests on.
 pub(crate) struct Proxy {
     servers: Box<dyn RemoteServers>,
-    identity: Identity,
 }
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxy").field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("Proxy").field("believed", &self.servers.believed()).finish_non_exhaustive()
     }
 }
 
 impl Proxy {
-    /// Passes requests on to these servers, which believe these header fields and those whose names begin so.
-    pub(crate) fn new(
-        servers: Box<dyn RemoteServers>,
-        believed: Vec<HeaderName>,
-        believed_prefixes: Vec<String>,
-    ) -> Self {
-        Self { servers, identity: Identity::new(believed, believed_prefixes) }
+    /// Passes requests on to these servers.
+    pub(crate) fn new(servers: Box<dyn RemoteServers>) -> Self {
+        Self { servers }
     }
 
     /// Who answers requests for a path.
@@ -124,7 +121,7 @@ impl Proxy {
         let query = target::query(parts.uri.query().unwrap_or_default());
         let mark = if query.is_empty() { "" } else { "?" };
         let uri: Uri = format!("https://{}{path}{mark}{query}", upstream.authority()).parse().ok()?;
-        let mut headers = self.identity.cleared(&parts.headers);
+        let mut headers = self.servers.believed().cleared(&parts.headers);
         headers::forward(&mut headers, parts.extensions.get::<ClientAddress>().map(|address| address.0))?;
         if is_upgrade {
             headers::keep_upgrade(&mut headers, &parts.headers);

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use keelson_access::{AuthenticationInfo, Pki};
+use keelson_access::{AuthenticationInfo, Pki, RequestHeaders};
 use keelson_aggregator::{AggregatedContents, Aggregator, AutomaticServices, Availability, builtin_services};
 use keelson_controllers::{
     AuthenticationPublication, Bootstrap, ClusterRoleAggregation, Controller, GarbageCollection, IdentityCollection,
@@ -21,6 +21,7 @@ use keelson_supervision::{Supervisor, TaskGroup};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::remote::PublishedFields;
 
 /// An address that belongs to nobody (RFC 5737): what would be sent there leaves the host on the way to most others.
 const ELSEWHERE: &str = "192.0.2.1:9";
@@ -52,6 +53,8 @@ pub(crate) struct ControllerParts {
     pub(crate) aggregation: Option<Arc<ClusterRoleAggregation>>,
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) aggregator: Arc<Aggregator>,
+    /// The header fields that no client may set, since servers on the store have published them.
+    pub(crate) fields: Arc<PublishedFields>,
 }
 
 /// Starts all of it; how far the bootstrap has come.
@@ -65,10 +68,11 @@ pub(crate) fn spawn(
 ) -> Arc<Progress> {
     let stopping = background.stopping();
     let Membership { addr, holder, servers } = place;
-    let ControllerParts { aggregation, extensions, aggregator } = parts;
+    let ControllerParts { aggregation, extensions, aggregator, fields } = parts;
     let ranges = config.registry.service_ranges.clone();
     let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
-    let authentication = Arc::new(AuthenticationPublication::new(registry.clone(), authentication));
+    let published = move |headers: &RequestHeaders| fields.publish(headers);
+    let authentication = Arc::new(AuthenticationPublication::new(registry.clone(), authentication, published));
     let bootstrap = Bootstrap::new(registry.clone(), authentication.clone(), service.clone(), aggregation.clone())
         .with_api_services(builtin_services(&registry.surface()));
     let progress = bootstrap.progress();

@@ -7,10 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::HeaderName;
 use keelson_access::{Pki, RequestHeaders};
 use keelson_aggregator::Aggregator;
-use keelson_http::proxy::{Remote, RemoteServers};
+use keelson_http::proxy::{BelievedFields, Remote, RemoteServers};
 use keelson_outbound::{ClientCertificate, Outbound, UpstreamTarget};
 
 /// The certificate by which aggregated servers know this one.
@@ -19,10 +18,24 @@ pub(crate) fn certificate(pki: &Pki) -> ClientCertificate {
     ClientCertificate { certificate_pem: client.certificate_pem, key_pem: client.key_pem }
 }
 
-/// The header fields that aggregated servers believe, and how others begin that they believe.
-pub(crate) fn believed(headers: &RequestHeaders) -> (Vec<HeaderName>, Vec<String>) {
+/// The header fields that aggregated servers believe, as the servers on the store publish them.
+pub(crate) struct PublishedFields(ArcSwap<BelievedFields>);
+
+impl PublishedFields {
+    /// Those of one server.
+    pub(crate) fn new(headers: &RequestHeaders) -> Arc<Self> {
+        Arc::new(Self(ArcSwap::from_pointee(believed(headers))))
+    }
+
+    /// Takes in what is published now.
+    pub(crate) fn publish(&self, headers: &RequestHeaders) {
+        self.0.store(Arc::new(believed(headers)));
+    }
+}
+
+fn believed(headers: &RequestHeaders) -> BelievedFields {
     let names = headers.username.iter().chain(&headers.uid).chain(&headers.group);
-    (names.filter_map(|name| name.parse().ok()).collect(), headers.extra_prefix.clone())
+    BelievedFields::new(names.filter_map(|name| name.parse().ok()).collect(), headers.extra_prefix.clone())
 }
 
 /// All aggregated servers.
@@ -30,6 +43,7 @@ pub(crate) struct AggregatedServers {
     aggregator: Arc<Aggregator>,
     outbound: Arc<Outbound>,
     table: ArcSwap<Table>,
+    fields: Arc<PublishedFields>,
 }
 
 /// Who serves what, as of one generation of the APIServices.
@@ -41,8 +55,8 @@ struct Table {
 }
 
 impl AggregatedServers {
-    pub(crate) fn new(aggregator: Arc<Aggregator>, outbound: Arc<Outbound>) -> Self {
-        Self { aggregator, outbound, table: ArcSwap::default() }
+    pub(crate) fn new(aggregator: Arc<Aggregator>, outbound: Arc<Outbound>, fields: Arc<PublishedFields>) -> Self {
+        Self { aggregator, outbound, table: ArcSwap::default(), fields }
     }
 }
 
@@ -71,5 +85,9 @@ impl RemoteServers for AggregatedServers {
         }
         let versions = table.groups.get(group)?;
         versions.iter().find(|(known, _)| known == version).map(|(_, remote)| remote.clone())
+    }
+
+    fn believed(&self) -> Arc<BelievedFields> {
+        self.fields.0.load_full()
     }
 }

@@ -43,7 +43,7 @@ use crate::history::Compactor;
 use crate::metrics::{aggregation_samples, conversion_samples, conversion_times, registry_samples, server_info};
 use crate::peers::Peers;
 use crate::probe::{LogProbe, StoreProbe};
-use crate::remote::{self, AggregatedServers};
+use crate::remote::{self, AggregatedServers, PublishedFields};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
 use crate::tokens::{issuer_documents, token_issuer};
 
@@ -203,23 +203,24 @@ impl Prepared {
         let cache = registry.cache().clone();
         let compactor = Compactor::new(store.clone(), cache, config.clock.clone(), config.history);
         background.spawn("compactor", compactor.run(stopping.clone()));
+        let fields = PublishedFields::new(&pki.front_proxy.headers);
         let parts = ControllerParts {
             aggregation: self.aggregation,
             extensions: self.extensions.clone(),
             aggregator: self.aggregator.clone(),
+            fields: fields.clone(),
         };
         background.spawn("custom-resources", self.extensions.run(stopping.clone()));
         let aggregator = self.aggregator;
-        let remotes = AggregatedServers::new(aggregator.clone(), outbound.clone());
+        let remotes = AggregatedServers::new(aggregator.clone(), outbound.clone(), fields);
         background.spawn("api-services", aggregator.clone().run(stopping.clone()));
         let bootstrap = controllers::spawn(&config, &registry, (&pki, self.authentication), place, parts, &background);
 
         let parts = (registry.clone(), outbound.clone(), aggregator, self.tokens, self.metrics);
         let standing = store_check(&config.store, fence.clone(), probe);
         let checks = (supervisor.clone(), standing);
-        let (believed, believed_prefixes) = remote::believed(&pki.front_proxy.headers);
         let pipeline = pipeline(&config, parts, addr, checks, &bootstrap, stopping.clone());
-        let pipeline = pipeline.with_remote_servers(remotes, believed, believed_prefixes);
+        let pipeline = pipeline.with_remote_servers(remotes);
         let cache = registry.cache().clone();
         let limits = Limits {
             connections: config.connections,

@@ -31,16 +31,16 @@ const OF_CONNECTION: [HeaderName; 8] =
 const KEPT_BACK: [HeaderName; 7] =
     [AUTHORIZATION, COOKIE, EXPECT, HOST, FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI];
 
-/// The fields that say who asks.
+/// The fields in which aggregated servers believe who asks: no client may set them.
 #[derive(Debug)]
-pub(super) struct Identity {
+pub struct BelievedFields {
     names: Vec<HeaderName>,
     prefixes: Vec<String>,
 }
 
-impl Identity {
-    /// Those that this server writes, and others that aggregated servers are told to believe.
-    pub(super) fn new(mut names: Vec<HeaderName>, mut prefixes: Vec<String>) -> Self {
+impl BelievedFields {
+    /// Those that this server writes, and others that aggregated servers are told to believe: by name, and by how names begin.
+    pub fn new(mut names: Vec<HeaderName>, mut prefixes: Vec<String>) -> Self {
         names.extend([REMOTE_USER, REMOTE_UID, REMOTE_GROUP]);
         prefixes.iter_mut().for_each(|prefix| prefix.make_ascii_lowercase());
         prefixes.retain(|prefix| !prefix.is_empty());
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn what_is_of_the_connection_or_a_credential_does_not_pass() {
-        let identity = Identity::new(vec!["x-auth-user".parse().unwrap()], vec!["X-Auth-Extra-".to_owned()]);
-        let passed = identity.cleared(&headers(&[
+        let believed = BelievedFields::new(vec!["x-auth-user".parse().unwrap()], vec!["X-Auth-Extra-".to_owned()]);
+        let passed = believed.cleared(&headers(&[
             ("connection", "X-Drop, keep-alive"),
             ("x-drop", "1"),
             ("keep-alive", "5"),

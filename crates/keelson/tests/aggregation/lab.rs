@@ -80,8 +80,17 @@ impl Lab {
 
     /// Waits until who asks what is served is answered so.
     pub(crate) async fn until(&self, expected: impl Fn(u16) -> bool) {
+        self.until_told(|status, _| expected(status)).await;
+    }
+
+    /// The same, by the status and the text of the answer.
+    pub(crate) async fn until_told(&self, expected: impl Fn(u16, &str) -> bool) {
         let wait = async {
-            while !expected(self.raw.get("/apis/px.example.org/v1").await.status) {
+            loop {
+                let answer = self.raw.get("/apis/px.example.org/v1").await;
+                if expected(answer.status, &answer.text()) {
+                    break;
+                }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

@@ -228,9 +228,9 @@ async fn a_server_that_is_not_available_is_not_asked() {
     let lab = Lab::start(upstream_echo).await;
     let elsewhere = json!({"spec": {"service": {"port": 1}}});
     lab.raw.patch(format!("{SERVICES}/v1.px.example.org"), MERGE, &elsewhere).await.expect(200);
-    // Until that is found out it is told what happens.
+    // Until that is found out and has come to the requests, these are told what happens when they are passed on, with 503, too.
     until(&lab.raw, &format!("{SERVICES}/v1.px.example.org"), |service| condition(service).0 == "False").await;
-    lab.until(|status| status == 503).await;
+    lab.until_told(|status, text| status == 503 && text == "service unavailable\n").await;
     for path in [THINGS, "/apis/px.example.org/v1", "/apis/px.example.org/v1/things?watch=1"] {
         let answer = lab.raw.get(path).await.expect(503);
         assert_eq!(answer.text(), "service unavailable\n");
