@@ -120,6 +120,14 @@ impl ApiService for ResourceHandlers {
     }
 
     fn estimate(&self, info: &RequestInfo, parts: &Parts, target: &Target) -> Estimate {
+        let about = self.estimate_objects(info, parts, target);
+        Estimate { is_judged_long: target.is_judged_long(), ..about }
+    }
+}
+
+impl ResourceHandlers {
+    /// What the caches tell of the objects that a request is about.
+    fn estimate_objects(&self, info: &RequestInfo, parts: &Parts, target: &Target) -> Estimate {
         match info.verb {
             // To read such selectors takes too long here. They can't ask for more than everything.
             RequestVerb::List | RequestVerb::DeleteCollection if has_long_query(parts) => {

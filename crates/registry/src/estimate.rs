@@ -19,6 +19,8 @@ pub struct Estimate {
     pub looked_at: u64,
     /// Whether a selector picks from these.
     pub is_selected: bool,
+    /// Whether to judge one object of these may take long, however small it is.
+    pub is_judged_long: bool,
 }
 
 /// How many bytes an object has in JSON, about which nothing is known: those of the largest that are stored, unless more are allowed.
@@ -27,12 +29,12 @@ const ANY_OBJECT_BYTES: u64 = 3 << 19;
 impl Estimate {
     /// One object whose bytes are copied, which costs nothing to speak of, however many there are.
     pub const fn copied_object() -> Self {
-        Self { bytes: 0, looked_at: 1, is_selected: false }
+        Self { looked_at: 1, bytes: 0, is_selected: false, is_judged_long: false }
     }
 
     /// One object, whichever it is.
     pub const fn any_object() -> Self {
-        Self { bytes: ANY_OBJECT_BYTES, looked_at: 1, is_selected: false }
+        Self { bytes: ANY_OBJECT_BYTES, looked_at: 1, is_selected: false, is_judged_long: false }
     }
 }
 
@@ -57,7 +59,12 @@ impl Registry {
         } else {
             plan.limit.map_or(objects, |limit| objects.min(limit))
         };
-        Estimate { bytes: part_of(bytes, looked_at, objects), looked_at: looked_at as u64, is_selected }
+        Estimate {
+            bytes: part_of(bytes, looked_at, objects),
+            looked_at: looked_at as u64,
+            is_selected,
+            is_judged_long: false,
+        }
     }
 
     /// The objects that a list looks at whose selectors nobody has read, be it one of a limit.
@@ -67,7 +74,12 @@ impl Registry {
         let (from, to) = (range.from.as_str(), range.to.as_deref());
         let (objects, bytes) = (snapshot.count(from, to), snapshot.bytes(from, to));
         let looked_at = if limited { objects.min(self.config.bounds.scan) } else { objects };
-        Estimate { bytes: part_of(bytes, looked_at, objects), looked_at: looked_at as u64, is_selected: true }
+        Estimate {
+            bytes: part_of(bytes, looked_at, objects),
+            looked_at: looked_at as u64,
+            is_selected: true,
+            is_judged_long: false,
+        }
     }
 
     /// The object that a request names.
@@ -76,7 +88,7 @@ impl Registry {
             return Estimate::default();
         };
         let bytes = collection.get(&target.relative_key(name)).map_or(0, |entry| entry.list_bytes());
-        Estimate { bytes, looked_at: 1, is_selected: false }
+        Estimate { bytes, looked_at: 1, is_selected: false, is_judged_long: false }
     }
 }
 

@@ -81,6 +81,9 @@ pub(crate) fn conform(
     if let Some(fault) = report.type_error() {
         return Err(fault);
     }
+    if report.is_overfilled() {
+        return Err("its defaults would make it too large to be stored".to_owned());
+    }
     let mut unknown: Vec<String> = report.unknown_field_messages().collect();
     let stated_twice = faults.iter().cloned();
     let faults: Vec<String> = if schema.is_structural() {

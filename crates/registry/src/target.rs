@@ -119,6 +119,12 @@ impl Target {
         self.version.strategy()
     }
 
+    /// Whether to judge an object may take long, however small it is: that of a definition, whose patterns and rules are compiled, and
+    /// that of a custom resource whose schema asks for much.
+    pub fn is_judged_long(&self) -> bool {
+        self.strategy().is_judged_long() || self.version.structural().is_some_and(|rules| rules.is_judged_long())
+    }
+
     /// The objects in the cache.
     ///
     /// # Errors

@@ -33,6 +33,9 @@ pub use part::{Judged, Part};
 /// How deep a schema may be.
 pub const MAX_DEPTH: usize = 100;
 
+/// How many alternatives a schema may have for values, all together, that are tried in no time to speak of.
+const MANY_ALTERNATIVES: usize = 256;
+
 /// Why a document can't be used as a schema.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{path}: {why}")]
@@ -49,6 +52,7 @@ pub struct Structural {
     pub(crate) schemas: Schemas,
     root: Node,
     checks: Option<Checks>,
+    is_judged_long: bool,
 }
 
 impl Structural {
@@ -69,6 +73,12 @@ impl Structural {
             }
         }
         found
+    }
+
+    /// Whether to judge even a small object may take long: its schema tries many alternatives, or has a rule that may cost much, or
+    /// that compiles regular expressions of the object.
+    pub const fn is_judged_long(&self) -> bool {
+        self.is_judged_long
     }
 
     /// What of an embedded object is of a type that it can't have, before anything is taken out of it: the first that is found.
@@ -98,6 +108,8 @@ impl Schema {
         let root = Node::root(document)?;
         let schemas = tables::compile(kind, document, true);
         let checks = Checks::compile(document, true);
-        Ok(Self::of_structural(Arc::new(Structural { schemas, root, checks }), kind))
+        let is_judged_long =
+            root.alternatives() > MANY_ALTERNATIVES || checks.as_ref().is_some_and(Checks::may_cost_much);
+        Ok(Self::of_structural(Arc::new(Structural { schemas, root, checks, is_judged_long }), kind))
     }
 }

@@ -45,20 +45,24 @@ impl SchemaRef<'_> {
     ///
     /// If the report has a type error, the object must be refused: parts of it may not have been looked at.
     pub fn walk(self, object: &mut Object, report: &mut WalkReport, options: WalkOptions) {
-        let mut walker = Walker { options, report, quiet: false };
+        let mut walker = Walker { options, report, quiet: false, filled: 0 };
         // A fatal error stands in the report; nothing is left to do.
         let _ = walker.object(self, &mut object.0, &Path::Root);
     }
 
     /// The same for a value of any type.
     pub(crate) fn walk_value(self, value: &mut Value, report: &mut WalkReport, options: WalkOptions) {
-        let mut walker = Walker { options, report, quiet: false };
+        let mut walker = Walker { options, report, quiet: false, filled: 0 };
         let _ = walker.value(self, value, &Path::Root);
     }
 }
 
 /// The decoder that is being followed would stop here.
 struct Stop;
+
+/// How many bytes of defaults are filled into one object. A default is filled into each item of a list, so that a small object could
+/// become larger than the memory; no store takes one of this size.
+const MAX_FILLED: usize = 16 << 20;
 
 /// The rank of a field that is dropped.
 const DROPPED: u32 = u32::MAX;
@@ -70,6 +74,8 @@ struct Walker<'r> {
     report: &'r mut WalkReport,
     /// Inside a type that decodes itself: upstream does not look for unknown fields there, and its errors are fatal.
     quiet: bool,
+    /// How many bytes of defaults were filled in.
+    filled: usize,
 }
 
 impl<'r> Walker<'r> {
@@ -266,10 +272,15 @@ impl Walker<'_> {
     }
 
     /// The value of an absent field, before the parts of that value are filled in.
-    fn filling(&self, field: SchemaRef<'_>) -> Option<Value> {
+    fn filling(&mut self, field: SchemaRef<'_>) -> Option<Value> {
         if self.options.defaults
             && let Some(json) = field.default_json()
         {
+            self.filled += json.len();
+            if self.filled > MAX_FILLED {
+                self.report.overfilled = true;
+                return None;
+            }
             return serde_json::from_str(json).ok();
         }
         (self.options.normalise && !field.omitted_when_zero()).then(|| scalar::zero(field))

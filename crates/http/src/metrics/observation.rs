@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn names_that_clients_make_up_never_become_labels() {
         let metrics = Arc::new(Metrics::new());
-        observe(&metrics, "/api/v1/made-up", None, StatusCode::NOT_FOUND);
-        observe(&metrics, "/made/up", None, StatusCode::NOT_FOUND);
-        assert!(!metrics.classic().unwrap().contains("made"));
+        observe(&metrics, "/api/v1/concocted", None, StatusCode::NOT_FOUND);
+        observe(&metrics, "/concocted/name", None, StatusCode::NOT_FOUND);
+        assert!(!metrics.classic().unwrap().contains("concocted"));
     }
 
     #[test]

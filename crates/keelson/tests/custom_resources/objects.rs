@@ -164,3 +164,39 @@ async fn values_are_told_apart_as_upstream_tells_them() {
     let own = raw.post(place("checks"), &json!({ "metadata": "x" })).await.expect(400).json();
     assert_eq!(own["message"], format!("Check in version \"v1\" cannot be handled as a Check: {no_metadata}"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn defaults_make_no_small_object_larger_than_any_store_takes() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let item = |default: Option<&str>| {
+        let mut text = json!({ "type": "string" });
+        if let Some(default) = default {
+            text["default"] = json!(default);
+        }
+        let of_items = json!({ "type": "object", "properties": { "text": text } });
+        json!({ "spec": { "type": "object", "properties": { "items": { "type": "array", "items": of_items } } } })
+    };
+    let default = "d".repeat(20_000);
+    let many = |name: &str, count: usize| {
+        json!({
+            "apiVersion": format!("{GROUP}/v1"), "kind": "Chest", "metadata": { "name": name },
+            "spec": { "items": vec![json!({}); count] },
+        })
+    };
+    define(&raw, ("chests", "Chest"), &item(None), &json!({})).await;
+    raw.post(place("chests"), &many("before", 10_000)).await.expect(201);
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/chests.{GROUP}");
+    let properties = "/spec/versions/0/schema/openAPIV3Schema/properties";
+    let patch = json!([{ "op": "replace", "path": properties, "value": item(Some(&default)) }]);
+    raw.patch(path, "application/json-patch+json", &patch).await.expect(200);
+    let few = raw.post(place("chests"), &many("few", 3)).await.expect(201).json();
+    assert_eq!(few["spec"]["items"][2]["text"], json!(default));
+    let refused = raw.post(place("chests"), &many("many", 10_000)).await.expect(400).json();
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.ends_with("its defaults would make it too large to be stored"), "{message}");
+    // What was stored before is still shown, with as many defaults as there is room for.
+    let before = raw.get(format!("{}/before", place("chests"))).await.expect(200);
+    assert_eq!(before.json()["spec"]["items"].as_array().unwrap().len(), 10_000);
+    assert!(before.text().len() < 20 << 20, "{} bytes", before.text().len());
+}

@@ -70,6 +70,10 @@ fn mark_terminating(definition: &mut Object) {
 pub(super) struct CustomResourceDefinitions;
 
 impl Strategy for CustomResourceDefinitions {
+    fn is_judged_long(&self) -> bool {
+        true
+    }
+
     fn initial_status(&self, object: &Object, _: SystemTime) -> Map {
         Map::from_iter([("storedVersions".to_owned(), first_stored_versions(object))])
     }

@@ -34,6 +34,11 @@ pub(crate) enum Confined {
 /// The steps at which a kind is asked. Objects are in the version of the request before [`Strategy::initial_status`], and in the
 /// one that is stored from there on.
 pub(crate) trait Strategy: Send + Sync {
+    /// Whether to judge an object may take long, however small it is.
+    fn is_judged_long(&self) -> bool {
+        false
+    }
+
     /// Fills in what a new object is read as having said; who wrote it therefore owns it.
     fn complete_new(&self, _object: &mut Object, _now: SystemTime) -> bool {
         false

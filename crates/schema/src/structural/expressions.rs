@@ -18,6 +18,10 @@ use crate::field_path;
 
 /// The name that the type of a rule's value has in messages. Upstream's ends with a number that changes.
 const TYPE_NAME: &str = "selfType0";
+/// From which estimated cost on it takes long to run a rule, in upstream's units.
+const MUCH: u64 = 1_000_000;
+/// The functions that compile regular expressions, which may be those of the object.
+const COMPILING: [&str; 3] = ["matches(", "find(", "findAll("];
 /// The variable that holds what a value was.
 const OLD_SELF: &str = "oldSelf";
 
@@ -46,6 +50,7 @@ pub struct Expression {
     /// The field that is told, below that of the value.
     field: String,
     optional_old_self: bool,
+    may_cost_much: bool,
 }
 
 /// The reason that a fault is told with.
@@ -100,7 +105,10 @@ impl Expression {
             .map(|message| Program::compile_to(message, environment, &[Type::String]));
         let (stated_rule, stated_message) = (text("rule").trim(), text("message").trim());
         let has_message = !text("message").is_empty();
+        let cost = rule.as_ref().map_or(0, |rule| rule.cost().max);
+        let may_cost_much = cost > MUCH || COMPILING.iter().any(|function| stated_rule.contains(function));
         Self {
+            may_cost_much,
             rule,
             message,
             message_text: text("messageExpression").to_owned(),
@@ -125,6 +133,13 @@ impl Expression {
 }
 
 impl Checks {
+    /// Whether it may take long to run a rule of these.
+    pub(super) fn may_cost_much(&self) -> bool {
+        let own = self.own.iter().flat_map(|own| &own.rules).any(|rule| rule.may_cost_much);
+        let below = self.properties.iter().map(|(_, below)| below);
+        own || below.chain(self.values.as_deref()).chain(self.items.as_deref()).any(Self::may_cost_much)
+    }
+
     /// Compiles the rules of a schema and of all below it; `None` if there are none.
     pub(super) fn compile(schema: &Value, is_root: bool) -> Option<Self> {
         let list = |name: &str| schema.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);

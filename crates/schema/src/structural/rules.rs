@@ -120,6 +120,13 @@ impl Node {
         Some(&properties[found].1)
     }
 
+    /// How many schemas and values are tried for a value and all in it, where one of several has to fit.
+    pub(super) fn alternatives(&self) -> usize {
+        let combined = || self.all_of.iter().chain(&self.any_of).chain(&self.one_of).chain(self.not.as_deref());
+        let own = combined().count() + self.allowed.len();
+        own + self.parts().chain(combined()).map(Self::alternatives).sum::<usize>()
+    }
+
     /// The schemas of what a value consists of.
     fn parts(&self) -> impl Iterator<Item = &Node> {
         let properties = self.objects.properties.iter().map(|(_, node)| node);

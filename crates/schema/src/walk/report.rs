@@ -24,6 +24,8 @@ pub struct WalkReport {
     seen: HashSet<String>,
     /// Bytes of the paths that were written.
     written: usize,
+    /// Whether defaults were left out for their size.
+    pub(super) overfilled: bool,
 }
 
 impl WalkReport {
@@ -51,6 +53,11 @@ impl WalkReport {
     /// For each unknown field the message that strict validation and warnings use: `unknown field "spec.bogus"`.
     pub fn unknown_field_messages(&self) -> impl Iterator<Item = String> {
         self.unknown.iter().map(|path| format!("unknown field {}", go_format::quote(path)))
+    }
+
+    /// Whether defaults were left out, since they would make the object too large for any store.
+    pub fn is_overfilled(&self) -> bool {
+        self.overfilled
     }
 
     /// Whether the walk found nothing to report.

@@ -80,7 +80,9 @@ pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: Sent
     let places = 1 + about.bytes / PLACE_BYTES + about.looked_at / PLACE_ROWS;
     let is_list = matches!(info.verb, RequestVerb::List | RequestVerb::DeleteCollection | RequestVerb::Watch);
     let longest = if is_made(parts) { LONG_MADE_BYTES } else { LONG_OBJECT_BYTES };
+    let is_write = matches!(info.verb, RequestVerb::Create | RequestVerb::Update | RequestVerb::Patch);
     let is_long = sent.much
+        || (is_write && about.is_judged_long)
         || has_long_query(parts)
         || (is_list && about.looked_at > LONG_ROWS && (about.is_selected || is_made(parts)))
         || (info.verb == RequestVerb::DeleteCollection
@@ -115,8 +117,9 @@ mod tests {
     use super::*;
     use http::Request;
 
-    const CHUNK: Estimate = Estimate { bytes: 2 << 20, looked_at: 500, is_selected: false };
-    const WHOLE: Estimate = Estimate { bytes: 500 << 20, looked_at: 100_000, is_selected: false };
+    const CHUNK: Estimate = Estimate { bytes: 2 << 20, looked_at: 500, is_selected: false, is_judged_long: false };
+    const WHOLE: Estimate =
+        Estimate { bytes: 500 << 20, looked_at: 100_000, is_selected: false, is_judged_long: false };
 
     fn check(target: &str, accept: &str, about: Estimate, much: bool, places: usize, is_long: bool) {
         let parts = Request::get(target).header(ACCEPT, accept).body(()).unwrap().into_parts().0;
@@ -155,7 +158,7 @@ mod tests {
         let (parts, ()) = Request::delete("/api/v1/namespaces/a/pods").body(()).unwrap().into_parts();
         let info = RequestInfo::parse(&parts.method, &parts.uri);
         let is_long = |looked_at, bytes| {
-            let about = Estimate { bytes, looked_at, is_selected: false };
+            let about = Estimate { bytes, looked_at, ..Estimate::default() };
             of(&info, &parts, &about, Sent::default()).is_long
         };
         assert!(!is_long(20, 60_000));
