@@ -9,7 +9,7 @@ use keelson_cache::Collection;
 use keelson_defaults::Defaults;
 use keelson_meta::{ApiError, GroupKind, GroupResource, GroupVersionKind};
 use keelson_resources::{ResponseKind, Subresource, Verb};
-use keelson_schema::SchemaRef;
+use keelson_schema::{SchemaRef, Structural};
 
 use crate::kinds::Strategy;
 use crate::surface::{KindVersion, ServedResource, StoredCollection, Surface};
@@ -122,7 +122,7 @@ impl Target {
     /// Whether to judge an object may take long, however small it is: that of a definition, whose patterns and rules are compiled, and
     /// that of a custom resource whose schema asks for much.
     pub fn is_judged_long(&self) -> bool {
-        self.strategy().is_judged_long() || self.version.structural().is_some_and(|rules| rules.is_judged_long())
+        self.strategy().is_judged_long() || self.version.structural().is_some_and(Structural::is_judged_long)
     }
 
     /// The objects in the cache.
